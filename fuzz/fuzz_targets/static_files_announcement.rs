@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::static_files::static_files_announcement(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| rookery_fuzz::static_files::static_files_announcement(
+    data
+));

@@ -15,7 +15,9 @@ pub fn acme_answer(data: &[u8]) {
     assert!(moment.is_none_or(|moment| moment >= SystemTime::UNIX_EPOCH));
     for pem in [data.to_vec(), pem(data)] {
         if let Some(issued) = Issued::read(&pem) {
-            assert!(issued.hosts.iter().all(|host| !host.bytes().any(|byte| byte.is_ascii_uppercase())));
+            assert!(
+                issued.hosts.iter().all(|host| !host.bytes().any(|byte| byte.is_ascii_uppercase()))
+            );
             assert_eq!(Issued::read(&pem), Some(issued));
         }
     }
@@ -25,7 +27,8 @@ fn pem(der: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = b"-----BEGIN CERTIFICATE-----\n".to_vec();
     for three in der.chunks(3) {
-        let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        let bits = (0..3)
+            .fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
         for at in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
             text.push(if at > three.len() { b'=' } else { digit });

@@ -49,7 +49,9 @@ pub fn arena_layout(data: &[u8]) {
         assert!(room >= layout.size());
         if let Some(bytes) = layout::exact_chunk(room) {
             assert!(
-                bytes >= room + layout::HEADER && bytes % CHUNK_ALIGN == 0 && bytes < isize::MAX as usize
+                bytes >= room + layout::HEADER
+                    && bytes % CHUNK_ALIGN == 0
+                    && bytes < isize::MAX as usize
             );
         }
 
@@ -66,7 +68,9 @@ pub fn arena_layout(data: &[u8]) {
         let (mark, used) = (input.word(), input.word());
         let decayed = layout::decayed(mark, used);
         assert!(
-            decayed >= used && decayed <= mark.max(used) && (decayed < mark || decayed == used || mark == 0)
+            decayed >= used
+                && decayed <= mark.max(used)
+                && (decayed < mark || decayed == used || mark == 0)
         );
 
         let (first, needed) = (input.word(), input.word());
@@ -86,7 +90,9 @@ pub fn arena_layout(data: &[u8]) {
         for _ in 0..usize::BITS {
             let after = growth.after(nominal);
             assert!(after >= nominal && after <= max && (after == max || after == 2 * nominal));
-            assert!(Growth::asked(after) % CHUNK_ALIGN == 0 && Growth::asked(after) > layout::HEADER);
+            assert!(
+                Growth::asked(after) % CHUNK_ALIGN == 0 && Growth::asked(after) > layout::HEADER
+            );
             nominal = after;
         }
         assert_eq!(nominal, max);
@@ -104,7 +110,8 @@ fn check_fit(cursor: usize, end: usize, layout: Layout) {
     let found = layout::fit(cursor, end, layout).map(|fit| (fit.start as u128, fit.end as u128));
     assert_eq!(found, expected, "{layout:?} between {cursor:#x} and {end:#x}");
     if layout.size() % layout.align() == 0 {
-        let whole = layout::fit_whole(cursor, end, layout).map(|fit| (fit.start as u128, fit.end as u128));
+        let whole =
+            layout::fit_whole(cursor, end, layout).map(|fit| (fit.start as u128, fit.end as u128));
         assert_eq!(whole, expected, "{layout:?} between {cursor:#x} and {end:#x}");
     }
 }
@@ -155,7 +162,8 @@ pub fn arena_operations(data: &[u8]) {
             0..=4 => {
                 let scale = [16, 64, 512, 8192, 70_000][usize::from(operation % 5)];
                 let size = (usize::from(input.byte()) << 8 | usize::from(input.byte())) % scale;
-                let layout = Layout::from_size_align(size, 1 << (input.byte() % 13)).expect("small");
+                let layout =
+                    Layout::from_size_align(size, 1 << (input.byte() % 13)).expect("small");
                 if let Ok(start) = arena.try_alloc_layout(layout) {
                     requested += size;
                     // Padding is the request's: each may pass its alignment once, and end before its chunk does.
@@ -195,7 +203,11 @@ pub fn arena_operations(data: &[u8]) {
                 assert!(arena.is_empty());
             }
         }
-        assert!(arena.len() >= requested && arena.capacity() >= arena.len() && arena.peak() >= arena.len());
+        assert!(
+            arena.len() >= requested
+                && arena.capacity() >= arena.len()
+                && arena.peak() >= arena.len()
+        );
         assert!(arena.allocation_limit().is_none_or(|limit| arena.capacity() <= limit));
         if is_fresh {
             let chunks = arena.chunks() * (layout::HEADER + CHUNK_ALIGN);
@@ -213,7 +225,10 @@ fn verify(arena: &Arena, live: &[Live]) {
         .map(|live| (live.start.addr().get(), live.start.addr().get() + live.layout.size()))
         .collect();
     ranges.sort_unstable();
-    assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "two allocations overlap in {arena:?}");
+    assert!(
+        ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0),
+        "two allocations overlap in {arena:?}"
+    );
     live.iter().for_each(Live::check);
 }
 
@@ -222,7 +237,8 @@ pub fn arena_collections(data: &[u8]) {
     let mut input = Input(data);
     let arena = Arena::with_chunk_size(usize::from(input.byte()) * 16);
     let (mut array, mut array_model) = (ArenaVec::new_in(&arena), Vec::new());
-    let (mut buffer, mut buffer_model) = (Buffer::new_in(&arena), std::collections::VecDeque::new());
+    let (mut buffer, mut buffer_model) =
+        (Buffer::new_in(&arena), std::collections::VecDeque::new());
     while !input.0.is_empty() {
         let (operation, count) = (input.byte(), usize::from(input.byte()) * 7);
         match operation % 8 {
@@ -257,7 +273,9 @@ pub fn arena_collections(data: &[u8]) {
             }
         }
         assert_eq!((array.len(), buffer.unread().len()), (array_model.len(), buffer_model.len()));
-        assert!(array.last() == array_model.last() && buffer.unread().first() == buffer_model.front());
+        assert!(
+            array.last() == array_model.last() && buffer.unread().first() == buffer_model.front()
+        );
     }
     assert!(array.as_slice() == array_model && buffer.unread().iter().eq(&buffer_model));
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use rookery_error::{
-    Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard, current_hook, set_hook, throw, with_hook_option,
+    Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard, current_hook, set_hook, throw,
+    with_hook_option,
 };
 
 /// A program of scopes, guards that end in any order, and polls: at each step the hook in force is the one that a model has.
@@ -94,7 +95,8 @@ impl Program<'_> {
                 // A hook that ends a guard from inside.
                 3 => {
                     let at = GUARDS.with_borrow(|guards| {
-                        (!guards.is_empty()).then(|| (choice % guards.len(), guards[choice % guards.len()].0))
+                        (!guards.is_empty())
+                            .then(|| (choice % guards.len(), guards[choice % guards.len()].0))
                     });
                     let expected = self.in_force();
                     if let (Some((at, id)), Some(_)) = (at, expected) {
@@ -145,7 +147,11 @@ impl Program<'_> {
             self.run(depth + 1);
         });
         // All inside it is out with it.
-        let at = self.scopes.iter().position(|scope| scope.id == id).expect("a scope of the caller's stays");
+        let at = self
+            .scopes
+            .iter()
+            .position(|scope| scope.id == id)
+            .expect("a scope of the caller's stays");
         self.scopes.truncate(at);
     }
 

@@ -19,7 +19,11 @@ pub fn reply(data: &[u8]) {
 /// It is the same however it is cut; and what we take for a reply hyper takes for the same.
 pub fn of(reply: &[u8], at: usize, asks_for_head: bool) {
     let whole = read_reply_for_fuzzer(&[reply], asks_for_head);
-    assert_eq!(read_reply_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head), whole, "cut at {at}");
+    assert_eq!(
+        read_reply_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head),
+        whole,
+        "cut at {at}"
+    );
     let Ok(Some((status, mut lines, body, behind))) = whole else { return };
     let (as_hyper, mut as_hyper_lines, as_hyper_body, _) =
         by_hyper(&reply[..reply.len() - behind], asks_for_head)
@@ -55,7 +59,11 @@ impl Read for Script<'_> {
 }
 
 impl Write for Script<'_> {
-    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.is_asked = true;
         Poll::Ready(Ok(bytes.len()))
     }
@@ -118,7 +126,8 @@ fn by_hyper(reply: &[u8], asks_for_head: bool) -> Option<ReadReply> {
                 Poll::Ready(Some(Err(_))) => return None,
                 Poll::Ready(None) => {
                     let lines = response.headers().iter();
-                    let lines = lines.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
+                    let lines =
+                        lines.map(|(name, value)| (name.to_string(), value.as_bytes().to_vec()));
                     return Some((response.status().as_u16(), lines.collect(), body, 0));
                 }
                 Poll::Pending => {}

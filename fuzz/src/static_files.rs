@@ -9,8 +9,8 @@ use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
 use rookery_server::static_files::{
-    BodyFraming, Decision, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles, StaticPath,
-    Validation, read_announcement,
+    BodyFraming, Decision, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles,
+    StaticPath, Validation, read_announcement,
 };
 
 /// A request: its first line is the method, a space and the target; each further one a header.
@@ -148,7 +148,9 @@ impl Site {
             fs::create_dir_all(path.parent().expect("it is joined")).expect("it is ours");
             fs::write(path, content).expect("it is ours");
         };
-        for name in ["a.txt", "sub/index.html", "sub/deep/x.js", "priv/x", "..foo", ".dot", "a b", "a%zz"] {
+        for name in
+            ["a.txt", "sub/index.html", "sub/deep/x.js", "priv/x", "..foo", ".dot", "a b", "a%zz"]
+        {
             write(name, name);
         }
         write("empty", "");
@@ -162,7 +164,8 @@ impl Site {
         let fallthrough =
             || Overrides { fallthrough: Some(true), index: Some(false), ..Overrides::default() };
         let secret = RequiredHeader::new("X-Key", b"secret").expect("a token");
-        let validated = Overrides { validation: Some(Validation::Require(secret)), ..Overrides::default() };
+        let validated =
+            Overrides { validation: Some(Validation::Require(secret)), ..Overrides::default() };
         let files = StaticFiles::new();
         let paths = [
             ("/s", at("", Overrides::default())),
@@ -175,7 +178,9 @@ impl Site {
             ("/v/priv", exclude()),
             ("/priv", exclude()),
         ];
-        files.set(paths.map(|(key, path)| (key.into(), path))).expect("keys and paths are well formed");
+        files
+            .set(paths.map(|(key, path)| (key.into(), path)))
+            .expect("keys and paths are well formed");
         Site { _dir: dir, public, files }
     }
 
@@ -200,12 +205,13 @@ impl Site {
     }
 
     fn check_found(&self, found: Found, request: &RequestHead<'_>) {
-        let has_range = |headers: &[Header]| headers.iter().any(|header| header.name() == b"Content-Range");
+        let has_range =
+            |headers: &[Header]| headers.iter().any(|header| header.name() == b"Content-Range");
         match found {
             Found::Application => {}
             Found::NotModified { headers, .. } => {
-                let is_conditional =
-                    ["if-none-match", "if-modified-since"].map(|name| request.headers.list(name).is_some());
+                let is_conditional = ["if-none-match", "if-modified-since"]
+                    .map(|name| request.headers.list(name).is_some());
                 assert!(is_conditional.contains(&true) && !has_range(&headers));
             }
             Found::Status { status, headers } => {
@@ -215,14 +221,16 @@ impl Site {
             Found::File { file, offset, len, status, headers } => {
                 let metadata = file.metadata().expect("it is open");
                 assert!(
-                    metadata.is_file() && offset.checked_add(len).is_some_and(|end| end <= metadata.len())
+                    metadata.is_file()
+                        && offset.checked_add(len).is_some_and(|end| end <= metadata.len())
                 );
                 #[cfg(target_os = "linux")]
                 self.check_real(&path_of(&file));
                 let is_part = status == StatusCode::PARTIAL_CONTENT;
                 assert_eq!(is_part, has_range(&headers));
                 assert!(
-                    is_part && len > 0 && request.method == "GET" || (offset, len) == (0, metadata.len())
+                    is_part && len > 0 && request.method == "GET"
+                        || (offset, len) == (0, metadata.len())
                 );
                 headers.into_iter().for_each(|header| drop(header.into_http()));
             }

@@ -15,7 +15,9 @@ pub fn message(data: &[u8]) {
 pub fn call(data: &[u8]) {
     if let Ok(call) = Call::parse(data) {
         let text = call.to_string();
-        assert!(text.len() <= MOST_CALL_BYTES && text.bytes().all(|byte| matches!(byte, b' '..=b'~')));
+        assert!(
+            text.len() <= MOST_CALL_BYTES && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+        );
         assert_eq!(Call::parse(text.as_bytes()), Ok(call), "{text}");
     }
 }
@@ -27,7 +29,9 @@ pub fn cookie(data: &[u8]) {
     let (names, others) = rookery_supervisor::read_for_fuzzer(data);
     assert!(!names, "signed by chance");
     if let Some(others) = others {
-        assert!(others.len() < data.len() && rookery_supervisor::read_for_fuzzer(&others).1.is_none());
+        assert!(
+            others.len() < data.len() && rookery_supervisor::read_for_fuzzer(&others).1.is_none()
+        );
     }
 }
 

@@ -21,7 +21,9 @@ fn the_corpora_pass() {
         let files: Vec<_> = std::fs::read_dir(folder).expect("a corpus").collect();
         assert!(files.len() >= 6, "{name} has {} seeds", files.len());
         for file in files {
-            target(&std::fs::read(file.expect("a readable folder").path()).expect("a readable seed"));
+            target(
+                &std::fs::read(file.expect("a readable folder").path()).expect("a readable seed"),
+            );
         }
     }
 }
@@ -30,7 +32,8 @@ fn the_corpora_pass() {
 fn random_inputs_pass() {
     let mut state = 1u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u8
     };
     for (_, target) in TARGETS {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use rookery_fuzz::websocket::{
-    websocket_differential, websocket_extensions, websocket_frames, websocket_halves, websocket_handshake,
-    websocket_inflate, websocket_workload,
+    websocket_differential, websocket_extensions, websocket_frames, websocket_halves,
+    websocket_handshake, websocket_inflate, websocket_workload,
 };
 
 #[test]

@@ -101,16 +101,24 @@ impl Http {
         let all = self.ask(&place, method, body);
         match tokio::time::timeout(REPLY_TIME, all).await {
             Ok(reply) => reply,
-            Err(_) => {
-                Err(Failure::new(format!("{} did not answer within {} s", place.host, REPLY_TIME.as_secs())))
-            }
+            Err(_) => Err(Failure::new(format!(
+                "{} did not answer within {} s",
+                place.host,
+                REPLY_TIME.as_secs()
+            ))),
         }
     }
 
-    async fn ask(&self, place: &Place, method: Method, body: Option<String>) -> Result<Reply, Failure> {
+    async fn ask(
+        &self,
+        place: &Place,
+        method: Method,
+        body: Option<String>,
+    ) -> Result<Reply, Failure> {
         let Place { host, port, .. } = place;
-        let unreachable =
-            |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
+        let unreachable = |error: io::Error| {
+            Failure::new(format!("{host}:{port} cannot be connected to: {error}"))
+        };
         let tcp = connect(host, *port).await.map_err(unreachable)?;
         let _close_in_child = CloseInChild::new(&tcp);
         if !place.is_secure {
@@ -119,8 +127,9 @@ impl Http {
         let name = ServerName::try_from(host.clone())
             .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
         let connecting = TlsConnector::from(Arc::clone(&self.0)).connect(name, tcp);
-        let tls =
-            connecting.await.map_err(|error| Failure::new(format!("TLS with {host} failed: {error}")))?;
+        let tls = connecting
+            .await
+            .map_err(|error| Failure::new(format!("TLS with {host} failed: {error}")))?;
         exchange(tls, place, method, body).await
     }
 }
@@ -138,16 +147,25 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(failed)
 }
 
-async fn exchange<T>(io: T, place: &Place, method: Method, body: Option<String>) -> Result<Reply, Failure>
+async fn exchange<T>(
+    io: T,
+    place: &Place,
+    method: Method,
+    body: Option<String>,
+) -> Result<Reply, Failure>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let broken = |error: hyper::Error| Failure::new(format!("{} broke off: {error}", place.host));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io(io)).await.map_err(broken)?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(Io(io)).await.map_err(broken)?;
     let target = place.uri.path_and_query().map_or("/", |target| target.as_str());
     let authority = place.uri.authority().map_or("", |authority| authority.as_str());
-    let mut request =
-        Request::builder().method(method).uri(target).header(HOST, authority).header(USER_AGENT, AGENT);
+    let mut request = Request::builder()
+        .method(method)
+        .uri(target)
+        .header(HOST, authority)
+        .header(USER_AGENT, AGENT);
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/jose+json");
     }
@@ -176,7 +194,8 @@ where
 async fn read(mut body: Incoming, place: &Place) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame = frame.map_err(|error| Failure::new(format!("{} broke off: {error}", place.host)))?;
+        let frame =
+            frame.map_err(|error| Failure::new(format!("{} broke off: {error}", place.host)))?;
         if let Ok(data) = frame.into_data() {
             if bytes.len() + data.len() > REPLY_BYTES {
                 return Err(Failure::new(format!(
@@ -209,7 +228,11 @@ impl<T: AsyncRead + Unpin> hyper::rt::Read for Io<T> {
 }
 
 impl<T: AsyncWrite + Unpin> hyper::rt::Write for Io<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -233,9 +256,14 @@ mod tests {
         let place = Place::of("https://[::1]:14000/dir").unwrap();
         assert_eq!((place.host.as_str(), place.port), ("::1", 14000));
         assert!(!Place::of("http://127.0.0.1:8080/dir").unwrap().is_secure);
-        for wrong in
-            ["http://ca.example/", "http://localhost/", "/dir", "https:///dir", "ws://127.0.0.1/", "a b"]
-        {
+        for wrong in [
+            "http://ca.example/",
+            "http://localhost/",
+            "/dir",
+            "https:///dir",
+            "ws://127.0.0.1/",
+            "a b",
+        ] {
             assert!(Place::of(wrong).is_err(), "{wrong}");
         }
     }

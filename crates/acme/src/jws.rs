@@ -46,7 +46,9 @@ impl AccountKey {
     fn of(pkcs8: &[u8]) -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random)
-            .map_err(|rejected| Failure::new(format!("the account's key cannot be used: {rejected}")))?;
+            .map_err(|rejected| {
+                Failure::new(format!("the account's key cannot be used: {rejected}"))
+            })?;
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
 
@@ -80,7 +82,8 @@ impl AccountKey {
         match signer {
             Signer::Account(id) => protected["kid"] = Value::from(id),
             Signer::Key => {
-                protected["jwk"] = serde_json::from_str(&self.public()).expect("it was written just now");
+                protected["jwk"] =
+                    serde_json::from_str(&self.public()).expect("it was written just now");
             }
         }
         let (protected, payload) = (base64(protected.to_string()), base64(payload));
@@ -88,7 +91,8 @@ impl AccountKey {
             .pair
             .sign(&self.random, format!("{protected}.{payload}").as_bytes())
             .map_err(|_| Failure::new("the system gives no randomness"))?;
-        Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) }).to_string())
+        Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) })
+            .to_string())
     }
 }
 
@@ -112,7 +116,8 @@ mod tests {
         assert_eq!(again.public(), key.public());
         for (signer, field) in [(Signer::Account("https://ca/a/1"), "kid"), (Signer::Key, "jwk")] {
             let signed: Value =
-                serde_json::from_str(&key.sign(signer, "n", "https://ca/o", "{}").unwrap()).unwrap();
+                serde_json::from_str(&key.sign(signer, "n", "https://ca/o", "{}").unwrap())
+                    .unwrap();
             let text = |name: &str| signed[name].as_str().unwrap().to_owned();
             let decoded = |name: &str| URL_SAFE_NO_PAD.decode(text(name)).unwrap();
             let message = format!("{}.{}", text("protected"), text("payload"));
@@ -130,8 +135,9 @@ mod tests {
         let (token, print) = (key.authorization("tok"), key.public());
         assert_eq!(token, format!("tok.{}", base64(digest(&SHA256, print.as_bytes()))));
         // Lexicographic, and without spaces (RFC 7638, 3).
-        let places: Vec<usize> =
-            ["\"crv\"", "\"kty\"", "\"x\"", "\"y\""].map(|field| print.find(field).unwrap()).to_vec();
+        let places: Vec<usize> = ["\"crv\"", "\"kty\"", "\"x\"", "\"y\""]
+            .map(|field| print.find(field).unwrap())
+            .to_vec();
         assert!(places.is_sorted() && !print.contains(' '), "{print}");
     }
 

@@ -42,7 +42,8 @@ impl Acme {
     /// What is wrong.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
         let settings = settings.settle()?;
-        let http = Http(trusting(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?);
+        let http =
+            Http(trusting(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?);
         let storage = Storage::open(&settings)
             .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
         let challenges = Challenges::new(settings.domains.clone());
@@ -189,13 +190,16 @@ impl Keeping {
     fn without(&self, issued: Option<&Issued>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.others.is_empty() => {
-                ". Until there is one, those that are kept for some of the names are used".to_owned()
+                ". Until there is one, those that are kept for some of the names are used"
+                    .to_owned()
             }
             None => ". Until there is one, HTTPS is refused".to_owned(),
             Some(issued) if issued.ends < now => {
                 ". The one from before has expired: clients refuse it".to_owned()
             }
-            Some(issued) => format!(". The one from before is valid until {}", fmt_http_date(issued.ends)),
+            Some(issued) => {
+                format!(". The one from before is valid until {}", fmt_http_date(issued.ends))
+            }
         }
     }
 
@@ -211,7 +215,10 @@ impl Keeping {
                     )
                 }
                 Err(error) => {
-                    format!("the certificate for {} cannot be looked after: its lock: {error}", self.names())
+                    format!(
+                        "the certificate for {} cannot be looked after: its lock: {error}",
+                        self.names()
+                    )
                 }
             };
             if !std::mem::replace(&mut is_told, true) {
@@ -243,8 +250,11 @@ impl Keeping {
             let state = storage.state();
             // After a success it is for renewals alone: who removes a certificate wants another one.
             let is_resting = issued.is_some() || state.failures > 0;
-            let rest =
-                if is_resting { next.saturating_duration_since(Instant::now()) } else { Duration::ZERO };
+            let rest = if is_resting {
+                next.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            };
             if is_first && due.is_zero() && !rest.is_zero() && state.failures > 0 {
                 self.say(&format!(
                     "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
@@ -354,7 +364,10 @@ impl Keeping {
                     ..State::default()
                 });
                 let until = fmt_http_date(issued.ends);
-                self.say(&format!("there is a certificate for {}, valid until {until}", self.names()));
+                self.say(&format!(
+                    "there is a certificate for {}, valid until {until}",
+                    self.names()
+                ));
                 Ok(rest)
             }
             Err(failure) => {
@@ -392,7 +405,8 @@ impl Keeping {
     /// The account that is kept, or a new one.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
-        let unkept = |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
+        let unkept =
+            |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
@@ -405,7 +419,8 @@ impl Keeping {
             }
             return Ok(account);
         }
-        let account = authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
+        let account =
+            authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
         storage.keep_account(&account).map_err(unkept)?;
         Ok(account)
     }
@@ -439,12 +454,17 @@ mod tests {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
             std::fs::read_to_string(folder.join(name)).unwrap()
         };
-        let domains = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let domains =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let pem = read("localhost.pem") + &read("localhost.key");
         let issued = accept(&pem, &domains(&["localhost"])).unwrap();
         assert!(issued.hosts.contains(&"localhost".to_owned()));
         for (pem, hosts, expected) in [
-            (read("localhost.pem") + &read("other.key"), "localhost", "only one of the two been renewed"),
+            (
+                read("localhost.pem") + &read("other.key"),
+                "localhost",
+                "only one of the two been renewed",
+            ),
             (read("localhost.pem"), "localhost", "has no private key inside"),
             (read("localhost.key"), "localhost", "has no certificate inside"),
             (pem, "app.example.org", "is not for app.example.org"),
@@ -456,9 +476,14 @@ mod tests {
 
     #[test]
     fn times_are_said_shortly() {
-        for (seconds, said) in
-            [(0, "0 s"), (75, "75 s"), (121, "2 min"), (3601, "60 min"), (7200, "2 h"), (90_000, "25 h")]
-        {
+        for (seconds, said) in [
+            (0, "0 s"),
+            (75, "75 s"),
+            (121, "2 min"),
+            (3601, "60 min"),
+            (7200, "2 h"),
+            (90_000, "25 h"),
+        ] {
             assert_eq!(span(Duration::from_secs(seconds)), said);
         }
         assert_eq!(span(Duration::from_millis(1)), "1 s");

@@ -46,7 +46,8 @@ pub(crate) async fn order(
         proven(authority, account, place, challenge).await?;
     }
     drop(answering);
-    order = until(authority, account, &place, Some(order), |order| status(order) != "pending").await?;
+    order =
+        until(authority, account, &place, Some(order), |order| status(order) != "pending").await?;
     if status(&order) != "ready" {
         return Err(failed(&order, "the authority refuses the order"));
     }
@@ -54,14 +55,16 @@ pub(crate) async fn order(
     let made = SigningKey::generate().and_then(|key| Ok((key.request(&hosts)?, key)));
     let (request, key) = made.map_err(|error| Failure::new(error.to_string()))?;
     let payload = serde_json::json!({ "csr": crate::jws::base64(request) }).to_string();
-    let finalize =
-        order["finalize"].as_str().ok_or_else(|| Failure::new("the authority's order has no finalize"))?;
+    let finalize = order["finalize"]
+        .as_str()
+        .ok_or_else(|| Failure::new("the authority's order has no finalize"))?;
     let (after, _) = authority.ask(account, finalize, Some(&payload)).await?;
     order = until(authority, account, &place, Some(after), |order| {
         !matches!(status(order), "processing" | "ready")
     })
     .await?;
-    let Some(certificate) = order["certificate"].as_str().filter(|_| status(&order) == "valid") else {
+    let Some(certificate) = order["certificate"].as_str().filter(|_| status(&order) == "valid")
+    else {
         return Err(failed(&order, "the authority issues no certificate"));
     };
     let chain = authority.download(account, certificate).await?;
@@ -101,14 +104,20 @@ async fn begin(
     }
     let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
     if !settings.domains.iter().any(|domain| is_same_host(domain, host)) {
-        return Err(Failure::new("the authority asks for a host that no certificate was ordered for"));
+        return Err(Failure::new(
+            "the authority asks for a host that no certificate was ordered for",
+        ));
     }
     let offered = authorization["challenges"].as_array().into_iter().flatten();
-    let found = offered.into_iter().find(|offered| offered["type"].as_str() == Some(challenge.name()));
+    let found =
+        offered.into_iter().find(|offered| offered["type"].as_str() == Some(challenge.name()));
     let (Some(url), Some(token)) =
         (found.and_then(|it| it["url"].as_str()), found.and_then(|it| it["token"].as_str()))
     else {
-        return Err(Failure::new(format!("the authority does not look at {host} by {}", challenge.name())));
+        return Err(Failure::new(format!(
+            "the authority does not look at {host} by {}",
+            challenge.name()
+        )));
     };
     // It becomes a part of what this server says (RFC 8555, 8.1).
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
@@ -139,7 +148,8 @@ async fn proven(
     place: &str,
     challenge: Challenge,
 ) -> Result<(), Failure> {
-    let authorization = until(authority, account, place, None, |it| status(it) != "pending").await?;
+    let authorization =
+        until(authority, account, place, None, |it| status(it) != "pending").await?;
     if status(&authorization) == "valid" {
         return Ok(());
     }
@@ -188,13 +198,16 @@ async fn until(
             if done(&state) {
                 return Ok(state);
             }
-            let wait = reply.retry_after().map_or(pause, |said| said.clamp(ASK_AGAIN, ASK_AGAIN_MOST));
+            let wait =
+                reply.retry_after().map_or(pause, |said| said.clamp(ASK_AGAIN, ASK_AGAIN_MOST));
             tokio::time::sleep(wait).await;
             pause = (pause * 2).min(ASK_AGAIN_MOST);
         }
     };
     match tokio::time::timeout(PATIENCE, asking).await {
         Ok(state) => state,
-        Err(_) => Err(Failure::new(format!("the authority was not done within {} s", PATIENCE.as_secs()))),
+        Err(_) => {
+            Err(Failure::new(format!("the authority was not done within {} s", PATIENCE.as_secs())))
+        }
     }
 }

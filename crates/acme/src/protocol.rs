@@ -59,20 +59,26 @@ impl Authority {
         if offered.is_some_and(|offered| offered.contains_key(wanted)) {
             return Ok(());
         }
-        let names: Vec<&str> = offered.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> =
+            offered.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let has = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
         Err(Failure::new(format!("the authority has no profile {wanted}, but {has}")))
     }
 
     /// Makes an account, or finds that of the key.
-    pub(crate) async fn register(&self, key: AccountKey, emails: &[String]) -> Result<Account, Failure> {
+    pub(crate) async fn register(
+        &self,
+        key: AccountKey,
+        emails: &[String],
+    ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
                 "the authority wants an account that was made elsewhere (external account binding), which is not to be had here",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });
-        let reply = self.post(&key, Signer::Key, self.place("newAccount")?, &payload.to_string()).await?;
+        let reply =
+            self.post(&key, Signer::Key, self.place("newAccount")?, &payload.to_string()).await?;
         checked(&reply)?;
         let id = reply
             .text("location")
@@ -81,7 +87,11 @@ impl Authority {
     }
 
     /// Tells it of other addresses of mail.
-    pub(crate) async fn set_emails(&self, account: &Account, emails: &[String]) -> Result<(), Failure> {
+    pub(crate) async fn set_emails(
+        &self,
+        account: &Account,
+        emails: &[String],
+    ) -> Result<(), Failure> {
         let payload = json!({ "contact": contact(emails) }).to_string();
         self.ask(account, &account.id, Some(&payload)).await.map(drop)
     }
@@ -106,7 +116,8 @@ impl Authority {
             payload["profile"] = Value::from(profile.as_str());
         }
         // Renewals that say so are outside most limits (RFC 9773, 5).
-        if let Some(id) = replaces.filter(|_| self.directory["renewalInfo"].is_string()).and_then(renewal_id)
+        if let Some(id) =
+            replaces.filter(|_| self.directory["renewalInfo"].is_string()).and_then(renewal_id)
         {
             payload["replaces"] = Value::from(id);
         }
@@ -116,7 +127,9 @@ impl Authority {
         let is_refused = |problem: &Failure| {
             problem.is("alreadyReplaced") || problem.is("malformed") || problem.is("conflict")
         };
-        if payload.get("replaces").is_some() && checked(&reply).is_err_and(|problem| is_refused(&problem)) {
+        if payload.get("replaces").is_some()
+            && checked(&reply).is_err_and(|problem| is_refused(&problem))
+        {
             payload.as_object_mut().expect("it is one").remove("replaces");
             reply = self.post(&account.key, signer, url, &payload.to_string()).await?;
         }
@@ -134,7 +147,9 @@ impl Authority {
         url: &str,
         payload: Option<&str>,
     ) -> Result<(Value, Reply), Failure> {
-        let reply = self.post(&account.key, Signer::Account(&account.id), url, payload.unwrap_or("")).await?;
+        let reply = self
+            .post(&account.key, Signer::Account(&account.id), url, payload.unwrap_or(""))
+            .await?;
         Ok((checked(&reply)?, reply))
     }
 
@@ -153,7 +168,8 @@ impl Authority {
         &self,
         issued: &Issued,
     ) -> Result<Option<(Window, std::time::Duration)>, Failure> {
-        let (Some(place), Some(id)) = (self.directory["renewalInfo"].as_str(), renewal_id(issued)) else {
+        let (Some(place), Some(id)) = (self.directory["renewalInfo"].as_str(), renewal_id(issued))
+        else {
             return Ok(None);
         };
         let url = format!("{}/{id}", place.trim_end_matches('/'));
@@ -161,7 +177,9 @@ impl Authority {
         let said = checked(&reply)?;
         let at = |name: &str| said["suggestedWindow"][name].as_str().and_then(moment);
         match (at("start"), at("end")) {
-            (Some(start), Some(end)) => Ok(Some((Window { start, end }, window_stands(reply.retry_after())))),
+            (Some(start), Some(end)) => {
+                Ok(Some((Window { start, end }, window_stands(reply.retry_after()))))
+            }
             _ => Err(Failure::new("the authority names no time to renew at")),
         }
     }
@@ -182,7 +200,9 @@ impl Authority {
                 return Ok(reply);
             }
         }
-        Err(Failure::new(format!("the authority refuses its own nonces, {NONCE_TRIES} of them in a row")))
+        Err(Failure::new(format!(
+            "the authority refuses its own nonces, {NONCE_TRIES} of them in a row"
+        )))
     }
 
     async fn nonce(&self) -> Result<String, Failure> {
@@ -224,8 +244,8 @@ fn checked(reply: &Reply) -> Result<Value, Failure> {
 fn problem(reply: &Reply) -> Failure {
     let said: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let (text, problem) = told(&said);
-    let text =
-        text.unwrap_or_else(|| format!("the authority answered with status {}", reply.status.as_u16()));
+    let text = text
+        .unwrap_or_else(|| format!("the authority answered with status {}", reply.status.as_u16()));
     Failure { text, problem, retry_after: reply.retry_after() }
 }
 
@@ -290,8 +310,8 @@ mod tests {
             hosts: Vec::new(),
             serial: vec![0x00, 0x87, 0x65, 0x43, 0x21],
             authority_key: Some(vec![
-                0x69, 0x88, 0x5B, 0x6B, 0x87, 0x46, 0x40, 0x41, 0xE1, 0xB3, 0x7B, 0x84, 0x7B, 0xA0, 0xAE,
-                0x2C, 0xDE, 0x01, 0xC8, 0xD4,
+                0x69, 0x88, 0x5B, 0x6B, 0x87, 0x46, 0x40, 0x41, 0xE1, 0xB3, 0x7B, 0x84, 0x7B, 0xA0,
+                0xAE, 0x2C, 0xDE, 0x01, 0xC8, 0xD4,
             ]),
             sha256: [0; 32],
         };

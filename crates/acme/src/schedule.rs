@@ -48,7 +48,12 @@ impl Default for Pace {
 impl Pace {
     /// How long to wait after `failures` in a row. `chance`, from 0 to 1, is what keeps servers that failed together from coming back
     /// together: up to a quarter more.
-    pub(crate) fn after(&self, failures: u32, retry_after: Option<Duration>, chance: f64) -> Duration {
+    pub(crate) fn after(
+        &self,
+        failures: u32,
+        retry_after: Option<Duration>,
+        chance: f64,
+    ) -> Duration {
         let at = (failures.max(1) as usize - 1).min(WAITS.len() - 1);
         let own = WAITS[at].mul_f64(1.0 + chance / 4.0) / self.divisor.max(1);
         own.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MOST))
@@ -134,7 +139,12 @@ pub(crate) fn moment(text: &str) -> Option<SystemTime> {
     }
     let (year, month, day) = (digits(0..4)?, digits(5..7)?, digits(8..10)?);
     let (hour, minute, second) = (digits(11..13)?, digits(14..16)?, digits(17..19)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
         return None;
     }
     let mut rest = text.get(19..)?;
@@ -188,7 +198,8 @@ mod tests {
             let it = issued(days, chance);
             let left = it.ends.duration_since(renewal(&it, None)).unwrap();
             // Rounded, and up to a thirtieth more.
-            let range = (DAY * days / 3).as_secs() - 1..=(DAY * days / 3 + DAY * days / 30).as_secs() + 1;
+            let range =
+                (DAY * days / 3).as_secs() - 1..=(DAY * days / 3 + DAY * days / 30).as_secs() + 1;
             assert!(range.contains(&left.as_secs()), "{days} {chance}: {left:?}");
         }
         assert_ne!(renewal(&issued(90, 1), None), renewal(&issued(90, 2), None));

@@ -186,10 +186,15 @@ impl fmt::Display for BadSettings {
             BadSettings::Count(count) => {
                 write!(f, "a certificate has at most {DOMAINS} names, and these are {count}")
             }
-            BadSettings::Domain { domain, why } => write!(f, "there is no certificate for `{domain}`: {why}"),
+            BadSettings::Domain { domain, why } => {
+                write!(f, "there is no certificate for `{domain}`: {why}")
+            }
             BadSettings::Email(email) => write!(f, "`{email}` is no address of mail"),
             BadSettings::Directory(url) => {
-                write!(f, "`{url}` is no directory of an authority: its address begins with https://")
+                write!(
+                    f,
+                    "`{url}` is no directory of an authority: its address begins with https://"
+                )
             }
             BadSettings::Terms(url) => {
                 let whose = match url.as_str() {
@@ -233,10 +238,15 @@ mod tests {
 
     #[test]
     fn names_are_written_as_certificates_do() {
-        let settled =
-            of(&["App.Example.org.", "app.example.org", "2001:DB8::0001", "192.0.2.1", "app.example.org"])
-                .settle()
-                .unwrap();
+        let settled = of(&[
+            "App.Example.org.",
+            "app.example.org",
+            "2001:DB8::0001",
+            "192.0.2.1",
+            "app.example.org",
+        ])
+        .settle()
+        .unwrap();
         assert_eq!(settled.domains, ["app.example.org", "2001:db8::1", "192.0.2.1"]);
         assert_eq!(settled.authority(), "acme-v02.api.letsencrypt.org");
     }
@@ -257,7 +267,10 @@ mod tests {
             (&long, "give the name"),
         ] {
             let said = of(&[domain]).settle().unwrap_err().to_string();
-            assert!(said.contains(&format!("`{domain}`")) && said.contains(says), "{domain}: {said}");
+            assert!(
+                said.contains(&format!("`{domain}`")) && said.contains(says),
+                "{domain}: {said}"
+            );
         }
         let names: Vec<String> = (0..101).map(|at| format!("n{at}.example.org")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -270,15 +283,23 @@ mod tests {
         }
         for wrong in ["acme.example.org", "http://acme.example.org/", "ftp://a/", "https://", ""] {
             let settings = Settings { directory: wrong.to_owned(), ..of(&["a.b"]) };
-            assert_eq!(settings.settle().unwrap_err(), BadSettings::Directory(wrong.to_owned()), "{wrong}");
+            assert_eq!(
+                settings.settle().unwrap_err(),
+                BadSettings::Directory(wrong.to_owned()),
+                "{wrong}"
+            );
         }
         let said = Settings { agrees: false, ..of(&["a.b"]) }.settle().unwrap_err().to_string();
-        assert!(said.contains("https://letsencrypt.org/repository/: they have to be agreed to"), "{said}");
+        assert!(
+            said.contains("https://letsencrypt.org/repository/: they have to be agreed to"),
+            "{said}"
+        );
     }
 
     #[test]
     fn an_authority_of_ones_own_may_know_short_names() {
-        let settings = Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
+        let settings =
+            Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
         assert_eq!(settings.settle().unwrap().domains, ["intranet"]);
     }
 }

@@ -89,7 +89,8 @@ impl Storage {
     /// # Errors
     /// When they cannot be made, or not be written to.
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
-        let rest = settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
+        let rest =
+            settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
         let authority = settings.folder.join(name_of(rest.trim_end_matches('/')));
         let storage = Storage { host: authority.join(folder_of(&settings.domains)), authority };
         DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
@@ -138,8 +139,13 @@ impl Storage {
     /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock { _close_in_child: CloseInChild::new(&file), _file: file })),
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
@@ -152,18 +158,22 @@ impl Storage {
             .and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default();
         let at = |value: &Value| {
-            value
-                .as_u64()
-                .and_then(|seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
+            value.as_u64().and_then(|seconds| {
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+            })
         };
         let window = || {
             let of = kept["window"]["of"].as_str()?.to_owned();
-            let [start, end, until] = ["start", "end", "until"].map(|name| at(&kept["window"][name]));
+            let [start, end, until] =
+                ["start", "end", "until"].map(|name| at(&kept["window"][name]));
             let window = start.zip(end).map(|(start, end)| Window { start, end });
             Some(Word { of, window, until: until? })
         };
         State {
-            failures: kept["failures"].as_u64().and_then(|count| count.try_into().ok()).unwrap_or(0),
+            failures: kept["failures"]
+                .as_u64()
+                .and_then(|count| count.try_into().ok())
+                .unwrap_or(0),
             attempted: at(&kept["attempted"]),
             next: at(&kept["next"]),
             window: window(),
@@ -171,10 +181,12 @@ impl Storage {
     }
 
     pub(crate) fn keep_state(&self, state: &State) -> io::Result<()> {
-        let seconds =
-            |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let seconds = |time: SystemTime| {
+            time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+        };
         let window = state.window.as_ref().map(|Word { of, window, until }| {
-            let [start, end] = [window.map(|it| seconds(it.start)), window.map(|it| seconds(it.end))];
+            let [start, end] =
+                [window.map(|it| seconds(it.start)), window.map(|it| seconds(it.end))];
             json!({ "of": of, "start": start, "end": end, "until": seconds(*until) })
         });
         let kept = json!({
@@ -189,8 +201,14 @@ impl Storage {
 
     /// The account that is kept.
     pub(crate) fn account(&self) -> Option<Account> {
-        let kept: Value = serde_json::from_slice(&read(&self.authority.join("account.json"))?).ok()?;
-        let emails = kept["emails"].as_array()?.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let kept: Value =
+            serde_json::from_slice(&read(&self.authority.join("account.json"))?).ok()?;
+        let emails = kept["emails"]
+            .as_array()?
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         Some(Account {
             id: kept["id"].as_str()?.to_owned(),
             key: AccountKey::read(kept["key"].as_str()?)?,
@@ -212,7 +230,8 @@ impl Storage {
 /// A folder's name of what may have other characters in it.
 fn name_of(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
-    let name: String = text.chars().map(|char| if is_plain(&char) { char } else { '_' }).take(NAME).collect();
+    let name: String =
+        text.chars().map(|char| if is_plain(&char) { char } else { '_' }).take(NAME).collect();
     // No folder of its own is called so.
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
@@ -241,7 +260,8 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // Of a process with this number that was killed.
     let _ = fs::remove_file(&next);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
+    let written =
+        file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&next, path));
     if written.is_err() {
         let _ = fs::remove_file(&next);
     }
@@ -269,7 +289,11 @@ mod tests {
         storage.keep_state(&State::default()).unwrap();
         let key = AccountKey::generate().unwrap();
         storage
-            .keep_account(&Account { id: "https://ca/a/1".to_owned(), key, emails: vec!["a@b".to_owned()] })
+            .keep_account(&Account {
+                id: "https://ca/a/1".to_owned(),
+                key,
+                emails: vec!["a@b".to_owned()],
+            })
             .unwrap();
         let _lock = storage.lock().unwrap().unwrap();
         let place = folder.path().join("acme/acme-v02.api.letsencrypt.org_directory");
@@ -285,7 +309,11 @@ mod tests {
         ] {
             assert_eq!(mode(&place.join(name)), 0o600, "{name}");
         }
-        assert_eq!(fs::read_dir(place.join("app.example.org")).unwrap().count(), 3, "nothing else is left");
+        assert_eq!(
+            fs::read_dir(place.join("app.example.org")).unwrap().count(),
+            3,
+            "nothing else is left"
+        );
         let account = storage.account().unwrap();
         assert_eq!((account.id.as_str(), account.emails.len()), ("https://ca/a/1", 1));
         storage.forget_account().unwrap();
@@ -326,11 +354,14 @@ mod tests {
         // The clock was set back: what it said before is no reason to wait, not even for as long as was meant.
         assert_eq!(storage.state().rest(at(99)), Duration::ZERO);
         assert_eq!(storage.state().rest(at(1)), Duration::ZERO);
-        let endless = State { attempted: Some(at(100)), next: Some(at(100_000_000)), ..State::default() };
+        let endless =
+            State { attempted: Some(at(100)), next: Some(at(100_000_000)), ..State::default() };
         assert_eq!(endless.rest(at(150)), LONGEST_REST, "no wait of ours is longer");
         let unknown = State { next: Some(at(200)), ..State::default() };
         assert_eq!(unknown.rest(at(150)), Duration::ZERO);
-        for rubbish in ["", "{", "[]", "{\"failures\":-1,\"next\":18446744073709551615,\"window\":7}"] {
+        for rubbish in
+            ["", "{", "[]", "{\"failures\":-1,\"next\":18446744073709551615,\"window\":7}"]
+        {
             fs::write(storage.host.join("state.json"), rubbish).unwrap();
             assert_eq!(storage.state(), State::default(), "{rubbish}");
         }
@@ -338,8 +369,9 @@ mod tests {
 
     #[test]
     fn folders_are_named_by_their_hosts() {
-        let of =
-            |domains: &[&str]| folder_of(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let of = |domains: &[&str]| {
+            folder_of(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
         assert_eq!(of(&["app.example.org"]), "app.example.org");
         assert_eq!(of(&["2001:db8::1"]), "2001_db8__1");
         assert_eq!(of(&["b.org", "a.org"]), of(&["a.org", "b.org"]));
@@ -354,6 +386,9 @@ mod tests {
     fn a_folder_that_cannot_be_written_to_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("acme"), "a file").unwrap();
-        assert!(Storage::open(&Settings::new(vec!["a.b".to_owned()], folder.path().join("acme"))).is_err());
+        assert!(
+            Storage::open(&Settings::new(vec!["a.b".to_owned()], folder.path().join("acme")))
+                .is_err()
+        );
     }
 }

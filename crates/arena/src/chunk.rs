@@ -53,7 +53,15 @@ impl Chunk {
         // SAFETY: the layout is not empty: `size >= HEADER`.
         let start = NonNull::new(unsafe { alloc(Chunk::layout(size)) })?.cast::<Header>();
         // SAFETY: the block is fresh, aligned for `Header` and at least as large.
-        unsafe { start.write(Header { previous: None, next: None, size, first: Units(0), used: Units(0) }) };
+        unsafe {
+            start.write(Header {
+                previous: None,
+                next: None,
+                size,
+                first: Units(0),
+                used: Units(0),
+            })
+        };
         Some(Chunk(start))
     }
 
@@ -72,7 +80,9 @@ impl Chunk {
     /// As for [`size`](Chunk::size).
     pub(crate) unsafe fn serve(self, room: usize) {
         // SAFETY: a live chunk begins with an initialized header, and the caller holds it.
-        unsafe { ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) = (Units::of(room), Units::of(room)) };
+        unsafe {
+            ((*self.0.as_ptr()).first, (*self.0.as_ptr()).used) = (Units::of(room), Units::of(room))
+        };
     }
 
     /// Notes that the request it serves has grown to `room` bytes.
@@ -131,7 +141,8 @@ impl Chunk {
     }
 
     fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size, CHUNK_ALIGN).expect("allocate bounds the size by isize::MAX - 16")
+        Layout::from_size_align(size, CHUNK_ALIGN)
+            .expect("allocate bounds the size by isize::MAX - 16")
     }
 }
 

@@ -285,8 +285,8 @@ impl Chunks {
         }
         // SAFETY: the chunk is live.
         let (data, end) = unsafe { (chunk.data(), chunk.end()) };
-        let fit =
-            layout::fit(data.addr().get(), end.addr().get(), layout).expect("room_for bounds the padding");
+        let fit = layout::fit(data.addr().get(), end.addr().get(), layout)
+            .expect("room_for bounds the padding");
         // SAFETY: `fit` lies between the data and the end of the chunk.
         Ok(unsafe { data.add(fit.start - data.addr().get()) })
     }

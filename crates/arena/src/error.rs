@@ -64,7 +64,9 @@ impl fmt::Display for AllocError {
             (bytes, Some(limit)) => {
                 write!(f, "cannot allocate {bytes} bytes: the arena may hold at most {limit}")
             }
-            (bytes, None) => write!(f, "cannot allocate {bytes} bytes: the allocator has no memory left"),
+            (bytes, None) => {
+                write!(f, "cannot allocate {bytes} bytes: the allocator has no memory left")
+            }
         }
     }
 }

@@ -111,7 +111,15 @@ impl<K: Eq + Hash> Pool<K> {
     /// # Allocation
     /// None until the first [`take`](Pool::take).
     pub fn with_limits(limits: PoolLimits) -> Pool<K> {
-        Pool { shelves: RefCell::new(Shelves { list: Vec::new(), bytes: 0, arenas: 0, ids: 0, limits }) }
+        Pool {
+            shelves: RefCell::new(Shelves {
+                list: Vec::new(),
+                bytes: 0,
+                arenas: 0,
+                ids: 0,
+                limits,
+            }),
+        }
     }
 
     /// Takes an arena that was used for `key`, or makes one with a first chunk of the size its uses had. Dropping it
@@ -331,7 +339,13 @@ impl<K> Shelves<K> {
         }
         // A `u64` counted up does not come round.
         self.ids += 1;
-        self.list.push(Shelf { key: Arc::new(key), hash, id: self.ids, mark: 0, arenas: Vec::new() });
+        self.list.push(Shelf {
+            key: Arc::new(key),
+            hash,
+            id: self.ids,
+            mark: 0,
+            arenas: Vec::new(),
+        });
         forgotten
     }
 }

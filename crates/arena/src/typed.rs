@@ -48,7 +48,9 @@ macro_rules! typed_methods {
             /// # Errors
             /// When the memory cannot be had.
             #[inline]
-            pub fn try_alloc_uninit<T>(&self) -> Result<&mut core::mem::MaybeUninit<T>, $crate::AllocError> {
+            pub fn try_alloc_uninit<T>(
+                &self,
+            ) -> Result<&mut core::mem::MaybeUninit<T>, $crate::AllocError> {
                 let start = self.try_alloc_one::<core::mem::MaybeUninit<T>>()?;
                 // SAFETY: fresh memory; no bytes need to be initialized.
                 Ok(unsafe { &mut *start.as_ptr() })
@@ -74,7 +76,10 @@ macro_rules! typed_methods {
             /// # Errors
             /// When the memory cannot be had; `make` is not called then.
             #[inline]
-            pub fn try_alloc_with<T>(&self, make: impl FnOnce() -> T) -> Result<&mut T, $crate::AllocError> {
+            pub fn try_alloc_with<T>(
+                &self,
+                make: impl FnOnce() -> T,
+            ) -> Result<&mut T, $crate::AllocError> {
                 let start = self.try_alloc_one::<T>()?;
                 // SAFETY: fresh memory for a `T`.
                 Ok(unsafe { $crate::typed::init(start, make) })
@@ -148,7 +153,11 @@ macro_rules! typed_methods {
             /// When the memory cannot be had, and with `make`; what was made before is then not dropped.
             #[inline]
             #[track_caller]
-            pub fn alloc_slice_with<T>(&self, len: usize, make: impl FnMut(usize) -> T) -> &mut [T] {
+            pub fn alloc_slice_with<T>(
+                &self,
+                len: usize,
+                make: impl FnMut(usize) -> T,
+            ) -> &mut [T] {
                 match self.try_alloc_slice_with(len, make) {
                     Ok(slice) => slice,
                     Err(error) => error.raise(),

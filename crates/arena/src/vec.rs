@@ -222,7 +222,11 @@ impl<T: Copy> Vec<'_, T> {
         self.try_reserve(values.len())?;
         // SAFETY: room for as many was just made, and `values` cannot lie in it.
         unsafe {
-            ptr::copy_nonoverlapping(values.as_ptr(), self.start.add(self.len).as_ptr(), values.len());
+            ptr::copy_nonoverlapping(
+                values.as_ptr(),
+                self.start.add(self.len).as_ptr(),
+                values.len(),
+            );
         }
         self.len += values.len();
         Ok(())

@@ -55,8 +55,8 @@ impl Address {
 
     /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
     pub(crate) fn everywhere() -> &'static str {
-        let is_alone =
-            std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.trim() == "1");
+        let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
+            .is_ok_and(|text| text.trim() == "1");
         let takes_both = !is_alone && TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
         if takes_both { "::" } else { "0.0.0.0" }
     }
@@ -143,7 +143,8 @@ impl Address {
                 Ok(Address::Tcp { host: host.clone(), socket: SocketAddr::new(socket.ip(), port) })
             }
             Address::Unix(_) => Err(Failure::CommandLine(
-                "`--redirect-from` is a port beside `--port`: a server on a Unix socket has none.".to_owned(),
+                "`--redirect-from` is a port beside `--port`: a server on a Unix socket has none."
+                    .to_owned(),
             )),
         }
     }
@@ -170,13 +171,20 @@ impl Address {
                  choose another path.",
                 path.display()
             ),
-            Address::Unix(path) => format!("Cannot listen on the socket `{}`: {error}.", path.display()),
+            Address::Unix(path) => {
+                format!("Cannot listen on the socket `{}`: {error}.", path.display())
+            }
             Address::Tcp { host, socket } => refused_port(host, socket.port(), error),
         })
     }
 
     /// Where a browser finds it, once the system has chosen the port.
-    pub(crate) fn shown(&self, port: Option<u16>, scheme: &str, domain: Option<&str>) -> impl fmt::Display {
+    pub(crate) fn shown(
+        &self,
+        port: Option<u16>,
+        scheme: &str,
+        domain: Option<&str>,
+    ) -> impl fmt::Display {
         match (self, domain) {
             (Address::Unix(path), _) => path.display().to_string(),
             // As everybody finds it.
@@ -256,7 +264,9 @@ mod tests {
 
     #[test]
     fn a_host_is_an_address() {
-        assert!(matches!(Address::of("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6()));
+        assert!(
+            matches!(Address::of("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
+        );
         assert!(
             matches!(Address::of("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
         );
@@ -267,8 +277,13 @@ mod tests {
     fn unix_names_a_socket_in_a_folder_that_exists() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        assert_eq!(Address::of(&format!("unix:{}", path.display()), 1).unwrap(), Address::Unix(path));
-        assert!(text(Address::of("unix:/no/such/folder/s", 1).unwrap_err()).contains("does not exist"));
+        assert_eq!(
+            Address::of(&format!("unix:{}", path.display()), 1).unwrap(),
+            Address::Unix(path)
+        );
+        assert!(
+            text(Address::of("unix:/no/such/folder/s", 1).unwrap_err()).contains("does not exist")
+        );
         assert!(text(Address::of("unix:/", 1).unwrap_err()).contains("does not exist"));
     }
 
@@ -309,7 +324,10 @@ mod tests {
             (&"x".repeat(108), "path must be shorter than"),
         ] {
             let said = text(at(name).check().unwrap_err());
-            assert!(said.starts_with("Cannot listen on the socket `") && said.contains(says), "{said}");
+            assert!(
+                said.starts_with("Cannot listen on the socket `") && said.contains(says),
+                "{said}"
+            );
         }
         assert_eq!(at("s").check().unwrap(), None);
         assert!(!folder.path().join("s").exists());
@@ -332,9 +350,12 @@ mod tests {
         ] {
             assert_eq!(Address::of(host, 80).unwrap().shown(None, "http", None).to_string(), shown);
         }
-        let chosen = Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https", None).to_string();
+        let chosen =
+            Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https", None).to_string();
         assert_eq!(chosen, "https://127.0.0.1:81");
-        for (port, shown) in [(443, "https://app.example.org"), (8443, "https://app.example.org:8443")] {
+        for (port, shown) in
+            [(443, "https://app.example.org"), (8443, "https://app.example.org:8443")]
+        {
             let address = Address::of("0.0.0.0", port).unwrap();
             assert_eq!(address.shown(None, "https", Some("app.example.org")).to_string(), shown);
         }

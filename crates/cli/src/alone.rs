@@ -63,7 +63,9 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
     hand_over_log(serve, log, &mut lines);
     match &serve.admin {
         Some(AdminAt::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
-        Some(AdminAt::Unix(path)) => lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat()),
+        Some(AdminAt::Unix(path)) => {
+            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat())
+        }
         None => {}
     }
     if serve.opens_browser {
@@ -88,7 +90,8 @@ mod tests {
         let words = ["rookery", "serve", "."].iter().chain(words);
         match command_line::read(words.map(OsString::from)) {
             Ok(Asked::Serve(command)) => {
-                Serve::of(rookery_settings::Settings::combine(command.options.given), false).unwrap()
+                Serve::of(rookery_settings::Settings::combine(command.options.given), false)
+                    .unwrap()
             }
             other => panic!("{other:?}"),
         }
@@ -135,14 +138,19 @@ mod tests {
         let [cert, key] =
             ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
-        let text = told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
+        let text =
+            told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
         let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
         let ca = tls.join("ca.pem").display().to_string();
-        let acme =
-            ["--domain=b.example.org", "--agree-tos", "--email=me@example.org", "--acme-profile=shortlived"];
+        let acme = [
+            "--domain=b.example.org",
+            "--agree-tos",
+            "--email=me@example.org",
+            "--acme-profile=shortlived",
+        ];
         let text = told(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
         let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
                       tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\

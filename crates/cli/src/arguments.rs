@@ -48,13 +48,17 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<String>, String> {
         let given = read_lines(text)?;
-        Ok(given.iter().map(|it| format!("{} {:?} {:?}", it.setting.name, it.source, it.value)).collect())
+        Ok(given
+            .iter()
+            .map(|it| format!("{} {:?} {:?}", it.setting.name, it.source, it.value))
+            .collect())
     }
 
     #[test]
     fn arguments_and_options_of_r_are_told_apart() {
         assert_eq!(
-            read("drain=5\noption:error_detail=full\nwarmup=/a\nwarmup=/b\nlog=a%25%0Ab\n").unwrap(),
+            read("drain=5\noption:error_detail=full\nwarmup=/a\nwarmup=/b\nlog=a%25%0Ab\n")
+                .unwrap(),
             [
                 "drain Argument Number(5.0)",
                 "error_detail Option Text(\"full\")",

@@ -24,7 +24,9 @@ pub(crate) fn open(url: Option<&str>) {
             return tell(&format!("`--open` opens no browser over SSH: the address is {url}"));
         }
         Some(Reason::NoDisplay) => {
-            return tell(&format!("`--open` opens no browser without a display: the address is {url}"));
+            return tell(&format!(
+                "`--open` opens no browser without a display: the address is {url}"
+            ));
         }
         None => {}
     }
@@ -40,11 +42,14 @@ pub(crate) fn open(url: Option<&str>) {
         Ok(mut child) => {
             let url = url.to_owned();
             // Waiting for the process leaves no zombie. It may itself be the browser.
-            let waiting = std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
-                if child.wait().is_ok_and(|status| !status.success()) {
-                    tell(&format!("`--open`: `{program}` opened no browser: the address is {url}"));
-                }
-            });
+            let waiting =
+                std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
+                    if child.wait().is_ok_and(|status| !status.success()) {
+                        tell(&format!(
+                            "`--open`: `{program}` opened no browser: the address is {url}"
+                        ));
+                    }
+                });
             if let Err(error) = waiting {
                 failed(&error);
             }
@@ -81,7 +86,8 @@ mod tests {
     #[test]
     fn a_browser_is_opened_where_the_user_sees_it() {
         let reason = |names: &[&str]| reason_against(|name| names.contains(&name));
-        for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]] {
+        for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
+        {
             assert_eq!(reason(names), None, "{names:?}");
         }
         for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {

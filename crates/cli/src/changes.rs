@@ -14,8 +14,8 @@ const FILES_MOST: usize = 10_000;
 
 /// Kinds of files that an app is made of. What it reads and writes as it runs, such as data, is none.
 const KINDS: [&str; 19] = [
-    "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan", "cpp", "png",
-    "jpg", "jpeg", "gif", "svg",
+    "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
+    "cpp", "png", "jpg", "jpeg", "gif", "svg",
 ];
 
 /// Folders with other people's files; hidden ones are left out as well.
@@ -62,7 +62,10 @@ impl Changes {
 }
 
 /// A file that is in one of them alone, or in both and not the same.
-fn difference(before: &BTreeMap<PathBuf, State>, now: &BTreeMap<PathBuf, State>) -> Option<PathBuf> {
+fn difference(
+    before: &BTreeMap<PathBuf, State>,
+    now: &BTreeMap<PathBuf, State>,
+) -> Option<PathBuf> {
     let changed = now.iter().find(|(path, state)| before.get(*path) != Some(*state));
     let gone = || before.keys().find(|path| !now.contains_key(*path));
     changed.map(|(path, _)| path).or_else(gone).cloned()
@@ -96,7 +99,8 @@ fn look(folder: &Path) -> BTreeMap<PathBuf, State> {
 }
 
 fn is_of_app(name: &str) -> bool {
-    let extension = Path::new(name).extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let extension =
+        Path::new(name).extension().unwrap_or_default().to_string_lossy().to_lowercase();
     KINDS.contains(&&*extension) || name == ".Rprofile" || name == ".Renviron"
 }
 

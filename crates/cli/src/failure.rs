@@ -29,7 +29,11 @@ pub(crate) enum Failure {
 impl Failure {
     /// Returns the failure for a setting of this source that cannot be used.
     pub(crate) fn of_source(source: Source, message: String) -> Failure {
-        if source == Source::CommandLine { Failure::CommandLine(message) } else { Failure::Serving(message) }
+        if source == Source::CommandLine {
+            Failure::CommandLine(message)
+        } else {
+            Failure::Serving(message)
+        }
     }
 
     /// Returns what is said of it.

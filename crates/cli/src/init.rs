@@ -39,7 +39,9 @@ pub(crate) fn be_first() -> Result<Option<ExitCode>, Failure> {
             lead_the_terminal();
             take_what_is_for_the_first();
             // SAFETY: the set that was in force before.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
+            };
             Ok(None)
         }
         child => Ok(Some(watch(child, &all))),

@@ -26,7 +26,9 @@ pub(crate) fn config(serve: &Serve, target: &Target) -> Vec<u8> {
     for group in Group::ALL {
         let rows = table::all().filter(|row| row.group == group && row.places != Places::R);
         let lines: Vec<[String; 3]> = rows.map(|row| line(row, all)).collect();
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        };
         let (names, values) = (width(0), width(1).min(40));
         let _ = write!(text, "\n{}\n", group.title());
         for [name, value, source] in &lines {
@@ -55,7 +57,9 @@ fn shown(given: &Given) -> String {
     }
     let text = given.value.show(given.setting.kind);
     match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
-        Some((scheme, (user, host))) if !user.contains('/') => format!("{scheme}://(hidden)@{host}"),
+        Some((scheme, (user, host))) if !user.contains('/') => {
+            format!("{scheme}://(hidden)@{host}")
+        }
         _ => text,
     }
 }
@@ -113,7 +117,9 @@ pub(crate) fn check_admin(at: &AdminAt) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Ok(Some(format!("The address of `--admin`, {shown}, is in use.")))
         }
-        Err(error) => Err(Failure::Address(format!("Cannot listen for `--admin` on {shown}: {error}."))),
+        Err(error) => {
+            Err(Failure::Address(format!("Cannot listen for `--admin` on {shown}: {error}.")))
+        }
     }
 }
 
@@ -178,7 +184,11 @@ mod tests {
         has("limits.max_client_memory", "a quarter of what", AT_START);
         for row in table::all().filter(|row| row.places != Places::R) {
             has(
-                if row.shown == Shown::No { Box::leak(row.path().into_boxed_str()) } else { row.name },
+                if row.shown == Shown::No {
+                    Box::leak(row.path().into_boxed_str())
+                } else {
+                    row.name
+                },
                 "",
                 "",
             );

@@ -34,7 +34,10 @@ impl LogTo {
             )));
         }
         if path.is_dir() || !is_writable(if path.exists() { &path } else { folder }) {
-            return Err(Failure::Serving(format!("The access log `{}` cannot be written.", path.display())));
+            return Err(Failure::Serving(format!(
+                "The access log `{}` cannot be written.",
+                path.display()
+            )));
         }
         Ok(LogTo::File(path))
     }
@@ -56,9 +59,10 @@ impl LogTo {
         };
         match opened {
             Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
-            Err(error) => {
-                Err(Failure::Serving(format!("The access log{} cannot be opened: {error}.", self.name())))
-            }
+            Err(error) => Err(Failure::Serving(format!(
+                "The access log{} cannot be opened: {error}.",
+                self.name()
+            ))),
         }
     }
 
@@ -96,7 +100,8 @@ mod tests {
     #[test]
     fn where_the_log_goes_is_checked_before_serving() {
         let folder = tempfile::tempdir().unwrap();
-        let settled = |path: PathBuf| LogTo::File(path).settled().map_err(|failure| format!("{failure:?}"));
+        let settled =
+            |path: PathBuf| LogTo::File(path).settled().map_err(|failure| format!("{failure:?}"));
         let there = folder.path().join("access.log");
         assert!(matches!(settled(there.clone()), Ok(LogTo::File(path)) if path == there));
         assert!(!there.exists());

@@ -172,7 +172,10 @@ mod tests {
         for kind in Kind::ALL {
             let folder = root.path().join("a b").join(kind.name());
             let told = new(kind, &folder).unwrap();
-            assert!(told.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())), "{told}");
+            assert!(
+                told.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())),
+                "{told}"
+            );
             let text = fs::read_to_string(folder.join("_server.yml")).unwrap();
             let first = text.lines().next().unwrap();
             let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
@@ -197,7 +200,10 @@ mod tests {
         fs::create_dir(&taken).unwrap();
         fs::write(taken.join(".keep"), "mine").unwrap();
         let told = said(new(Kind::Api, &taken));
-        assert!(told.contains("is not empty (it has `.keep`), and nothing is overwritten"), "{told}");
+        assert!(
+            told.contains("is not empty (it has `.keep`), and nothing is overwritten"),
+            "{told}"
+        );
         assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
         assert!(said(new(Kind::Site, &empty)).contains("is not empty"));
         let file = taken.join(".keep");

@@ -61,7 +61,8 @@ mod tests {
 
     #[test]
     fn the_folder_of_a_path_is_of_its_text() {
-        for (path, folder) in [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("/", "/"), ("a/b/", "a")]
+        for (path, folder) in
+            [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("/", "/"), ("a/b/", "a")]
         {
             assert_eq!(folder_of(Path::new(path)), Path::new(folder), "{path}");
         }

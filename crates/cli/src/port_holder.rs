@@ -47,7 +47,11 @@ fn orphan(inodes: &[String]) -> Option<String> {
         let environment = fs::read(process.join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(WORKER))
     };
-    if holders.iter().all(is_worker) { holders.first().map(|process| describe(process)) } else { None }
+    if holders.iter().all(is_worker) {
+        holders.first().map(|process| describe(process))
+    } else {
+        None
+    }
 }
 
 /// Returns the folders in `/proc` of the processes that have one of these sockets.
@@ -63,7 +67,8 @@ fn holders(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     };
     let processes = if inodes.is_empty() { None } else { fs::read_dir("/proc").ok() };
     let processes = processes.into_iter().flatten().flatten();
-    let processes = processes.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
+    let processes =
+        processes.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
     processes.map(|entry| entry.path()).filter(move |process| is_holder(process))
 }
 
@@ -87,8 +92,8 @@ fn inodes_of_path(path: &Path) -> Vec<String> {
 /// Returns the inodes of the sockets that listen on a port.
 fn inodes_of_port(port: u16) -> Vec<String> {
     let local = format!(":{port:04X}");
-    let tables =
-        ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| fs::read_to_string(table).unwrap_or_default());
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(|table| fs::read_to_string(table).unwrap_or_default());
     let rows = tables.iter().flat_map(|table| table.lines().skip(1));
     rows.filter_map(|row| {
         let fields: Vec<&str> = row.split_ascii_whitespace().collect();

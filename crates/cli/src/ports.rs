@@ -71,7 +71,9 @@ impl Ports {
             }
             tell("it serves on the sockets of the service manager: --host and --port are not used");
             let listener = server.listen_given(&given, site).map_err(|error| {
-                Failure::Address(format!("The sockets of the service manager cannot be used: {error}."))
+                Failure::Address(format!(
+                    "The sockets of the service manager cannot be used: {error}."
+                ))
             })?;
             vec![listener]
         };
@@ -80,7 +82,8 @@ impl Ports {
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
-            let site = Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
+            let site =
+                Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
             listeners.insert(0, beside.listen(server, site)?);
         }
         let url = shown.iter().find(|shown| shown.contains("://")).cloned();
@@ -100,7 +103,8 @@ impl Ports {
     pub(crate) fn copies(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
-            let copies: Vec<_> = listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
+            let copies: Vec<_> =
+                listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
             Ok(copies.into_iter().flatten().collect())
         };
         Ok((copies(listeners)?, copies(redirects)?))
@@ -147,6 +151,8 @@ fn place_shown(place: GivenPlace) -> (Address, Option<u16>) {
         GivenPlace::Tcp(local) => {
             (Address::Tcp { host: local.ip().to_string(), socket: local }, Some(local.port()))
         }
-        GivenPlace::Unix(path) => (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None),
+        GivenPlace::Unix(path) => {
+            (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None)
+        }
     }
 }

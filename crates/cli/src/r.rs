@@ -76,7 +76,9 @@ pub(crate) fn worker(
 #[cfg(target_os = "linux")]
 fn at_prompts(command: &mut Command, target: &Target) -> Result<(), Failure> {
     let mut interactive = Command::new(command.get_program());
-    interactive.args(["--interactive", "--quiet", "--no-restore", "--no-save"]).current_dir(&target.folder);
+    interactive
+        .args(["--interactive", "--quiet", "--no-restore", "--no-save"])
+        .current_dir(&target.folder);
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => interactive.env(name, value),

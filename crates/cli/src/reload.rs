@@ -46,7 +46,8 @@ impl Reload {
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) = serve.settings.0.clone().keeping(&self.start.settings.0, is_kept);
         let serve = self.sources.serve(settings).map_err(|failure| {
-            let with = "Together with settings that need a restart, and are as they were at the start:";
+            let with =
+                "Together with settings that need a restart, and are as they were at the start:";
             Failure::Serving(format!("{with} {}", failure.message()))
         })?;
         if let Some(tls) = &self.tls {
@@ -62,7 +63,8 @@ impl Reload {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             inspect::check_address(address)?;
         }
-        if let Some(admin) = serve.admin.as_ref().filter(|at| self.start.admin.as_ref() != Some(at)) {
+        if let Some(admin) = serve.admin.as_ref().filter(|at| self.start.admin.as_ref() != Some(at))
+        {
             inspect::check_admin(admin)?;
         }
         Ok(())

@@ -48,7 +48,8 @@ impl<'a> Screen<'a> {
     /// Returns the lines, with escape sequences for colour if `is_coloured`.
     pub(crate) fn text(&self, is_coloured: bool) -> String {
         let pen = Pen { is_coloured };
-        let workers = self.workers.map(|count| format!(" with {}", counted(count as usize, "worker")));
+        let workers =
+            self.workers.map(|count| format!(" with {}", counted(count as usize, "worker")));
         let mut lines = vec![
             format!(
                 "{} {}: {}{}",
@@ -76,14 +77,19 @@ impl<'a> Screen<'a> {
             detail("HTTPS", &format!("{what} for localhost: {file}"));
             detail(
                 "",
-                &format!("SHA-256 fingerprint, as the browser shows it: {}", spaced(&made.fingerprint)),
+                &format!(
+                    "SHA-256 fingerprint, as the browser shows it: {}",
+                    spaced(&made.fingerprint)
+                ),
             );
             for line in trust(&file) {
                 detail("", &line);
             }
         }
         match self.admin {
-            Some(AdminAt::Tcp(address)) => detail("Admin", &pen.address(&format!("http://{address}"))),
+            Some(AdminAt::Tcp(address)) => {
+                detail("Admin", &pen.address(&format!("http://{address}")))
+            }
             Some(AdminAt::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
             None => {}
         }
@@ -103,7 +109,8 @@ fn trust(file: &str) -> [String; 3] {
         format!("certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i {file}")
     };
     [
-        "A browser warns once: compare the fingerprint and accept, or trust the certificate:".to_owned(),
+        "A browser warns once: compare the fingerprint and accept, or trust the certificate:"
+            .to_owned(),
         browsers,
         format!("curl --cacert {file} https://localhost:..."),
     ]
@@ -111,14 +118,16 @@ fn trust(file: &str) -> [String; 3] {
 
 /// Quotes a path for a shell where that is needed.
 pub(crate) fn shell_word(text: &str) -> String {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
     if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// Returns a fingerprint as browsers show it: `AB:CD:...`.
 fn spaced(fingerprint: &str) -> String {
     let upper = fingerprint.to_uppercase();
-    let pairs: Vec<&str> = (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();
+    let pairs: Vec<&str> =
+        (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();
     pairs.join(":")
 }
 
@@ -164,9 +173,16 @@ fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) 
 }
 
 /// Returns the URL of this machine for others, if `listens` accepts connections from them.
-pub(crate) fn network_url(scheme: &str, listens: SocketAddr, own: Option<IpAddr>) -> Option<String> {
+pub(crate) fn network_url(
+    scheme: &str,
+    listens: SocketAddr,
+    own: Option<IpAddr>,
+) -> Option<String> {
     let own = own.filter(|own| listens.is_ipv6() || own.is_ipv4())?;
-    listens.ip().is_unspecified().then(|| format!("{scheme}://{}", SocketAddr::new(own, listens.port())))
+    listens
+        .ip()
+        .is_unspecified()
+        .then(|| format!("{scheme}://{}", SocketAddr::new(own, listens.port())))
 }
 
 #[cfg(test)]

@@ -17,10 +17,12 @@ const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 /// Fails when the file is wrong, or what it names as its app does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
-    let bytes = file::bytes(&path)
-        .map_err(|error| Failure::Serving(format!("`{}` cannot be read: {error}.", path.display())))?;
+    let bytes = file::bytes(&path).map_err(|error| {
+        Failure::Serving(format!("`{}` cannot be read: {error}.", path.display()))
+    })?;
     let wrong = |message| Failure::Serving(format!("In `{}`, {message}", path.display()));
-    let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))? else {
+    let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))?
+    else {
         return Ok(None);
     };
     if !file.app.exists() {

@@ -151,7 +151,8 @@ impl Settings {
 
     /// Puts the source in front of the name of each.
     fn hand_over_those(&self, lines: &mut Lines, is_it: impl Fn(&Setting) -> bool) {
-        for given in table::all().filter(|row| is_it(row)).filter_map(|row| self.0.given(row.name)) {
+        for given in table::all().filter(|row| is_it(row)).filter_map(|row| self.0.given(row.name))
+        {
             let source = match given.source {
                 Source::Environment => "environment:",
                 Source::File => "file:",
@@ -166,8 +167,9 @@ impl Settings {
         if self.https().is_none() {
             return;
         }
-        let is_https =
-            |row: &Setting| row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme);
+        let is_https = |row: &Setting| {
+            row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme)
+        };
         for row in table::all().filter(|row| is_https(row) && is_it(row)) {
             if let Some(value) = self.0.value(row.name) {
                 lines.value("tls:", row.name, &settled(value));
@@ -193,7 +195,8 @@ fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
     }
     let name = |limit: &NamedLimit| limit.name().to_str().unwrap_or_default();
     NamedLimit::all().iter().find(|limit| {
-        name(limit) == setting.name || setting.former.iter().any(|former| former.name == name(limit))
+        name(limit) == setting.name
+            || setting.former.iter().any(|former| former.name == name(limit))
     })
 }
 
@@ -207,7 +210,12 @@ mod tests {
     fn settings(given: &[(Source, &str, &str)]) -> Settings {
         Settings(rookery_settings::Settings::combine(given.iter().map(|(source, name, text)| {
             let setting = table::row(name);
-            Given { setting, value: setting.read(&Raw::from(*text)).unwrap(), source: *source, place: None }
+            Given {
+                setting,
+                value: setting.read(&Raw::from(*text)).unwrap(),
+                source: *source,
+                place: None,
+            }
         })))
     }
 
@@ -219,10 +227,12 @@ mod tests {
 
     #[test]
     fn limits_of_the_table_are_those_of_the_server() {
-        let limits: Vec<&Setting> = table::all().filter(|row| row.section == Section::Limits).collect();
+        let limits: Vec<&Setting> =
+            table::all().filter(|row| row.section == Section::Limits).collect();
         assert_eq!(limits.len(), NamedLimit::all().len());
         for row in limits {
-            let limit = limit_of(row).unwrap_or_else(|| panic!("the server has no limit {}", row.name));
+            let limit =
+                limit_of(row).unwrap_or_else(|| panic!("the server has no limit {}", row.name));
             let kind = match limit.kind() {
                 LimitKind::Count => Kind::Count.name(),
                 LimitKind::Bytes => Kind::Bytes.name(),
@@ -236,7 +246,12 @@ mod tests {
             let default = limit.get(&Config::default());
             match row.default {
                 InTable::Is(text) => {
-                    assert_eq!(row.read(&Raw::from(text)).unwrap(), Value::Number(default), "{}", row.name);
+                    assert_eq!(
+                        row.read(&Raw::from(text)).unwrap(),
+                        Value::Number(default),
+                        "{}",
+                        row.name
+                    );
                 }
                 _ => assert!(default.is_nan(), "{}: {default}", row.name),
             }
@@ -286,8 +301,13 @@ mod tests {
     #[test]
     fn a_reload_applies_what_workers_are_given() {
         use rookery_settings::Applies;
-        let of_both =
-            ["spool_dir", "ws_close_timeout", "max_client_memory", "request_timeout", "request_id_header"];
+        let of_both = [
+            "spool_dir",
+            "ws_close_timeout",
+            "max_client_memory",
+            "request_timeout",
+            "request_id_header",
+        ];
         for row in table::all() {
             if OF_WORKERS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);

@@ -121,7 +121,8 @@ impl Signals {
     /// When the thread that waits for them cannot be started.
     pub(crate) fn watch() -> io::Result<Signals> {
         let ignores_hangup = is_ignored(libc::SIGHUP);
-        let is_heeded = |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDERS);
+        let is_heeded =
+            |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDERS);
         let heeded: Vec<i32> = HEEDED.into_iter().filter(is_heeded).collect();
         // Linux has signals that are blocked wait, those that are ignored among them.
         block(&heeded);

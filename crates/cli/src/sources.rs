@@ -41,7 +41,8 @@ impl Sources {
     /// Fails when a setting is wrong, or settings are in conflict.
     pub(crate) fn read(&self, target: &Target) -> Result<Read, Failure> {
         let file = server_yml::read(target)?;
-        let environment = environment::read(|name| std::env::var_os(name)).map_err(Failure::Serving)?;
+        let environment =
+            environment::read(|name| std::env::var_os(name)).map_err(Failure::Serving)?;
         let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
         let own = self.options.given.iter().chain(&self.arguments).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));

@@ -191,8 +191,12 @@ fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
         io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it takes too long"),
         _ => error,
     })?;
-    let odd =
-        || io::Error::new(io::ErrorKind::InvalidData, "what it says is not what a server of rookery's says");
+    let odd = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "what it says is not what a server of rookery's says",
+        )
+    };
     let end = reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(odd)?;
     if !reply.starts_with(b"HTTP/1.") || reply.get(9..12) != Some(b"200") {
         return Err(odd());
@@ -210,7 +214,10 @@ mod tests {
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert_eq!(place(socket.as_os_str()), Some(AdminAt::Unix(socket.clone())));
-        assert_eq!(place(OsStr::new("unix:/none/there")), Some(AdminAt::Unix("/none/there".into())));
+        assert_eq!(
+            place(OsStr::new("unix:/none/there")),
+            Some(AdminAt::Unix("/none/there".into()))
+        );
         let address = "127.0.0.1:9100".parse().unwrap();
         assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAt::Tcp(address)));
         for other in ["1234", "app/", "/none/there"] {

@@ -16,7 +16,8 @@ const FRONT_MATTER_LINES: usize = 200;
 const FRONT_MATTER_BYTES: u64 = 64 << 10;
 
 /// The words of plumber's annotations.
-const VERBS: [&str; 9] = ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
+const VERBS: [&str; 9] =
+    ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
 /// Bytes of an R file that are read for the kind of its app.
 const SCRIPT_BYTES: u64 = 64 << 10;
 
@@ -56,23 +57,28 @@ impl Target {
         if self.is_site {
             return Ok("a site");
         }
-        let nothing =
-            |why: &str| Err(Failure::Serving(format!("`{}` cannot be served: {why}.", self.path.display())));
+        let nothing = |why: &str| {
+            Err(Failure::Serving(format!("`{}` cannot be served: {why}.", self.path.display())))
+        };
         if !self.path.is_dir() {
             let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
             return match name.rsplit_once('.').map(|(_, extension)| extension) {
-                Some("yml" | "yaml") if name.starts_with("_server.") => Ok("what _server.yml describes"),
+                Some("yml" | "yaml") if name.starts_with("_server.") => {
+                    Ok("what _server.yml describes")
+                }
                 Some("r") => Ok(kind_of_script(&self.path)),
                 Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok(kind_of_document(&self.path)),
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is no R file, document or `_server.yml`"),
             };
         }
-        let entries =
-            fs::read_dir(&self.path).map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+        let entries = fs::read_dir(&self.path)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect());
         let entries: Vec<PathBuf> = entries.unwrap_or_default();
         let has = |name: &str| {
-            entries.iter().any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+            entries
+                .iter()
+                .any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
         };
         let is_document = |path: &PathBuf| {
             let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -86,7 +92,11 @@ impl Target {
             ("plumber.R", "a plumber API"),
         ] {
             if has(name) {
-                return Ok(if name == "app.R" { kind_of_script(&self.path.join(name)) } else { kind });
+                return Ok(if name == "app.R" {
+                    kind_of_script(&self.path.join(name))
+                } else {
+                    kind
+                });
             }
         }
         if let Some(document) = entries.iter().find(|path| is_document(path)) {
@@ -107,12 +117,16 @@ impl Target {
         } else {
             Some(self.path.clone())
         };
-        let name = file.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+        let name = file
+            .as_deref()
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned());
         let kind = self.kind().unwrap_or("an app of R");
         match (kind, file, name) {
             ("what _server.yml describes", Some(file), Some(name)) => {
                 let text = fs::read_to_string(file).unwrap_or_default();
-                let engine = text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
+                let engine =
+                    text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
                 let engine = engine.split('#').next().unwrap_or_default();
                 format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
             }
@@ -184,7 +198,8 @@ fn not_there(asked: &Path) -> Failure {
     let parent = folder_of(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     let found = near(&name, names.iter().map(String::as_str));
     // As the folder was written.
     let place = if parent == Path::new(".") { Path::new("") } else { parent };
@@ -294,6 +309,9 @@ mod tests {
         let Err(Failure::Serving(relative)) = Target::find(Path::new("not-here-at-all")) else {
             panic!("it is not")
         };
-        assert!(relative.starts_with("`not-here-at-all` does not exist (looked in /"), "{relative}");
+        assert!(
+            relative.starts_with("`not-here-at-all` does not exist (looked in /"),
+            "{relative}"
+        );
     }
 }

@@ -23,13 +23,14 @@ impl Terminal {
         let before = state()?;
         let was_prompting = Arc::new(AtomicBool::new(false));
         let told = Arc::downgrade(&was_prompting);
-        let looking = std::thread::Builder::new().name("rookery-terminal".to_owned()).spawn(move || {
-            while let Some(told) = told.upgrade() {
-                told.store(is_at_prompt(&before), Ordering::Relaxed);
-                drop(told);
-                std::thread::sleep(LOOK_EVERY);
-            }
-        });
+        let looking =
+            std::thread::Builder::new().name("rookery-terminal".to_owned()).spawn(move || {
+                while let Some(told) = told.upgrade() {
+                    told.store(is_at_prompt(&before), Ordering::Relaxed);
+                    drop(told);
+                    std::thread::sleep(LOOK_EVERY);
+                }
+            });
         looking.is_ok().then_some(Terminal { was_prompting, before })
     }
 
@@ -53,5 +54,7 @@ fn is_at_prompt(before: &libc::termios) -> bool {
 fn state() -> Option<libc::termios> {
     let mut state = MaybeUninit::<libc::termios>::zeroed();
     // SAFETY: room for the state, which is valid as zeros.
-    unsafe { (libc::tcgetattr(libc::STDIN_FILENO, state.as_mut_ptr()) == 0).then(|| state.assume_init()) }
+    unsafe {
+        (libc::tcgetattr(libc::STDIN_FILENO, state.as_mut_ptr()) == 0).then(|| state.assume_init())
+    }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING};
 use rookery_client::Roots;
-use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion};
+use rookery_server::tls::{
+    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
+};
 use rookery_settings::Value;
 
 use crate::failure::{Failure, tell};
@@ -30,7 +32,9 @@ impl Opened {
         let Some((acme, ways)) = &self.acme else { return Ok(None) };
         let keeper = acme.keep(self.tls.clone(), ways.clone(), tell);
         keeper.map(Some).map_err(|error| {
-            Failure::Serving(format!("The thread that orders certificates cannot be started: {error}."))
+            Failure::Serving(format!(
+                "The thread that orders certificates cannot be started: {error}."
+            ))
         })
     }
 }
@@ -47,7 +51,9 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
     let folder = data_folder().join("tls");
     let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
         let folder = folder.display();
-        Failure::Serving(format!("No certificate to develop with can be kept in {folder}: {error}."))
+        Failure::Serving(format!(
+            "No certificate to develop with can be kept in {folder}: {error}."
+        ))
     })?;
     let pairs = vec![pair(&made.file, &made.file)];
     let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
@@ -58,7 +64,9 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => tell("TLS: the certificates have been read anew"),
-        Err(error) => tell(&format!("TLS: {error}. New connections are given the certificate from before")),
+        Err(error) => {
+            tell(&format!("TLS: {error}. New connections are given the certificate from before"))
+        }
     }
 }
 
@@ -99,10 +107,18 @@ fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {
     let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
     let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
     TlsSettings {
-        pairs: certificates.iter().zip(&keys).map(|(certificate, key)| pair(certificate, key)).collect(),
+        pairs: certificates
+            .iter()
+            .zip(&keys)
+            .map(|(certificate, key)| pair(certificate, key))
+            .collect(),
         client_ca: settings::path(all, "tls_client_ca").map(Pem::File),
         client_is_optional: is_text("tls_client_auth", "optional"),
-        minimum: if is_text("tls_min_version", "1.3") { TlsVersion::Tls13 } else { TlsVersion::Tls12 },
+        minimum: if is_text("tls_min_version", "1.3") {
+            TlsVersion::Tls13
+        } else {
+            TlsVersion::Tls12
+        },
         only_http1: !all.flag("http2"),
         only_http1_websockets: !all.flag("http2_websockets"),
         hsts: all.value("hsts").as_ref().and_then(hsts),
@@ -114,7 +130,11 @@ fn hsts(value: &Value) -> Option<Hsts> {
     let is_on = |name| value.field(name).and_then(Value::flag) == Some(true);
     #[expect(clippy::cast_sign_loss, reason = "it is from 0 to 2^31 - 1")]
     let max_age = value.field("max_age")?.number()? as u32;
-    Some(Hsts { max_age, include_subdomains: is_on("include_subdomains"), preload: is_on("preload") })
+    Some(Hsts {
+        max_age,
+        include_subdomains: is_on("include_subdomains"),
+        preload: is_on("preload"),
+    })
 }
 
 /// Returns `None` without HTTPS.
@@ -145,7 +165,10 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     rookery_acme::Settings {
         emails: all.list("email"),
         agrees: all.flag("agree_tos"),
-        directory: all.text("acme_directory").or_else(staging).unwrap_or_else(|| usual.directory.clone()),
+        directory: all
+            .text("acme_directory")
+            .or_else(staging)
+            .unwrap_or_else(|| usual.directory.clone()),
         roots: settings::path(all, "acme_ca")
             .map_or(Roots::System, |path| Roots::These(path.to_string_lossy().into_owned())),
         profile: all.text("acme_profile"),
@@ -159,7 +182,9 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
 /// What is wrong with what an authority is asked for, with the option that mends it.
 fn refused(error: &BadSettings) -> Failure {
     match error {
-        BadSettings::Terms(_) => Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`.")),
+        BadSettings::Terms(_) => {
+            Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`."))
+        }
         BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
         BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
         BadSettings::Roots(_) => Failure::Serving(format!("`--acme-ca`: {error}.")),
@@ -187,7 +212,8 @@ fn data_folder() -> PathBuf {
     } else {
         "~/.local/share"
     };
-    let base = folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
+    let base =
+        folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
     settle(&base).join("R").join("rookery")
 }
 
@@ -231,8 +257,17 @@ mod tests {
         assert_eq!(pairs(&two), [(pem("c"), pem("k")), (pem("d"), pem("l"))]);
         assert_eq!((two.client_is_optional, two.minimum), (true, TlsVersion::Tls13));
         assert!(two.client_ca == Some(pem("r")) && two.only_http1);
-        let own = ["--tls-cert=c", "--no-http2-websockets", "--hsts=60,subdomains", "--redirect-from", "80"];
-        assert_eq!((files(&own).only_http1_websockets, settings(&own).redirect_from()), (true, Some(80)));
+        let own = [
+            "--tls-cert=c",
+            "--no-http2-websockets",
+            "--hsts=60,subdomains",
+            "--redirect-from",
+            "80",
+        ];
+        assert_eq!(
+            (files(&own).only_http1_websockets, settings(&own).redirect_from()),
+            (true, Some(80))
+        );
         let hsts = Hsts { max_age: 60, include_subdomains: true, preload: false };
         assert_eq!(files(&own).hsts, Some(hsts));
         assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
@@ -240,7 +275,8 @@ mod tests {
 
     #[test]
     fn what_an_authority_is_asked_for_is_understood() {
-        let asked = |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
+        let asked =
+            |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = asked(&[]);
         assert!(!plain.agrees && plain.directory == LETS_ENCRYPT && plain.emails.is_empty());
         let acme = asked(&[
@@ -296,7 +332,10 @@ mod tests {
                 &["--agree-tos", "--acme-challenge=http-01"],
                 "`--domain`: http-01 needs a port from which requests are sent on",
             ),
-            (&["--agree-tos", "--domain=*.a.org"], "`--domain`: there is no certificate for `*.a.org`: "),
+            (
+                &["--agree-tos", "--domain=*.a.org"],
+                "`--domain`: there is no certificate for `*.a.org`: ",
+            ),
             (
                 &["--agree-tos", &client_ca],
                 "`--domain`: an authority, which has no certificate of a client, needs a port",
@@ -309,7 +348,8 @@ mod tests {
 
     #[test]
     fn a_certificate_that_is_not_there_is_said_at_once() {
-        let Err(Failure::Serving(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"])) else {
+        let Err(Failure::Serving(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
+        else {
             panic!("there is none")
         };
         assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");

@@ -22,12 +22,17 @@ pub(crate) fn describe() -> Vec<u8> {
     ];
     match r::package() {
         Ok(package) => {
-            facts.push(("package", format!("{} in {}", package_version(&package), package.display())));
+            facts.push((
+                "package",
+                format!("{} in {}", package_version(&package), package.display()),
+            ));
         }
         Err(_) => facts.push(("package", "not found beside the program".to_owned())),
     }
     match r::program() {
-        Some(program) => facts.push(("R", format!("{}, {}", r_version(&program), program.display()))),
+        Some(program) => {
+            facts.push(("R", format!("{}, {}", r_version(&program), program.display())))
+        }
         None => facts.push(("R", "not found on PATH".to_owned())),
     }
     facts.push(("system", system()));
@@ -59,8 +64,11 @@ fn package_version(package: &Path) -> String {
 
 /// Returns the first line of `R --version`, which starts no R.
 fn r_version(program: &Path) -> String {
-    let output = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let output =
+        Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let text = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     line.map_or_else(|| "an unknown version".to_owned(), |line| line.chars().take(120).collect())
 }
@@ -87,11 +95,18 @@ mod tests {
     #[test]
     fn the_description_has_a_line_for_each_fact_and_nothing_of_the_environment() {
         let text = String::from_utf8(describe()).unwrap();
-        let names: Vec<&str> =
-            text.lines().skip(1).filter_map(|line| line.split_once(':')).map(|(name, _)| name).collect();
+        let names: Vec<&str> = text
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, _)| name)
+            .collect();
         assert_eq!(
             names,
-            ["commit", "target", "compiler", "build", "features", "program", "package", "R", "system"]
+            [
+                "commit", "target", "compiler", "build", "features", "program", "package", "R",
+                "system"
+            ]
         );
         assert!(text.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(text.contains("\ncompiler: rustc 1."), "{text}");

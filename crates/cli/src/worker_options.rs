@@ -177,7 +177,8 @@ fn processors() -> u32 {
     let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
     match told {
         Some(count @ 1..=MOST) => count,
-        _ => std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST as usize) as u32),
+        _ => std::thread::available_parallelism()
+            .map_or(1, |count| count.get().min(MOST as usize) as u32),
     }
 }
 
@@ -202,7 +203,8 @@ mod tests {
         let interactive = of(&["--interactive"]).unwrap();
         assert!(interactive.is_interactive && interactive.drain < Duration::from_secs(1));
         assert!(
-            said(of(&["--interactive", "--workers=2"])).starts_with("`--interactive` is for a single worker")
+            said(of(&["--interactive", "--workers=2"]))
+                .starts_with("`--interactive` is for a single worker")
         );
         // However many processors there are.
         let auto = of(&["--workers=auto"]).unwrap();
@@ -212,7 +214,10 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_table() {
         let workers = of(&["--workers=4"]).unwrap();
-        assert_eq!((workers.count, workers.spares, workers.surge, workers.max_in_flight), (4, 0, 1, 64));
+        assert_eq!(
+            (workers.count, workers.spares, workers.surge, workers.max_in_flight),
+            (4, 0, 1, 64)
+        );
         assert_eq!(
             (workers.max_memory, workers.max_requests, workers.max_age),
             (MaxMemory::Share, None, None)
@@ -225,7 +230,10 @@ mod tests {
         assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
         assert!(!workers.fail_fast && !workers.retry_begun && !workers.keep_half_closed);
         let reloaded = of(&["--reload"]).unwrap();
-        assert_eq!((reloaded.count, reloaded.start_retries, reloaded.drain), (1, 0, Duration::from_secs(1)));
+        assert_eq!(
+            (reloaded.count, reloaded.start_retries, reloaded.drain),
+            (1, 0, Duration::from_secs(1))
+        );
     }
 
     #[test]
@@ -254,7 +262,10 @@ mod tests {
             "--fail-fast",
         ])
         .unwrap();
-        assert_eq!((workers.max_requests, workers.max_memory), (Some(1000), MaxMemory::Bytes(1_500_000_000)));
+        assert_eq!(
+            (workers.max_requests, workers.max_memory),
+            (Some(1000), MaxMemory::Bytes(1_500_000_000))
+        );
         assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
         assert_eq!(
             (workers.drain, workers.queue_timeout),

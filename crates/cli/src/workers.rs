@@ -10,8 +10,8 @@ use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
 use rookery_service::Manager;
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
-    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request, Roster,
-    Status, Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
+    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request,
+    Roster, Status, Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
 };
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -109,7 +109,8 @@ pub(crate) fn serve(
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { Terminal::watch() } else { None };
-    let planner = Planner { target: target.clone(), address: address.clone(), log: log_to.clone(), files };
+    let planner =
+        Planner { target: target.clone(), address: address.clone(), log: log_to.clone(), files };
     let plan = planner.plan(asked, public);
     let reload = Arc::new(Reload {
         sources,
@@ -155,8 +156,12 @@ pub(crate) fn serve(
 fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
     match outcome {
         Outcome::Stopped | Outcome::Ended(Exit::Status(0)) => Ok(()),
-        Outcome::Ended(Exit::Status(status)) => Err(Failure::Ended(u8::try_from(status).unwrap_or(1))),
-        Outcome::Ended(Exit::Signal(number)) => Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1))),
+        Outcome::Ended(Exit::Status(status)) => {
+            Err(Failure::Ended(u8::try_from(status).unwrap_or(1)))
+        }
+        Outcome::Ended(Exit::Signal(number)) => {
+            Err(Failure::Ended(u8::try_from(128 + number).unwrap_or(1)))
+        }
         Outcome::NeverReady => Err(Failure::NeverReady(failure)),
         Outcome::CrashLoop => Err(Failure::CrashLoop),
     }
@@ -184,7 +189,10 @@ fn pool_limits(
         queue_time: workers.queue_timeout,
         in_flight: workers.max_in_flight,
         stream_bytes: config.queue.stream_bytes,
-        sessions: workers.max_sessions.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX),
+        sessions: workers
+            .max_sessions
+            .and_then(|most| usize::try_from(most).ok())
+            .unwrap_or(usize::MAX),
         retries_begun: workers.retry_begun,
         keeps_half_closed: workers.keep_half_closed,
         name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
@@ -249,7 +257,8 @@ impl Planner {
 
 /// The listeners that clients connect to, for workers to accept on.
 fn public(ports: &Ports, log: &LogTo) -> Result<Public, Failure> {
-    let failed = |error| Failure::Serving(format!("The listeners cannot be handed to a worker: {error}."));
+    let failed =
+        |error| Failure::Serving(format!("The listeners cannot be handed to a worker: {error}."));
     let (sockets, redirects) = ports.copies().map_err(failed)?;
     let log = match log {
         // A worker's own standard output is a pipe to this process.
@@ -424,15 +433,18 @@ impl Front for Door {
 /// Has workers replaced when a file of the app has changed.
 fn watch(reload: Arc<Reload>, ask: UnboundedSender<Request>) -> Result<(), Failure> {
     let mut changes = Changes::of(&reload.target.folder);
-    let watching = std::thread::Builder::new().name("rookery-changes".to_owned()).spawn(move || {
-        loop {
-            tell(&format!("`{}` has changed", changes.next().display()));
-            if ask.send(reload.request()).is_err() {
-                return;
+    let watching =
+        std::thread::Builder::new().name("rookery-changes".to_owned()).spawn(move || {
+            loop {
+                tell(&format!("`{}` has changed", changes.next().display()));
+                if ask.send(reload.request()).is_err() {
+                    return;
+                }
             }
-        }
-    });
-    watching.map(drop).map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))
+        });
+    watching
+        .map(drop)
+        .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))
 }
 
 /// SIGUSR2, and a SIGHUP sent by a process, replace all workers and read settings and certificates

@@ -114,8 +114,9 @@ async fn carry_stream(mut client: TcpStream, tls: TlsStream<TcpStream>) -> Resul
     if head.status != StatusCode::OK {
         return Err(format!("the server answered with {}", head.status).into());
     }
-    let mut answer =
-        String::from("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n");
+    let mut answer = String::from(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n",
+    );
     for (name, value) in &head.headers {
         write!(answer, "{name}: {}\r\n", value.to_str()?)?;
     }
@@ -146,8 +147,10 @@ async fn read_head(client: &mut TcpStream) -> Result<(Request<()>, Vec<u8>), Fai
     let head = String::from_utf8(head)?;
     let mut lines = head.trim_end().split("\r\n");
     let target = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or("no request line")?;
-    let mut request =
-        Request::builder().method(Method::CONNECT).uri(format!("https://localhost{target}")).body(())?;
+    let mut request = Request::builder()
+        .method(Method::CONNECT)
+        .uri(format!("https://localhost{target}"))
+        .body(())?;
     request.extensions_mut().insert(Protocol::from_static("websocket"));
     let mut key = Vec::new();
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
@@ -174,7 +177,8 @@ async fn send(mut client: OwnedReadHalf, mut server: SendStream<Bytes>) -> Resul
         let mut rest = Bytes::copy_from_slice(&piece[..n]);
         while !rest.is_empty() {
             server.reserve_capacity(rest.len());
-            let room = poll_fn(|cx| server.poll_capacity(cx)).await.ok_or("the stream has ended")??;
+            let room =
+                poll_fn(|cx| server.poll_capacity(cx)).await.ok_or("the stream has ended")??;
             server.send_data(rest.split_to(room.min(rest.len())), false)?;
         }
     }

@@ -39,8 +39,9 @@ impl Address {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Address, BadAddress> {
-        let has_scheme =
-            |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        let has_scheme = |scheme: &str| {
+            text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
         let is_tls = has_scheme("wss://");
         if !is_tls && !has_scheme("ws://") {
             return Err(BadAddress::Scheme);

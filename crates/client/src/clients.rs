@@ -94,9 +94,15 @@ impl Clients {
     ///
     /// # Errors
     /// Only what is known without asking anybody.
-    pub fn open(&mut self, address: Address, settings: Settings, roots: &Roots) -> Result<u64, OpenError> {
+    pub fn open(
+        &mut self,
+        address: Address,
+        settings: Settings,
+        roots: &Roots,
+    ) -> Result<u64, OpenError> {
         settings.check(&address).map_err(OpenError::Request)?;
-        let tls = if address.is_tls { Some(self.tls(roots).map_err(OpenError::Roots)?) } else { None };
+        let tls =
+            if address.is_tls { Some(self.tls(roots).map_err(OpenError::Roots)?) } else { None };
         if self.live.load(Ordering::Acquire) >= CLIENTS {
             return Err(OpenError::TooMany);
         }
@@ -156,7 +162,8 @@ impl Clients {
 
     /// Sends a message, when the client is open. Never waits.
     pub fn send(&mut self, client: u64, content: Content) -> Given {
-        let Some(handle) = self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
+        let Some(handle) =
+            self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
         else {
             return Given::Closed;
         };
@@ -174,7 +181,9 @@ impl Clients {
     /// Starts the closing handshake behind what was sent; before the client is open, gives it up. A code that must not be
     /// sent counts as 1000, and a reason is cut after 123 bytes.
     pub fn close(&mut self, client: u64, code: u16, reason: &str) {
-        let Some(handle) = self.open.get_mut(&client).filter(|handle| !handle.is_closing) else { return };
+        let Some(handle) = self.open.get_mut(&client).filter(|handle| !handle.is_closing) else {
+            return;
+        };
         handle.is_closing = true;
         let _ = handle.commands.send(Command::Close { code, reason: reason.to_owned() });
         handle.shared.close();

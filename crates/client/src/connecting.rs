@@ -100,7 +100,9 @@ fn is_localhost(host: &str) -> bool {
 /// What failed while TLS began, and what to do about a certificate.
 fn tls_failure(host: &str, error: &io::Error) -> Failure {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let Some(inner) = inner else { return Failure::new(format!("TLS with {host} failed: {error}")) };
+    let Some(inner) = inner else {
+        return Failure::new(format!("TLS with {host} failed: {error}"));
+    };
     let remedy = match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             ": it is from an authority that is not trusted here; give that authority's certificate as `ca`"
@@ -116,9 +118,12 @@ fn tls_failure(host: &str, error: &io::Error) -> Failure {
 fn handshake_failure(error: &Error) -> Failure {
     match error {
         Error::Handshake(HandshakeError::Status(status)) => {
-            let redirect = if (300..400).contains(status) { "; redirects are not followed" } else { "" };
+            let redirect =
+                if (300..400).contains(status) { "; redirects are not followed" } else { "" };
             Failure {
-                message: format!("the server answered the handshake with status {status}{redirect}"),
+                message: format!(
+                    "the server answered the handshake with status {status}{redirect}"
+                ),
                 status: Some(*status),
             }
         }
@@ -150,7 +155,11 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.tcp).poll_write(cx, bytes)
     }
 

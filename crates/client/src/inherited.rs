@@ -17,8 +17,9 @@ pub(crate) struct CloseInChild(Option<usize>);
 impl CloseInChild {
     pub(crate) fn new(socket: &impl AsFd) -> CloseInChild {
         let fd = socket.as_fd().as_raw_fd();
-        let is_taken =
-            |slot: &AtomicI32| slot.compare_exchange(NONE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let is_taken = |slot: &AtomicI32| {
+            slot.compare_exchange(NONE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
         CloseInChild(SOCKETS.iter().position(is_taken))
     }
 }

@@ -95,7 +95,9 @@ pub(crate) async fn run(opening: Opening) {
     };
     let (connection, protocol) = match connected {
         Ok(connected) => connected,
-        Err(Failure { message, status }) => return end.tell(Event::Failed { client, message, status }),
+        Err(Failure { message, status }) => {
+            return end.tell(Event::Failed { client, message, status });
+        }
     };
     end.inbox.push(Event::Opened { client, protocol });
     let (mut reader, sender) = connection.split();
@@ -205,8 +207,12 @@ fn describe(
             (ABNORMAL, "the server did not answer the close frame".to_owned(), false)
         }
         Ok(()) => (ABNORMAL, Error::Eof.to_string(), false),
-        Err(Error::Violation(violation)) => (violation.close_code().get(), violation.to_string(), false),
-        Err(Error::PongTimeout) => (ABNORMAL, "the server did not answer a ping in time".to_owned(), false),
+        Err(Error::Violation(violation)) => {
+            (violation.close_code().get(), violation.to_string(), false)
+        }
+        Err(Error::PongTimeout) => {
+            (ABNORMAL, "the server did not answer a ping in time".to_owned(), false)
+        }
         Err(error) => (ABNORMAL, error.to_string(), false),
     };
     Event::Closed { client, code, reason, is_clean }

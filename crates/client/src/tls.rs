@@ -90,7 +90,9 @@ fn read(path: &Path) -> Result<Vec<u8>, BadRoots> {
         return Err(unreadable(io::Error::other("it is no file")));
     }
     let mut bytes = Vec::new();
-    File::open(path).and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes)).map_err(unreadable)?;
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
     Ok(bytes)
 }
 
@@ -105,7 +107,9 @@ impl fmt::Display for BadRoots {
                 f,
                 "this system has no file of the authorities it trusts (Debian: install ca-certificates), nor does {VARIABLE} name one"
             ),
-            BadRoots::Unreadable(path, error) => write!(f, "{} cannot be read: {error}", path.display()),
+            BadRoots::Unreadable(path, error) => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
             BadRoots::Empty(name) => {
                 write!(f, "{name} has no certificate in PEM (\"-----BEGIN CERTIFICATE-----\")")
             }

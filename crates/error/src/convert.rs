@@ -61,7 +61,9 @@ impl Error {
             // Its layers would no longer be seen as such after the way back.
             return Box::new(Handle(self));
         }
-        self.into_repr().into_boxed().unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
+        self.into_repr()
+            .into_boxed()
+            .unwrap_or_else(|repr| Box::new(Handle(Error::from_repr(repr))))
     }
 
     /// The error in an `Arc`, as `throw_error` has it. Back again is `From`.

@@ -52,8 +52,8 @@ pub use error::Error;
 #[cfg(feature = "stream")]
 pub use hook::ErrorHookStream;
 pub use hook::{
-    ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw, with_hook,
-    with_hook_option,
+    ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw,
+    with_hook, with_hook_option,
 };
 pub use repr::StaticError;
 pub use request::{Delivery, Kind, QUEUED_REPORTS, Report, Reports, RequestHook};
@@ -92,7 +92,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub mod compat {
     pub use crate::hook::{current_hook as get_error_hook, set_hook as set_error_hook};
     pub use crate::{
-        Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard as ResetErrorHookOnDrop, Result, clear, throw,
+        Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard as ResetErrorHookOnDrop, Result,
+        clear, throw,
     };
 }
 

@@ -78,9 +78,9 @@ pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Error {
     let _ = line.write_fmt(arguments);
     Error::from_repr(match line.rest {
         Some(long) => Repr::new(Owned(long)),
-        None => {
-            Repr::text(std::str::from_utf8(&line.bytes[..line.length]).expect("whole `str`s were written"))
-        }
+        None => Repr::text(
+            std::str::from_utf8(&line.bytes[..line.length]).expect("whole `str`s were written"),
+        ),
     })
 }
 
@@ -103,7 +103,8 @@ impl Write for LineBuffer {
             room.copy_from_slice(text.as_bytes());
             self.length += text.len();
         } else {
-            let begun = std::str::from_utf8(&self.bytes[..self.length]).expect("whole `str`s were written");
+            let begun =
+                std::str::from_utf8(&self.bytes[..self.length]).expect("whole `str`s were written");
             self.rest = Some([begun, text].concat());
         }
         Ok(())

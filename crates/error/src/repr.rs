@@ -160,8 +160,12 @@ pub struct StaticError<E> {
 }
 
 impl<E: StdError + Send + Sync + 'static> StaticError<E> {
-    const TABLE: Table =
-        Table { content: static_content::<E>, drop: never_dropped, take: never_taken, share: never_shared };
+    const TABLE: Table = Table {
+        content: static_content::<E>,
+        drop: never_dropped,
+        take: never_taken,
+        share: never_shared,
+    };
 
     /// An error to be put in a `static`.
     pub const fn new(error: E) -> StaticError<E> {
@@ -199,7 +203,10 @@ impl Repr {
     #[inline]
     pub(crate) fn new<T: Content>(content: T) -> Repr {
         let heap = Box::new(Heap {
-            counted: Counted { header: Header { table: &Heap::<T>::TABLE }, refs: AtomicUsize::new(1) },
+            counted: Counted {
+                header: Header { table: &Heap::<T>::TABLE },
+                refs: AtomicUsize::new(1),
+            },
             content,
         });
         // SAFETY: a box is never null.
@@ -212,9 +219,13 @@ impl Repr {
     pub(crate) fn text(text: &str) -> Repr {
         // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
         let size = unsafe { TEXT_OFFSET.unchecked_add(text.len()) };
-        let Ok(layout) = Layout::from_size_align(size, align_of::<Heap<Text>>()) else { too_long() };
+        let Ok(layout) = Layout::from_size_align(size, align_of::<Heap<Text>>()) else {
+            too_long()
+        };
         // SAFETY: the layout holds at least a header, so its size is not zero.
-        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        let Some(start) = NonNull::new(unsafe { alloc(layout) }) else {
+            handle_alloc_error(layout)
+        };
         // SAFETY: the offset lies within the layout, or at its end.
         let tail = unsafe { start.add(TEXT_OFFSET) };
         // SAFETY: the layout has `text.len()` bytes from there on, in memory that nobody else knows of.
@@ -459,7 +470,10 @@ unsafe fn text_drop(header: NonNull<Header>) {
     let length = unsafe { heap.as_ref() }.content.as_str().len();
     // SAFETY: `Repr::text` checked this layout when it allocated with it.
     let layout = unsafe {
-        Layout::from_size_align_unchecked(TEXT_OFFSET.unchecked_add(length), align_of::<Heap<Text>>())
+        Layout::from_size_align_unchecked(
+            TEXT_OFFSET.unchecked_add(length),
+            align_of::<Heap<Text>>(),
+        )
     };
     // SAFETY: it was allocated with this layout; a `Text` needs no drop of its own, and the caller gives it up.
     unsafe { dealloc(header.as_ptr().cast(), layout) };

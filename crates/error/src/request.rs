@@ -129,7 +129,10 @@ impl<K: Kind> Reports<K> {
 
     /// Shows every error to `observer`, with its request's id, on the thread that throws it. For logs.
     #[must_use]
-    pub fn with_observer(self, observer: impl Fn(u64, &Error) + Send + Sync + 'static) -> Reports<K> {
+    pub fn with_observer(
+        self,
+        observer: impl Fn(u64, &Error) + Send + Sync + 'static,
+    ) -> Reports<K> {
         Reports { observer: Some(Box::new(observer)), ..self }
     }
 
@@ -289,7 +292,10 @@ impl<K: Kind> ErrorHook for RequestHook<K> {
 
 impl<K> fmt::Debug for RequestHook<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestHook").field("request", &self.request).field("reports", &self.reports).finish()
+        f.debug_struct("RequestHook")
+            .field("request", &self.request)
+            .field("reports", &self.reports)
+            .finish()
     }
 }
 

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
-    Context as _, Delivery, Error, ErrorHook, ErrorHookFuture, Kind, Reports, StaticError, error, set_hook,
-    throw, with_hook,
+    Context as _, Delivery, Error, ErrorHook, ErrorHookFuture, Kind, Reports, StaticError, error,
+    set_hook, throw, with_hook,
 };
 
 /// Counts allocations (a reallocation is one) and bytes asked for.
@@ -113,7 +113,11 @@ fn constructors() {
 
     let boxed: Box<dyn StdError + Send + Sync> = Box::new(error);
     assert_eq!(cost(|| Error::from(boxed)), (1, 4 * size_of::<usize>()));
-    assert_eq!(allocations(|| Error::from(error)), 2, "the box of the conversion, and the one around it");
+    assert_eq!(
+        allocations(|| Error::from(error)),
+        2,
+        "the box of the conversion, and the one around it"
+    );
 
     let one = Error::new(error);
     assert_eq!(allocations(|| one.clone()), 0);
@@ -141,7 +145,11 @@ fn long_messages() {
             let pieces = Repeated(piece, length.div_ceil(piece.len()));
             let doublings = (length.div_ceil(256)).next_power_of_two().ilog2() as usize;
             let counted = allocations(|| error!("{pieces}"));
-            assert!((2..=2 + doublings).contains(&counted), "{counted} for {length} by {}", piece.len());
+            assert!(
+                (2..=2 + doublings).contains(&counted),
+                "{counted} for {length} by {}",
+                piece.len()
+            );
         }
     }
 }

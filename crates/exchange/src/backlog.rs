@@ -67,7 +67,8 @@ impl Backlog {
     fn on_the_way(&self) -> usize {
         let arrived = self.arrived.load(Ordering::Acquire);
         // Nothing, for an application that does not count.
-        usize::try_from(self.given.load(Ordering::Relaxed).saturating_sub(arrived)).unwrap_or(usize::MAX)
+        usize::try_from(self.given.load(Ordering::Relaxed).saturating_sub(arrived))
+            .unwrap_or(usize::MAX)
     }
 
     // ---- the server's side ----

@@ -94,7 +94,8 @@ impl Blocks {
         }
         shelf.taken = shelf.taken.saturating_add(capacity);
         // The block that came back last is the likeliest to be in the processor's cache.
-        let at = shelf.free.iter().rposition(|(size, _)| (capacity..=2 * capacity).contains(size))?;
+        let at =
+            shelf.free.iter().rposition(|(size, _)| (capacity..=2 * capacity).contains(size))?;
         let found = shelf.free.swap_remove(at);
         shelf.bytes -= found.0;
         Some(found)

@@ -108,7 +108,8 @@ impl RequestBody {
 
     /// Bytes of memory held, the arena's aside.
     pub(crate) fn capacity(&self) -> usize {
-        self.segments.capacity() * size_of::<Span>() + self.block.as_ref().map_or(0, Block::capacity)
+        self.segments.capacity() * size_of::<Span>()
+            + self.block.as_ref().map_or(0, Block::capacity)
     }
 
     /// Adds bytes to the block. `false` when there is none, or no room in it.

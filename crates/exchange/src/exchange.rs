@@ -11,7 +11,9 @@ use crate::backlog::Backlog;
 use crate::body::RequestBody;
 use crate::budget::{Budget, Charge, Share};
 use crate::fate::Fate;
-use crate::headers::{HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi};
+use crate::headers::{
+    HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi,
+};
 use crate::payload::Tag;
 use crate::reply::{Reply, ReplyBody};
 use crate::request_id::RequestId;
@@ -168,7 +170,12 @@ impl Exchange {
 
     /// Ends the head: sorts the headers by name and joins lines of one name. `remote` and `local` are the two ends
     /// of the connection, `None` for a Unix socket.
-    pub fn end_head(&mut self, remote: Option<SocketAddr>, local: Option<SocketAddr>, is_upgrade: bool) {
+    pub fn end_head(
+        &mut self,
+        remote: Option<SocketAddr>,
+        local: Option<SocketAddr>,
+        is_upgrade: bool,
+    ) {
         self.remote = Endpoint(remote);
         self.local = Endpoint(local);
         self.is_upgrade = is_upgrade;
@@ -294,7 +301,11 @@ impl Exchange {
     ///
     /// # Errors
     /// A name that is no token or a value with CR, LF or NUL (RFC 9110, 5.1 and 5.5) is refused.
-    pub fn push_reply_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), crate::HeaderError> {
+    pub fn push_reply_header(
+        &mut self,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), crate::HeaderError> {
         crate::reply::check_header(name, value)?;
         let (name, value) = (self.keep(name), self.keep(value));
         self.reply.push_header(name, value);
@@ -309,10 +320,11 @@ impl Exchange {
 
     /// Sets a body that comes in pieces. A Content-Length among the reply's headers, which are there already, is its length.
     pub fn set_reply_stream(&mut self, stream: Stream) {
-        let length = self.reply_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
-        stream
-            .flow
-            .set_length(length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse().ok()));
+        let length =
+            self.reply_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
+        stream.flow.set_length(
+            length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse().ok()),
+        );
         self.reply.set_body(ReplyBody::Stream(stream));
     }
 
@@ -420,7 +432,12 @@ impl Exchange {
             // SAFETY: spans of this exchange (or static), borrowed with it.
             let (name, cgi, value) =
                 unsafe { (header.name.bytes(), header.cgi.bytes(), header.value.bytes()) };
-            HeaderLine { name, cgi, value, known: (header.known != UNKNOWN).then_some(header.known) }
+            HeaderLine {
+                name,
+                cgi,
+                value,
+                known: (header.known != UNKNOWN).then_some(header.known),
+            }
         })
     }
 
@@ -517,7 +534,8 @@ impl Exchange {
         let mut next = 0;
         while next < headers.len() {
             let first = headers[next];
-            let run = headers[next..].iter().take_while(|header| name(header) == name(&first)).count();
+            let run =
+                headers[next..].iter().take_while(|header| name(header) == name(&first)).count();
             let joined = match run {
                 1 => first.value,
                 _ => join(&self.arena, &headers[next..next + run], name(&first) == b"cookie"),
@@ -614,7 +632,8 @@ mod tests {
     fn two_thousand_lines_keep_the_order_of_one_name() {
         let lines: Vec<(String, String)> =
             (0..2000).map(|n| (format!("x-{}", n % 7), n.to_string())).collect();
-        let borrowed: Vec<(&str, &str)> = lines.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let borrowed: Vec<(&str, &str)> =
+            lines.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let got = head(&borrowed);
         assert_eq!(got.len(), 7);
         for (remainder, (_, value)) in got.iter().enumerate() {
@@ -626,8 +645,13 @@ mod tests {
 
     #[test]
     fn the_target_is_split_at_its_first_question_mark() {
-        let table =
-            [("/x", "/x", ""), ("/x?", "/x", "?"), ("/x?a?b", "/x", "?a?b"), ("*", "*", ""), ("?", "", "?")];
+        let table = [
+            ("/x", "/x", ""),
+            ("/x?", "/x", "?"),
+            ("/x?a?b", "/x", "?a?b"),
+            ("*", "*", ""),
+            ("?", "", "?"),
+        ];
         for (target, path, query) in table {
             let mut exchange = Exchange::new();
             exchange.begin(1, 1, 0);
@@ -647,7 +671,9 @@ mod tests {
         // A span is 16 bytes, and the table of them doubles.
         assert!(exchange.capacity() < 2 * COUNT, "{}", exchange.capacity());
         let whole: Vec<u8> = exchange.body().segments().flatten().copied().collect();
-        assert!(whole.len() == COUNT && whole.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        assert!(
+            whole.len() == COUNT && whole.iter().enumerate().all(|(at, byte)| *byte == at as u8)
+        );
     }
 
     #[test]

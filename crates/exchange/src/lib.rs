@@ -44,6 +44,7 @@ pub use reply::{Compression, HeaderError, Reply, ReplyBody};
 pub use request_id::{RequestId, renew_request_ids, request_process};
 pub use shown::{shown, write_shown};
 pub use stream::{
-    ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules, accepts_events,
+    ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules,
+    accepts_events,
 };
 pub use upstream::{Ended, Upstream, UpstreamWorker};

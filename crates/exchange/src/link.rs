@@ -86,7 +86,12 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
-        QueueLimits { requests: 1024, message_bytes: 8 << 20, messages: 4096, stream_bytes: 16 << 20 }
+        QueueLimits {
+            requests: 1024,
+            message_bytes: 8 << 20,
+            messages: 4096,
+            stream_bytes: 16 << 20,
+        }
     }
 }
 
@@ -192,7 +197,9 @@ impl Down {
     /// Counts a command in. Returns whether the server is to take them now, however busy it is: nobody is charged for what waits
     /// here, and a server that never sleeps does not look by itself.
     fn becomes_heavy(&mut self, command: &Command) -> bool {
-        let (Command::Send { payload, .. } | Command::Piece { payload, .. }) = command else { return false };
+        let (Command::Send { payload, .. } | Command::Piece { payload, .. }) = command else {
+            return false;
+        };
         self.bytes = self.bytes.saturating_add(payload.held());
         self.bytes > HEAVY && !std::mem::replace(&mut self.is_heavy, true)
     }
@@ -264,7 +271,9 @@ impl Link {
         let waiting = {
             let mut up = lock(&self.up);
             match event {
-                Event::Request(exchange) | Event::Head(exchange) if up.requests >= self.limits.requests => {
+                Event::Request(exchange) | Event::Head(exchange)
+                    if up.requests >= self.limits.requests =>
+                {
                     return Err(PushError::Full(exchange));
                 }
                 Event::Request(_) | Event::Head(_) => up.requests += 1,
@@ -301,15 +310,20 @@ impl Link {
     /// again, for each would be a system call.
     pub fn settle(&self) {
         let (waiting, busy) = (AppState::Waiting as u8, AppState::Busy as u8);
-        if self.app_state.compare_exchange(waiting, busy, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        if self
+            .app_state
+            .compare_exchange(waiting, busy, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+        {
             self.arrived.notify_one();
         }
     }
 
     /// Whether WebSockets may be read further. After `false` the server is woken when there is room again.
     pub fn has_room(&self) -> bool {
-        let has_room =
-            |up: &Up| up.messages < self.limits.messages && up.message_bytes < self.limits.message_bytes;
+        let has_room = |up: &Up| {
+            up.messages < self.limits.messages && up.message_bytes < self.limits.message_bytes
+        };
         if has_room(&lock(&self.up)) {
             return true;
         }
@@ -571,7 +585,10 @@ impl Link {
             }
             // Half empty, so that reading does not stop and start for each message.
             let limits = &self.limits;
-            (event, up.messages * 2 <= limits.messages && up.message_bytes * 2 <= limits.message_bytes)
+            (
+                event,
+                up.messages * 2 <= limits.messages && up.message_bytes * 2 <= limits.message_bytes,
+            )
         };
         self.taken.fetch_add(1, Ordering::Relaxed);
         if has_room && self.wants_room.load(Ordering::SeqCst) {

@@ -53,7 +53,12 @@ impl Lease {
     ///
     /// # Safety
     /// `start..start + len` stays readable and unwritten until `releases` has given `token` back.
-    pub unsafe fn new(start: NonNull<u8>, len: usize, token: u64, releases: &Arc<Releases>) -> Lease {
+    pub unsafe fn new(
+        start: NonNull<u8>,
+        len: usize,
+        token: u64,
+        releases: &Arc<Releases>,
+    ) -> Lease {
         Lease { start, len, token, releases: Arc::clone(releases) }
     }
 
@@ -191,7 +196,8 @@ mod tests {
         let releases = Arc::new(Releases::default());
         let bytes = [7u8; 3];
         // SAFETY: `bytes` outlives the thread below, which is joined.
-        let lease = unsafe { Lease::new(NonNull::from(&bytes[..]).cast(), bytes.len(), 42, &releases) };
+        let lease =
+            unsafe { Lease::new(NonNull::from(&bytes[..]).cast(), bytes.len(), 42, &releases) };
         let mut out = vec![1];
         releases.take(&mut out);
         assert!(out.is_empty());

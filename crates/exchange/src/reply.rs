@@ -184,7 +184,11 @@ mod tests {
             ("X", "a\0b", Err(HeaderError::Value)),
         ];
         for (name, value, expected) in table {
-            assert_eq!(check_header(name.as_bytes(), value.as_bytes()), *expected, "{name:?} {value:?}");
+            assert_eq!(
+                check_header(name.as_bytes(), value.as_bytes()),
+                *expected,
+                "{name:?} {value:?}"
+            );
         }
     }
 }

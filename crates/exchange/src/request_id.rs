@@ -89,7 +89,8 @@ fn trace_id(value: &[u8]) -> Option<&[u8]> {
     let value: &[u8; 55] = value.try_into().ok()?;
     let (trace, parent, flags) = (&value[3..35], &value[36..52], &value[53..]);
     let has_form = value.starts_with(b"00-") && value[35] == b'-' && value[52] == b'-';
-    let is_valid = is_hex(trace) && is_hex(parent) && is_hex(flags) && !is_zero(trace) && !is_zero(parent);
+    let is_valid =
+        is_hex(trace) && is_hex(parent) && is_hex(flags) && !is_zero(trace) && !is_zero(parent);
     (has_form && is_valid).then_some(trace)
 }
 
@@ -108,7 +109,10 @@ mod tests {
             assert!(text(id).len() == 32 && text(id).bytes().all(|byte| byte.is_ascii_hexdigit()));
             assert_eq!(text(id)[..16], text(&ids[0])[..16]);
         }
-        assert!(text(&ids[0]).ends_with("0000000000000001") && text(&ids[2]).ends_with("ffffffffffffffff"));
+        assert!(
+            text(&ids[0]).ends_with("0000000000000001")
+                && text(&ids[2]).ends_with("ffffffffffffffff")
+        );
     }
 
     #[test]

@@ -276,7 +276,10 @@ mod tests {
                 let flow = Flow::new(most, true);
                 for _ in 0..100 {
                     let given = flow.give(piece);
-                    assert!(matches!(given, Given::More | Given::Enough), "{piece} of {most}: {given:?}");
+                    assert!(
+                        matches!(given, Given::More | Given::Enough),
+                        "{piece} of {most}: {given:?}"
+                    );
                     assert_eq!(given == Given::More, flow.has_room());
                     if !flow.has_room() {
                         flow.has_left(flow.waiting());

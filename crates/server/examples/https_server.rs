@@ -41,7 +41,9 @@ fn answer(event: Event) -> Option<Command> {
             Some(Command::Respond(exchange))
         }
         Event::Head(exchange) => Some(Command::Proceed(exchange)),
-        Event::Message { socket, kind, payload, .. } => Some(Command::Send { socket, kind, payload }),
+        Event::Message { socket, kind, payload, .. } => {
+            Some(Command::Send { socket, kind, payload })
+        }
         _ => None,
     }
 }
@@ -54,9 +56,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let certificate = DevelopmentCertificate::keep(Path::new(folder))?;
     let pem = Pem::File(certificate.file);
     let pairs = vec![CertificatePair { certificate: pem.clone(), key: pem }];
-    let tls = Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |text| eprintln!("{text}"))?;
+    let tls =
+        Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |text| eprintln!("{text}"))?;
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    let listener = server.listen_tcp(address.parse()?, Site { tls: Some(tls), ..Site::default() })?;
+    let listener =
+        server.listen_tcp(address.parse()?, Site { tls: Some(tls), ..Site::default() })?;
     if let Some(address) = listener.local_addr() {
         println!("listening on {address}");
     }

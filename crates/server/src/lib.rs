@@ -55,7 +55,9 @@ pub use net::unix_stream::UnixStream;
 pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
-pub use runtime::{Confirmation, ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest};
+pub use runtime::{
+    Confirmation, ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest,
+};
 #[doc(hidden)]
 pub use websocket::relay::follow_for_fuzzer;
 

@@ -139,7 +139,9 @@ impl Rejection {
             Rejection::Host => {
                 "400 Bad Request: an HTTP/1.1 request needs one Host header, with a host and a port\n"
             }
-            Rejection::Target => "400 Bad Request: a target is a path of this server, which is no proxy\n",
+            Rejection::Target => {
+                "400 Bad Request: a target is a path of this server, which is no proxy\n"
+            }
             Rejection::BodyUnreadable => "400 Bad Request: the body could not be read\n",
             Rejection::Handshake | Rejection::Proxy | Rejection::TlsOnPlain | Rejection::Http2 => {
                 "400 Bad Request: no HTTP\n"
@@ -151,7 +153,9 @@ impl Rejection {
                 "421 Misdirected Request: this server has no certificate for this host, use a name that it has one for\n"
             }
             Rejection::PlainOnTls => "400 Bad Request: this port speaks HTTPS\n",
-            Rejection::Origin => "403 Forbidden: pages of this origin may not open a WebSocket here\n",
+            Rejection::Origin => {
+                "403 Forbidden: pages of this origin may not open a WebSocket here\n"
+            }
             Rejection::HeadTimeout
             | Rejection::BodyTimeout
             | Rejection::MessageTimeout
@@ -162,8 +166,12 @@ impl Rejection {
             Rejection::TransferCoding => {
                 "501 Not Implemented: the only transfer coding of a request is chunked\n"
             }
-            Rejection::Protocol => "501 Not Implemented: the only protocol that CONNECT opens is websocket\n",
-            Rejection::Busy | Rejection::Unread | Rejection::Overload => "503 Service Unavailable\n",
+            Rejection::Protocol => {
+                "501 Not Implemented: the only protocol that CONNECT opens is websocket\n"
+            }
+            Rejection::Busy | Rejection::Unread | Rejection::Overload => {
+                "503 Service Unavailable\n"
+            }
             Rejection::RequestTimeout => "504 Gateway Timeout: the answer took too long\n",
             Rejection::DiskFull => "507 Insufficient Storage\n",
         }
@@ -173,7 +181,10 @@ impl Rejection {
     pub(crate) fn ends_connection(self) -> bool {
         !matches!(
             self,
-            Rejection::Busy | Rejection::Application | Rejection::RequestTimeout | Rejection::Elsewhere
+            Rejection::Busy
+                | Rejection::Application
+                | Rejection::RequestTimeout
+                | Rejection::Elsewhere
         )
     }
 }
@@ -190,9 +201,13 @@ impl fmt::Display for Rejection {
             Rejection::Proxy => "no header of the PROXY protocol, or from a peer that is no proxy",
             Rejection::Http2 => "the peer broke the rules of HTTP/2",
             Rejection::Misdirected => "a host that TLS was told another name for",
-            Rejection::Elsewhere => "a host that there is no certificate for, of a request for HTTPS",
+            Rejection::Elsewhere => {
+                "a host that there is no certificate for, of a request for HTTPS"
+            }
             Rejection::TlsOnPlain => "a client that speaks TLS on a port that does not",
-            Rejection::TransferCoding => "the body of the request has a transfer coding beside chunked",
+            Rejection::TransferCoding => {
+                "the body of the request has a transfer coding beside chunked"
+            }
             Rejection::Protocol => "CONNECT to another protocol than WebSockets",
             Rejection::HeadTimeout => "the head of the request took too long",
             Rejection::BodyTooLarge => "the body of the request is too large",
@@ -200,7 +215,9 @@ impl fmt::Display for Rejection {
             Rejection::Application => "the application failed",
             Rejection::RequestTimeout => "the application took too long",
             Rejection::Busy => "the queue of requests is full",
-            Rejection::DiskFull => "the folder of spooled bodies cannot take the body of the request",
+            Rejection::DiskFull => {
+                "the folder of spooled bodies cannot take the body of the request"
+            }
             Rejection::BodyTimeout => "the body of the request came too slowly",
             Rejection::Overload => "the memory for what peers make the server hold is used up",
             Rejection::MessageTimeout => "a message of a WebSocket came too slowly",

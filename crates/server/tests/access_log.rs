@@ -46,8 +46,10 @@ impl Fixture {
                 std::thread::sleep(Duration::from_millis(100));
             }
             if path.starts_with(b"/pieces") {
-                let stream =
-                    link.stream(StreamRules { is_prompt: path == b"/pieces/cut", ..StreamRules::default() });
+                let stream = link.stream(StreamRules {
+                    is_prompt: path == b"/pieces/cut",
+                    ..StreamRules::default()
+                });
                 exchange.begin_reply(200);
                 exchange.set_reply_stream(stream.clone());
                 let id = exchange.id();
@@ -120,8 +122,10 @@ fn each_request_of_a_connection_has_its_line() {
          POST /slow HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
     );
     let records = records(&log, 3);
-    let seen: Vec<_> =
-        records.iter().map(|r| (text(&r.method), text(&r.path), text(&r.query), r.status, r.bytes)).collect();
+    let seen: Vec<_> = records
+        .iter()
+        .map(|r| (text(&r.method), text(&r.path), text(&r.query), r.status, r.bytes))
+        .collect();
     assert_eq!(
         seen,
         [("GET", "/a", "?x=1", 200, 2), ("HEAD", "/bb", "", 200, 0), ("POST", "/slow", "", 200, 5)]
@@ -141,7 +145,10 @@ fn what_the_server_refuses_is_logged() {
     assert!(fixture.send("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
     let records = records(&log, 2);
     assert_eq!((text(&records[0].path), records[0].status), ("/", 400));
-    assert_eq!((text(&records[1].method), text(&records[1].path), records[1].status), ("", "", 400));
+    assert_eq!(
+        (text(&records[1].method), text(&records[1].path), records[1].status),
+        ("", "", 400)
+    );
     assert!(records[1].bytes > 0);
 }
 
@@ -190,9 +197,11 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
         link.send(Command::Respond(exchange));
     });
     let trusting = Proxies::of(["127.0.0.1"]).unwrap();
-    for (proxies, believes, tells) in
-        [(Proxies::default(), false, true), (trusting, true, true), (Proxies::default(), false, false)]
-    {
+    for (proxies, believes, tells) in [
+        (Proxies::default(), false, true),
+        (trusting, true, true),
+        (Proxies::default(), false, false),
+    ] {
         let site = Site { proxies, tells_request_id: tells, ..Site::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         for headers in [
@@ -230,7 +239,8 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
     std::thread::sleep(Duration::from_millis(50));
     drop(stream);
     let records = records(&log, 3);
-    let seen: Vec<_> = records.iter().map(|r| (text(&r.path), r.status, r.bytes, r.aborted)).collect();
+    let seen: Vec<_> =
+        records.iter().map(|r| (text(&r.path), r.status, r.bytes, r.aborted)).collect();
     assert_eq!(
         seen,
         [
@@ -279,7 +289,8 @@ fn a_log_may_be_changed_while_the_server_runs() {
 #[test]
 fn lines_go_to_a_file_descriptor() {
     let (mut reader, writer) = UnixStream::pair().unwrap();
-    let log = Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Json).unwrap());
+    let log =
+        Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Json).unwrap());
     let fixture = Fixture::new(&log);
     for _ in 0..3 {
         fixture.send("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
@@ -298,7 +309,8 @@ fn lines_go_to_a_file_descriptor() {
 #[test]
 fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
     let (mut reader, writer) = UnixStream::pair().unwrap();
-    let log = Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Common).unwrap());
+    let log =
+        Arc::new(AccessLog::written(File::from(OwnedFd::from(writer)), Format::Common).unwrap());
     let fixture = Fixture::new(&log);
     let mut client = fixture.connect();
     let target = format!("/{}", "a".repeat(2000));
@@ -325,8 +337,9 @@ fn a_log_that_nobody_reads_costs_lines_and_holds_nobody_up() {
     drop(log);
     let lines = reading.join().unwrap();
     let written = lines.lines().filter(|line| line.contains("GET /aaa")).count();
-    let lost =
-        lines.lines().filter_map(|line| line.strip_prefix("# ")?.split(' ').next()?.parse::<usize>().ok());
+    let lost = lines
+        .lines()
+        .filter_map(|line| line.strip_prefix("# ")?.split(' ').next()?.parse::<usize>().ok());
     assert_eq!(written + lost.sum::<usize>(), 1500);
     assert!(written < 1400, "{written} lines were kept");
 }

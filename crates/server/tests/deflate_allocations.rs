@@ -28,7 +28,11 @@ fn messages(len: usize, takeover: Takeover, count: usize) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let mask = Some(MaskKey([1, 2, 3, 4]));
         encode_message(&mut out, OpCode::Text, Fin::Last, mask, &text, Some(&mut deflater));
-        assert!(out[0] & 0x40 != 0 && out.len() < len / 2, "{len}: {} bytes on the wire", out.len());
+        assert!(
+            out[0] & 0x40 != 0 && out.len() < len / 2,
+            "{len}: {} bytes on the wire",
+            out.len()
+        );
         out
     };
     (0..count).map(encode).collect()
@@ -107,7 +111,10 @@ fn a_compressed_message_allocates_nothing() {
             exchange(&mut socket, &messages[WARM..]);
             let spent = counting::allocations_everywhere() - before;
             // A timer's wheel, or the runtime's queue, may grow once.
-            assert!(spent <= 4, "{len} bytes, {takeover:?}: {spent} allocations in {COUNTED} messages");
+            assert!(
+                spent <= 4,
+                "{len} bytes, {takeover:?}: {spent} allocations in {COUNTED} messages"
+            );
         }
         drop(app);
     }

@@ -68,7 +68,8 @@ fn steady_state_allocates_nothing() {
     {
         let mut socket = connect();
         if what == "a message" {
-            let handshake = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            let handshake =
+                b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
             socket.write_all(handshake).unwrap();
             let mut head = Vec::new();

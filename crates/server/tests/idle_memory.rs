@@ -113,7 +113,8 @@ fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
 #[test]
 fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     // Ticks of 10 ms: a connection gives its buffers up after two. What exchanges keep has a limit, and is not looked at.
-    let limits = Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
+    let limits =
+        Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let large = vec![7; 4_000_000];
     let server = Server::answering(config, move |exchange| {
@@ -123,7 +124,8 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     let address = listener.local_addr().unwrap();
     // With the memory of its HTTP task a WebSocket was 2,400; with hyper's buffers a connection was 13,000.
-    for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)] {
+    for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)]
+    {
         let (each, left) = measure(|| ask(address, request));
         println!("an idle {what} holds {each} bytes");
         assert!(each < allowed, "an idle {what} holds {each} bytes");

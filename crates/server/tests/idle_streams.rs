@@ -30,7 +30,8 @@ fn open(address: std::net::SocketAddr) -> TcpStream {
 fn a_silent_stream_of_events_holds_little() {
     const COUNT: usize = 500;
     const MOST: usize = 3_000;
-    let config = Config { limits: Limits { pool_bytes: 0, ..Limits::default() }, ..Config::default() };
+    let config =
+        Config { limits: Limits { pool_bytes: 0, ..Limits::default() }, ..Config::default() };
     let server = Server::new(config, Box::new(NoWaker));
     let rules = StreamRules {
         is_pulled: false,
@@ -49,7 +50,11 @@ fn a_silent_stream_of_events_holds_little() {
         exchange.set_reply_stream(stream.clone());
         link.send(Command::Respond(exchange));
         assert_eq!(stream.flow.give(HELLO.len()), Given::More);
-        link.send(Command::Piece { stream: id, payload: Payload::Pooled(HELLO.to_vec()), goes_on: false });
+        link.send(Command::Piece {
+            stream: id,
+            payload: Payload::Pooled(HELLO.to_vec()),
+            goes_on: false,
+        });
         link.flush();
         streams.push(stream);
     });

@@ -47,7 +47,8 @@ fn file(name: &str) -> Pem {
 }
 
 fn secure() -> Site {
-    let pairs = vec![CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") }];
+    let pairs =
+        vec![CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") }];
     let tls = Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |_| ()).unwrap();
     Site { tls: Some(tls), ..Site::default() }
 }
@@ -56,7 +57,8 @@ fn client_config() -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let Pem::File(ca) = file("ca.pem") else { unreachable!("it is a file") };
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-    let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().unwrap();
     Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
@@ -132,7 +134,8 @@ fn among_slow_ones(site: Site, tls: Option<&Arc<ClientConfig>>) {
     // A small machine has room for fewer connections, and their seats are taken then: not what is shown here.
     // Nor is how fast they come again: what a handshake costs is measured elsewhere.
     let handshake_time = Duration::from_secs(120);
-    let limits = Limits { connections: seats, memory: Some(4 << 30), handshake_time, ..Limits::default() };
+    let limits =
+        Limits { connections: seats, memory: Some(4 << 30), handshake_time, ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let address = listener.local_addr().unwrap();
@@ -185,7 +188,11 @@ fn attack() {
     let begins: [&[u8]; 3] = if is_tls {
         [b"", &hello[..8], &hello]
     } else {
-        [b"", b"GET / HTTP/1.1\r\nX: ", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"]
+        [
+            b"",
+            b"GET / HTTP/1.1\r\nX: ",
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n",
+        ]
     };
     let goes_on = |at: usize| if is_tls { at % 3 == 1 } else { at % 3 != 0 };
     let connect = |at: usize| {

@@ -7,7 +7,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use http::HeaderMap;
-use rookery_server::static_files::{BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath};
+use rookery_server::static_files::{
+    BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath,
+};
 use rookery_server::{Config, Server, Site};
 
 use crate::counting::allocations;
@@ -62,7 +64,10 @@ fn a_file_in_memory_allocates_nothing() {
     std::fs::write(&path, "0123456789".repeat(1000)).unwrap();
     let files = StaticFiles::new();
     files
-        .set([("/s".to_owned(), StaticPath { path: folder.path().into(), ..StaticPath::default() })])
+        .set([(
+            "/s".to_owned(),
+            StaticPath { path: folder.path().into(), ..StaticPath::default() },
+        )])
         .unwrap();
     let server = Server::answering(Config::default(), |_: &mut rookery_exchange::Exchange| {
         unreachable!("every request is for a file")
@@ -81,7 +86,9 @@ fn a_file_in_memory_allocates_nothing() {
     ask(&request(""), 1);
     // By then it is old enough to be kept.
     std::thread::sleep(Duration::from_millis(2500));
-    for more in ["", "Accept-Encoding: gzip\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"] {
+    for more in
+        ["", "Accept-Encoding: gzip\r\n", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT\r\n"]
+    {
         ask(&request(more), 200);
         let before = counting::allocations_everywhere();
         ask(&request(more), 1000);
@@ -99,7 +106,9 @@ fn read_reply(socket: &mut TcpStream) {
         let read = socket.read(&mut buffer[got..]).unwrap();
         assert!(read > 0, "{}", String::from_utf8_lossy(&buffer[..got]));
         got += read;
-        let Some(head) = buffer[..got].windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+        let Some(head) = buffer[..got].windows(4).position(|window| window == b"\r\n\r\n") else {
+            continue;
+        };
         let text = std::str::from_utf8(&buffer[..head]).unwrap();
         let told = text.lines().find_map(|line| line.strip_prefix("Content-Length: "));
         if got == head + 4 + told.map_or(0, |len| len.parse().unwrap()) {

@@ -171,7 +171,9 @@ fn send_while_taken(socket: &mut TcpStream, bytes: &[u8]) -> usize {
     while sent < bytes.len() {
         match socket.write(&bytes[sent..]) {
             Ok(n) => sent += n,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                break;
+            }
             Err(error) => panic!("sending: {error}"),
         }
     }

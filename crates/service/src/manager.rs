@@ -11,8 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a manager sets for a service, and is not for the processes that the service starts.
-pub const NAMES: [&str; 6] =
-    ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+pub const NAMES: [&str; 6] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+];
 
 /// The service manager that has started this process. Without one, all of this does nothing.
 #[derive(Debug, Default)]
@@ -66,7 +72,8 @@ impl Manager {
         });
         let number = |name| variable(name)?.to_str()?.parse::<u64>().ok();
         // Without the process id it is for whoever reads it.
-        let is_ours = variable("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(pid.into());
+        let is_ours =
+            variable("WATCHDOG_PID").is_none() || number("WATCHDOG_PID") == Some(pid.into());
         let every = number("WATCHDOG_USEC").filter(|it| is_ours && *it > 0);
         let watchdog = every.map(|microseconds| Watchdog {
             every: Duration::from_micros(microseconds / 2),
@@ -111,7 +118,9 @@ impl Manager {
         let Some(watchdog) = &self.watchdog else { return };
         let mut told = lock(&watchdog.told);
         // A little sooner than is due, since it is asked from time to time only.
-        if told.is_none_or(|told| told.elapsed() * 4 >= watchdog.every * 3) && self.send("WATCHDOG=1") {
+        if told.is_none_or(|told| told.elapsed() * 4 >= watchdog.every * 3)
+            && self.send("WATCHDOG=1")
+        {
             *told = Some(Instant::now());
         }
     }
@@ -214,7 +223,9 @@ impl Address {
 
         let sent = match self {
             Address::Path(path) => socket.send_to(bytes, path),
-            Address::Abstract(name) => socket.send_to_addr(bytes, &SocketAddr::from_abstract_name(name)?),
+            Address::Abstract(name) => {
+                socket.send_to_addr(bytes, &SocketAddr::from_abstract_name(name)?)
+            }
         };
         sent.map(drop)
     }
@@ -233,7 +244,8 @@ fn monotonic_microseconds() -> u64 {
     // SAFETY: a timespec to write to; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     // Neither is negative: it counts from the machine's start.
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0) / 1000
 }
 
 #[cfg(test)]
@@ -241,7 +253,10 @@ mod tests {
     use super::*;
 
     fn manager(values: &[(&str, &str)]) -> Manager {
-        Manager::of(|name| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into()), 42)
+        Manager::of(
+            |name| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into()),
+            42,
+        )
     }
 
     fn receive(socket: &UnixDatagram) -> String {
@@ -325,10 +340,11 @@ mod tests {
         // A thread names itself, so not at once. That of another test will do as well.
         let blocked = loop {
             let threads = std::fs::read_dir("/proc/self/task").unwrap();
-            let mut states =
-                threads.filter_map(|it| std::fs::read_to_string(it.ok()?.path().join("status")).ok());
+            let mut states = threads
+                .filter_map(|it| std::fs::read_to_string(it.ok()?.path().join("status")).ok());
             if let Some(state) = states.find(|state| state.starts_with("Name:\trookery-notify\n")) {
-                let blocked = state.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
+                let blocked =
+                    state.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap().trim();
                 break u64::from_str_radix(blocked, 16).unwrap();
             }
             assert!(began.elapsed() < Duration::from_secs(60), "it has no thread");

@@ -69,7 +69,8 @@ impl Activation {
         let count = count(variable, pid)?;
         let names = variable("LISTEN_FDNAMES").unwrap_or_default().to_string_lossy().into_owned();
         let mut names = names.split(':').filter(|name| !name.is_empty());
-        let families: Vec<libc::c_int> = (first..first + count).map(look).collect::<Result<_, _>>()?;
+        let families: Vec<libc::c_int> =
+            (first..first + count).map(look).collect::<Result<_, _>>()?;
         let mut sockets = Vec::new();
         for (fd, family) in (first..).zip(families) {
             // SAFETY: open, as has been looked, and nobody's: the caller's duty.
@@ -88,7 +89,9 @@ impl Activation {
 
 /// How many there are for this process.
 fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd, ActivationError> {
-    let (Some(told), Some(count)) = (variable("LISTEN_PID"), variable("LISTEN_FDS")) else { return Ok(0) };
+    let (Some(told), Some(count)) = (variable("LISTEN_PID"), variable("LISTEN_FDS")) else {
+        return Ok(0);
+    };
     // For a process that started this one: it has left them in the environment.
     if told.to_str().and_then(|told| told.parse::<u32>().ok()) != Some(pid) {
         return Ok(0);
@@ -103,7 +106,9 @@ fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd,
 
 /// The family of a socket that listens for streams.
 fn look(fd: RawFd) -> Result<libc::c_int, ActivationError> {
-    if option(fd, libc::SO_ACCEPTCONN) != Some(1) || option(fd, libc::SO_TYPE) != Some(libc::SOCK_STREAM) {
+    if option(fd, libc::SO_ACCEPTCONN) != Some(1)
+        || option(fd, libc::SO_TYPE) != Some(libc::SOCK_STREAM)
+    {
         return Err(wrong(
             fd,
             "is no socket that listens for streams: a unit has ListenStream= and Accept=no",
@@ -123,8 +128,9 @@ fn option(fd: RawFd, name: libc::c_int) -> Option<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: a value of the size said to write to; a descriptor that is none is an error.
-    let told =
-        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size) };
+    let told = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
+    };
     (told == 0).then_some(value)
 }
 
@@ -160,7 +166,8 @@ mod tests {
 
     /// Takes those from `first` on.
     fn of(values: &[(&str, &str)], first: RawFd) -> Result<Activation, String> {
-        let variable = |name: &str| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into());
+        let variable =
+            |name: &str| values.iter().find(|(it, _)| *it == name).map(|(_, value)| value.into());
         // SAFETY: what is named is the test's to give away.
         unsafe { Activation::of(&variable, 42, first) }.map_err(|error| error.to_string())
     }
@@ -183,12 +190,15 @@ mod tests {
         all.extend(six.map(OwnedFd::from));
         let count = all.len().to_string();
         in_a_row(all, 500);
-        let values = [("LISTEN_PID", "42"), ("LISTEN_FDS", &*count), ("LISTEN_FDNAMES", "web:side")];
+        let values =
+            [("LISTEN_PID", "42"), ("LISTEN_FDS", &*count), ("LISTEN_FDNAMES", "web:side")];
         let it = of(&values, 500).unwrap();
         let names: Vec<&str> = it.sockets.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(&names[..2], ["web", "side"]);
         assert!(names[2..].iter().all(|name| *name == "unknown"));
-        assert!(matches!(&it.sockets[0].1, Activated::Tcp(it) if it.local_addr().unwrap() == address));
+        assert!(
+            matches!(&it.sockets[0].1, Activated::Tcp(it) if it.local_addr().unwrap() == address)
+        );
         assert!(matches!(&it.sockets[1].1, Activated::Unix(_)));
         for (_, socket) in &it.sockets {
             let fd = match socket {
@@ -196,7 +206,8 @@ mod tests {
                 Activated::Unix(it) => it.as_raw_fd(),
             };
             // SAFETY: asks only.
-            let (flags, status) = unsafe { (libc::fcntl(fd, libc::F_GETFD), libc::fcntl(fd, libc::F_GETFL)) };
+            let (flags, status) =
+                unsafe { (libc::fcntl(fd, libc::F_GETFD), libc::fcntl(fd, libc::F_GETFL)) };
             assert!(flags & libc::FD_CLOEXEC != 0 && status & libc::O_NONBLOCK != 0);
         }
     }

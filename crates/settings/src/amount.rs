@@ -56,9 +56,14 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     };
     let upper = upper.strip_suffix("/S").filter(|_| matches!(kind, Kind::Rate)).unwrap_or(&upper);
     let (number, unit) = split(upper)?;
-    let factor = if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
+    let factor =
+        if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
     let amount = number.parse::<f64>().ok()? * factor;
-    (amount <= GREATEST).then_some(if matches!(kind, Kind::Bytes) { amount.trunc() } else { amount })
+    (amount <= GREATEST).then_some(if matches!(kind, Kind::Bytes) {
+        amount.trunc()
+    } else {
+        amount
+    })
 }
 
 /// Splits `text` into a number, perhaps with a fraction and an exponent, and its unit. `1E3` is a
@@ -93,7 +98,10 @@ pub(crate) fn show(amount: f64, kind: Kind) -> String {
             let hundredths = amount / unit * 100.0;
             amount >= unit && (hundredths - hundredths.round()).abs() < 1e-9
         };
-        units.iter().find(|(_, unit)| fits(*unit)).map(|(name, unit)| format!("{} {name}", amount / unit))
+        units
+            .iter()
+            .find(|(_, unit)| fits(*unit))
+            .map(|(name, unit)| format!("{} {name}", amount / unit))
     };
     let found = match kind {
         Kind::Bytes if amount % 1024.0 == 0.0 => with(&[
@@ -151,8 +159,9 @@ mod tests {
     #[test]
     fn what_is_not_a_number_is_refused() {
         for text in [
-            "", " ", "1e999", "1e19", "NaN", "nan", ".nan", "-1", "+1", "-0", "0x10", "010", "1_000", "1:30",
-            "1,5", ".5", "1 2", "1e", "1EB", "MB", "1 s s", "\u{e9}1", "1\u{e9}", "\u{0661}", "-Inf", "1/s",
+            "", " ", "1e999", "1e19", "NaN", "nan", ".nan", "-1", "+1", "-0", "0x10", "010",
+            "1_000", "1:30", "1,5", ".5", "1 2", "1e", "1EB", "MB", "1 s s", "\u{e9}1", "1\u{e9}",
+            "\u{0661}", "-Inf", "1/s",
         ] {
             assert_eq!(read(text, Kind::Bytes), None, "{text}");
         }

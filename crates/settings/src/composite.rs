@@ -17,7 +17,11 @@ pub(crate) static COMPRESSION: Composite = Composite {
 
 pub(crate) static HSTS: Composite = Composite {
     wanted: "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
-    fields: &[("max_age", Kind::Seconds), ("include_subdomains", Kind::Flag), ("preload", Kind::Flag)],
+    fields: &[
+        ("max_age", Kind::Seconds),
+        ("include_subdomains", Kind::Flag),
+        ("preload", Kind::Flag),
+    ],
     read: hsts,
     show: show_hsts,
 };
@@ -48,7 +52,9 @@ fn compression(raw: &Raw) -> Result<Value, Refused> {
     for (name, value) in fields {
         let number = crate::amount::read(value, Kind::Bytes).filter(|number| number.is_finite());
         match (name, number, flag(value)) {
-            ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => level = number,
+            ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
+                level = number
+            }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,
             _ => return Err(Refused::Form),
@@ -63,7 +69,8 @@ fn compression(raw: &Raw) -> Result<Value, Refused> {
 
 fn show_compression(value: &Value) -> String {
     let number = |name| value.field(name).and_then(Value::number).unwrap_or_default();
-    let takeover = if value.field("takeover").and_then(Value::flag) == Some(true) { "on" } else { "off" };
+    let takeover =
+        if value.field("takeover").and_then(Value::flag) == Some(true) { "on" } else { "off" };
     match number("level") {
         0.0 => "off".to_owned(),
         level => format!("level={level},threshold={},takeover={takeover}", number("threshold")),
@@ -116,7 +123,8 @@ fn hsts(raw: &Raw) -> Result<Value, Refused> {
     }
     if preload && !(subdomains && age >= YEAR) {
         return Err(Refused::Because(
-            "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload".to_owned(),
+            "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload"
+                .to_owned(),
         ));
     }
     Ok(Value::Fields(vec![
@@ -145,7 +153,9 @@ mod tests {
     }
 
     fn fields(pairs: &[(&str, &str)]) -> Raw {
-        Raw::Fields(pairs.iter().map(|(name, value)| ((*name).to_owned(), Raw::from(*value))).collect())
+        Raw::Fields(
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), Raw::from(*value))).collect(),
+        )
     }
 
     #[test]
@@ -159,9 +169,16 @@ mod tests {
         ] {
             assert_eq!(text(compression, given).unwrap(), wanted, "{given}");
         }
-        for given in
-            ["", "level", "level=0", "level=10", "level=1.0", "threshold=none", "takeover=x", "on,level=1"]
-        {
+        for given in [
+            "",
+            "level",
+            "level=0",
+            "level=10",
+            "level=1.0",
+            "threshold=none",
+            "takeover=x",
+            "on,level=1",
+        ] {
             assert_eq!(text(compression, given), Err(Refused::Form), "{given}");
         }
         for given in ["on", "level=9,threshold=1kB,takeover=on"] {
@@ -186,8 +203,11 @@ mod tests {
         for given in ["300,subdomains,preload", "31536000,preload"] {
             assert!(matches!(text(hsts, given), Err(Refused::Because(_))), "{given}");
         }
-        let whole =
-            hsts(&fields(&[("max_age", "31536000"), ("include_subdomains", "on"), ("preload", "true")]));
+        let whole = hsts(&fields(&[
+            ("max_age", "31536000"),
+            ("include_subdomains", "on"),
+            ("preload", "true"),
+        ]));
         assert_eq!(whole, hsts(&Raw::from("31536000,subdomains,preload")));
         assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Refused::Form));
     }

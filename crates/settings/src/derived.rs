@@ -60,7 +60,10 @@ mod tests {
         assert_eq!(elsewhere.value("redirect_from"), Some(Value::Word("none")));
         assert_eq!(settings(&[]).value("redirect_from"), Some(Value::Word("none")));
         let reload = settings(&[("reload", "on")]);
-        assert_eq!((reload.number("start_retries"), reload.number("drain")), (Some(0.0), Some(1.0)));
+        assert_eq!(
+            (reload.number("start_retries"), reload.number("drain")),
+            (Some(0.0), Some(1.0))
+        );
         assert_eq!(reload.number("drain_sessions"), Some(1.0));
         assert_eq!(settings(&[("drain", "5s")]).number("drain_sessions"), Some(5.0));
         assert_eq!(

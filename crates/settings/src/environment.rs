@@ -26,7 +26,8 @@ pub struct Environment {
 pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let variable = |name: &str| -> Result<Option<String>, String> {
         let value = variable(name).map(OsString::into_string).transpose();
-        let value = value.map_err(|_| format!("The environment variable {name} is not text in UTF-8."))?;
+        let value =
+            value.map_err(|_| format!("The environment variable {name} is not text in UTF-8."))?;
         Ok(value.filter(|value| !value.is_empty() && !is_service_link(value)))
     };
     let mut environment = Environment::default();
@@ -38,7 +39,8 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         }
         let own = setting.variable();
         let mut found = variable(&own)?.map(|value| (own.clone(), value));
-        for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT)) {
+        for former in setting.former.iter().filter(|former| former.places.has(Places::ENVIRONMENT))
+        {
             let old = format!("ROOKERY_{}", former.name.to_uppercase());
             let Some(value) = variable(&old)? else { continue };
             if found.is_some() {
@@ -46,13 +48,21 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
                     "The environment variables {own} and {old} are the same setting: unset {old}."
                 ));
             }
-            environment.notes.push(format!("the environment variable {old} is deprecated: use {own}"));
+            environment
+                .notes
+                .push(format!("the environment variable {old} is deprecated: use {own}"));
             found = Some((old, value));
         }
         if let Some((name, value)) = found {
             let value = setting.read(&Raw::Text(value));
-            let value = value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
-            environment.given.push(Given { setting, value, source: Source::Environment, place: None });
+            let value =
+                value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
+            environment.given.push(Given {
+                setting,
+                value,
+                source: Source::Environment,
+                place: None,
+            });
         }
     }
     for (name, of) in PLATFORM {
@@ -61,7 +71,12 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         let Ok(Some(text)) = variable(name) else { continue };
         match setting.read(&Raw::Text(text)) {
             Ok(value) => {
-                environment.given.push(Given { setting, value, source: Source::Platform, place: None });
+                environment.given.push(Given {
+                    setting,
+                    value,
+                    source: Source::Platform,
+                    place: None,
+                });
             }
             Err(invalid) => {
                 let why = invalid.at(&format!("the environment variable {name}"));
@@ -92,10 +107,14 @@ mod tests {
     use super::*;
 
     fn read_all(variables: &[(&str, &str)]) -> Result<(Vec<String>, Vec<String>), String> {
-        let variable =
-            |name: &str| variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).into());
+        let variable = |name: &str| {
+            variables.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).into())
+        };
         let environment = read(variable)?;
-        let given = environment.given.iter().map(|given| format!("{} {:?}", given.setting.name, given.value));
+        let given = environment
+            .given
+            .iter()
+            .map(|given| format!("{} {:?}", given.setting.name, given.value));
         Ok((given.collect(), environment.notes))
     }
 
@@ -122,7 +141,9 @@ mod tests {
         assert_eq!(given, ["max_body_size Number(1.0)"]);
         assert_eq!(
             notes,
-            ["the environment variable ROOKERY_BODY_BYTES is deprecated: use ROOKERY_MAX_BODY_SIZE"]
+            [
+                "the environment variable ROOKERY_BODY_BYTES is deprecated: use ROOKERY_MAX_BODY_SIZE"
+            ]
         );
         let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
         assert!(both.unwrap_err().contains("are the same setting"));
@@ -134,33 +155,46 @@ mod tests {
     fn variables_of_hosting_services_are_weaker_and_may_be_anything() {
         let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
         assert_eq!(given, ["port Number(5000.0)"]);
-        assert!(notes[0].starts_with("the environment variable WEB_CONCURRENCY must be auto"), "{notes:?}");
+        assert!(
+            notes[0].starts_with("the environment variable WEB_CONCURRENCY must be auto"),
+            "{notes:?}"
+        );
     }
 
     #[test]
     fn the_address_of_a_service_of_kubernetes_is_no_port() {
         let (given, notes) =
-            read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")]).unwrap();
+            read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")])
+                .unwrap();
         assert!(given.is_empty() && notes.is_empty(), "{given:?} {notes:?}");
     }
 
     #[test]
     fn a_worker_does_not_take_the_number_of_workers_for_a_setting() {
         assert_eq!(read_all(&[("ROOKERY_WORKERS", "4")]).unwrap().0, ["workers Number(4.0)"]);
-        assert!(read_all(&[("ROOKERY_WORKERS", "4"), ("ROOKERY_WORKER", "0")]).unwrap().0.is_empty());
+        assert!(
+            read_all(&[("ROOKERY_WORKERS", "4"), ("ROOKERY_WORKER", "0")]).unwrap().0.is_empty()
+        );
     }
 
     #[test]
     fn variables_of_address_https_and_workers_are_the_programs() {
         let own: Vec<String> = program_variables().collect();
-        for name in
-            ["ROOKERY_PORT", "ROOKERY_TLS_KEY", "ROOKERY_MAX_AGE", "ROOKERY_LOG", "ROOKERY_PROXY_PROTOCOL"]
-        {
+        for name in [
+            "ROOKERY_PORT",
+            "ROOKERY_TLS_KEY",
+            "ROOKERY_MAX_AGE",
+            "ROOKERY_LOG",
+            "ROOKERY_PROXY_PROTOCOL",
+        ] {
             assert!(own.contains(&name.to_owned()), "{name}");
         }
-        for name in
-            ["ROOKERY_MAX_BODY_SIZE", "ROOKERY_ERROR_DETAIL", "ROOKERY_WORKERS", "ROOKERY_HTTP2_WEBSOCKETS"]
-        {
+        for name in [
+            "ROOKERY_MAX_BODY_SIZE",
+            "ROOKERY_ERROR_DETAIL",
+            "ROOKERY_WORKERS",
+            "ROOKERY_HTTP2_WEBSOCKETS",
+        ] {
             assert!(!own.contains(&name.to_owned()), "{name}");
         }
     }

@@ -55,7 +55,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
     };
     let Content::Fields(fields) = &node.content else { return Ok(None) };
     let find = |key: &str| fields.iter().find(|field| field.key == key);
-    let is_ours = |field: &Field| matches!(&field.value.content, Content::Text(text) if text == ENGINE);
+    let is_ours =
+        |field: &Field| matches!(&field.value.content, Content::Text(text) if text == ENGINE);
     if !find("engine").is_some_and(is_ours) {
         return Ok(None);
     }
@@ -65,7 +66,8 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
     }
     if let Some(unknown) = fields.iter().find(|field| !KEYS.contains(&field.key.as_str())) {
         let key = normal(&unknown.key);
-        let below = Section::ALL.into_iter().find(|section| table::find_key(*section, &key).is_some());
+        let below =
+            Section::ALL.into_iter().find(|section| table::find_key(*section, &key).is_some());
         let hint = match below {
             _ if Section::ALL.iter().any(|section| section.key() == key) => {
                 " It belongs under `options:`.".to_owned()
@@ -86,11 +88,16 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
     let Content::Text(app) = &app.value.content else {
         return problem(app.value.at, "`app:` must be the path of a file or folder.");
     };
-    let mut reader = Reader { base, shown: path.display().to_string(), given: Vec::new(), notes: Vec::new() };
+    let mut reader =
+        Reader { base, shown: path.display().to_string(), given: Vec::new(), notes: Vec::new() };
     if let Some(options) = find("options") {
         reader.section(Section::Options, &options.value)?;
     }
-    Ok(Some(ServerFile { app: beside(Path::new(app), base), given: reader.given, notes: reader.notes }))
+    Ok(Some(ServerFile {
+        app: beside(Path::new(app), base),
+        given: reader.given,
+        notes: reader.notes,
+    }))
 }
 
 /// Returns the text of a file in UTF-16: one that begins with a byte order mark, or with ASCII.
@@ -109,10 +116,12 @@ fn utf16(bytes: &[u8]) -> Option<String> {
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {
-        let line = line.trim_start_matches('\u{feff}').trim_start_matches('{').trim_start_matches(quotes);
+        let line =
+            line.trim_start_matches('\u{feff}').trim_start_matches('{').trim_start_matches(quotes);
         let value = line.strip_prefix("engine").map(|rest| rest.trim_start_matches(quotes));
         value.and_then(|rest| rest.strip_prefix(':')).is_some_and(|value| {
-            let mut words = value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
+            let mut words =
+                value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
             // An anchor comes before the value.
             words.find(|word| !word.starts_with('&')) == Some(ENGINE)
         })
@@ -159,8 +168,9 @@ impl Reader<'_> {
         let mut seen: Vec<(&'static str, &Field)> = Vec::new();
         for field in fields {
             let key = normal(&field.key);
-            let inner =
-                Section::ALL.into_iter().find(|inner| inner.parent() == Some(section) && inner.key() == key);
+            let inner = Section::ALL
+                .into_iter()
+                .find(|inner| inner.parent() == Some(section) && inner.key() == key);
             match inner {
                 // `tls:` is a setting as well: `tls: dev`.
                 Some(Section::Tls) if matches!(field.value.content, Content::Text(_)) => {}
@@ -178,7 +188,11 @@ impl Reader<'_> {
                 let hint = table::hint_for_key(section, &key);
                 return problem(
                     field.at,
-                    format!("`{}:` is not a setting under `{}:`.{hint}", escaped(&field.key), section.key()),
+                    format!(
+                        "`{}:` is not a setting under `{}:`.{hint}",
+                        escaped(&field.key),
+                        section.key()
+                    ),
                 );
             };
             if let Some((_, other)) = seen.iter().find(|(name, _)| *name == found.setting.name) {
@@ -204,11 +218,16 @@ impl Reader<'_> {
             (setting.kind, &field.value.content, &mut raw)
         {
             let known = || composite.fields.iter().map(|(name, _)| *name);
-            if let Some(unknown) = fields.iter().find(|field| !known().any(|name| name == normal(&field.key)))
+            if let Some(unknown) =
+                fields.iter().find(|field| !known().any(|name| name == normal(&field.key)))
             {
-                let hint = did_you_mean(&normal(&unknown.key), known(), |near| format!("`{near}:`"));
-                let message =
-                    format!("`{}:` is not a field of `{}:`.{hint}", escaped(&unknown.key), field.key);
+                let hint =
+                    did_you_mean(&normal(&unknown.key), known(), |near| format!("`{near}:`"));
+                let message = format!(
+                    "`{}:` is not a field of `{}:`.{hint}",
+                    escaped(&unknown.key),
+                    field.key
+                );
                 return problem(unknown.at, message);
             }
             for (name, _) in pairs {
@@ -220,7 +239,12 @@ impl Reader<'_> {
             message: invalid.at(&format!("`{}:`", field.key)),
         })?;
         let place = Some(self.place(field.at));
-        self.given.push(Given { setting, value: self.settled(setting, value), source: Source::File, place });
+        self.given.push(Given {
+            setting,
+            value: self.settled(setting, value),
+            source: Source::File,
+            place,
+        });
         Ok(())
     }
 
@@ -231,12 +255,17 @@ impl Reader<'_> {
     /// Resolves paths relative to the file.
     fn settled(&self, setting: &Setting, value: Value) -> Value {
         let is = |form: &Form, other: &Form| std::ptr::eq(form, other);
-        let is_address = matches!(setting.kind, Kind::Text(form) if is(form, &HOST) || is(form, &ADMIN));
+        let is_address =
+            matches!(setting.kind, Kind::Text(form) if is(form, &HOST) || is(form, &ADMIN));
         match value {
             Value::Path(path) => Value::Path(beside(&path, self.base)),
-            Value::Paths(paths) => Value::Paths(paths.iter().map(|path| beside(path, self.base)).collect()),
+            Value::Paths(paths) => {
+                Value::Paths(paths.iter().map(|path| beside(path, self.base)).collect())
+            }
             Value::Text(text) if is_address => match text.strip_prefix(UNIX) {
-                Some(path) => Value::Text(format!("{UNIX}{}", beside(Path::new(path), self.base).display())),
+                Some(path) => {
+                    Value::Text(format!("{UNIX}{}", beside(Path::new(path), self.base).display()))
+                }
                 None => Value::Text(text),
             },
             other => other,
@@ -299,7 +328,9 @@ mod tests {
         assert_eq!(given("  tls: dev\n"), ["tls Text(\"dev\")"]);
         assert_eq!(given("  port:\n  tls: ~\n  limits: {}\n"), [""; 0]);
         assert_eq!(
-            given("  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      agree_tos: true\n"),
+            given(
+                "  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      agree_tos: true\n"
+            ),
             ["domain List([\"a.org\"])", "email List([\"a@b\", \"c@d\"])", "agree_tos Flag(true)"]
         );
     }
@@ -325,8 +356,9 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_the_file() {
-        let found =
-            given("  host: unix:run/s\n  admin: unix:/run/a\n  log: logs/access.log\n  spool_dir: /tmp\n");
+        let found = given(
+            "  host: unix:run/s\n  admin: unix:/run/a\n  log: logs/access.log\n  spool_dir: /tmp\n",
+        );
         assert_eq!(
             found,
             [
@@ -342,7 +374,8 @@ mod tests {
     #[test]
     fn former_keys_are_read_and_reported() {
         let file =
-            read_app("  kill_stuck: 5min\n  limits: {body-bytes: 1MB}\n  request_timeout: 5\n").unwrap();
+            read_app("  kill_stuck: 5min\n  limits: {body-bytes: 1MB}\n  request_timeout: 5\n")
+                .unwrap();
         let names: Vec<&str> = file.given.iter().map(|given| given.setting.name).collect();
         assert_eq!(names, ["worker_timeout", "max_body_size", "request_timeout"]);
         assert_eq!(
@@ -379,7 +412,10 @@ mod tests {
                 "  port: http\n",
                 "line 4, column 9: `port:` must be a whole number from 0 to 65535, not `http`.",
             ),
-            ("  port: 010\n", "line 4, column 9: `port:` must be a whole number from 0 to 65535, not `010`."),
+            (
+                "  port: 010\n",
+                "line 4, column 9: `port:` must be a whole number from 0 to 65535, not `010`.",
+            ),
             (
                 "  port: [1]\n",
                 "line 4, column 9: `port:` must be a whole number from 0 to 65535, not a list of `1`.",
@@ -388,13 +424,19 @@ mod tests {
                 "  ws_compression: {levels: 1}\n",
                 "line 4, column 20: `levels:` is not a field of `ws_compression:`. Did you mean `level:`?",
             ),
-            ("  limits: 5\n", "line 4, column 11: `limits:` must have fields such as `max_body_size: 10MB`."),
+            (
+                "  limits: 5\n",
+                "line 4, column 11: `limits:` must have fields such as `max_body_size: 10MB`.",
+            ),
             ("  tls: [a]\n", "line 4, column 8: `tls:` must have fields such as `cert: cert.pem`."),
             (
                 "  log-format: json\n  log_format: json\n",
                 "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same setting, of which one may be given.",
             ),
-            ("  tls: {password: x}\n", "line 4, column 9: `password:` is not a setting under `tls:`."),
+            (
+                "  tls: {password: x}\n",
+                "line 4, column 9: `password:` is not a setting under `tls:`.",
+            ),
         ] {
             assert_eq!(wrong(options), message, "{options}");
         }
@@ -434,7 +476,9 @@ mod tests {
         }
         let long = wrong(&format!("  {}: 1\n", "x".repeat(500)));
         assert!(long.contains(&format!("`{}...:`", "x".repeat(80))), "{long}");
-        let top = read(b"engine: rookery\n\"\\e\": 1\n", Path::new("_server.yml")).unwrap_err().to_string();
+        let top = read(b"engine: rookery\n\"\\e\": 1\n", Path::new("_server.yml"))
+            .unwrap_err()
+            .to_string();
         assert!(top.contains("`\\u{1b}:` is not a key"), "{top}");
     }
 
@@ -452,9 +496,11 @@ mod tests {
             let said = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
             assert_eq!(said, "line 1, column 1: the file is text in UTF-16: save it in UTF-8.");
         }
-        let other: Vec<u8> = "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let other: Vec<u8> =
+            "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(read(&other, Path::new("_server.yml")).unwrap().is_none());
-        let latin = read(b"engine: rookery\napp: a.R # \xE9\n", Path::new("_server.yml")).unwrap_err();
+        let latin =
+            read(b"engine: rookery\napp: a.R # \xE9\n", Path::new("_server.yml")).unwrap_err();
         assert!(latin.to_string().contains("is not text in UTF-8"), "{latin}");
     }
 

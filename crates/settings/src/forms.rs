@@ -23,8 +23,10 @@ pub(crate) static ADMIN: Form = Form {
     },
 };
 
-pub(crate) static PROXIES: Form =
-    Form { wanted: "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix", accepts: is_proxy };
+pub(crate) static PROXIES: Form = Form {
+    wanted: "addresses such as 192.0.2.1, networks such as 10.0.0.0/8, or unix",
+    accepts: is_proxy,
+};
 
 pub(crate) static ORIGINS: Form = Form {
     wanted: "same, or hosts such as example.org, *.example.org or localhost:8000 without https://",
@@ -34,14 +36,17 @@ pub(crate) static ORIGINS: Form = Form {
 pub(crate) static PATHS_OF_REQUESTS: Form = Form {
     wanted: "paths that begin with / and have no spaces, with commas between them",
     // What could end the line of a request, or be its fragment, is refused.
-    accepts: |text| text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#'),
+    accepts: |text| {
+        text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+    },
 };
 
 /// Every request carries the cookie that the name is a part of, so the name is short.
 pub(crate) static NAME: Form = Form {
     wanted: "1 to 64 letters, digits, `-`, `_` or `.`",
     accepts: |text| {
-        text.len() <= 64 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        text.len() <= 64
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
     },
 };
 
@@ -73,7 +78,8 @@ fn is_proxy(text: &str) -> bool {
     if text == "unix" {
         return true;
     }
-    let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
+    let (address, bits) =
+        text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let Ok(address) = address.parse::<IpAddr>() else { return false };
     let most = if address.is_ipv4() { 32 } else { 128 };
     bits.is_none_or(|bits| is_digits(bits) && bits.parse::<u8>().is_ok_and(|bits| bits <= most))

@@ -34,7 +34,9 @@ pub use forms::UNIX;
 pub use kind::{Composite, Form, Kind, Raw, Refused, Value, escaped};
 pub use near::near;
 pub use read::{Invalid, wanted};
-pub use setting::{Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability};
+pub use setting::{
+    Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability,
+};
 pub use settings::{Conflict, Given, Settings, Source};
 
 /// The JSON schema of `_server.yml`, for editors. `examples/generate` writes it.

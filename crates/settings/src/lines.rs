@@ -35,7 +35,9 @@ impl Lines {
             Value::Text(text) => add("text", text.as_bytes()),
             Value::Path(path) => add("text", path.as_os_str().as_bytes()),
             Value::List(list) => list.iter().for_each(|one| add("text", one.as_bytes())),
-            Value::Paths(paths) => paths.iter().for_each(|one| add("text", one.as_os_str().as_bytes())),
+            Value::Paths(paths) => {
+                paths.iter().for_each(|one| add("text", one.as_os_str().as_bytes()))
+            }
             Value::Fields(fields) => {
                 for (field, value) in fields {
                     self.value(place, &format!("{name}.{field}"), value);

@@ -30,7 +30,10 @@ pub(crate) fn did_you_mean<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
     show: impl Fn(&str) -> String,
 ) -> String {
-    near(name, candidates).first().map(|near| format!(" Did you mean {}?", show(near))).unwrap_or_default()
+    near(name, candidates)
+        .first()
+        .map(|near| format!(" Did you mean {}?", show(near)))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

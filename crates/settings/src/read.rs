@@ -80,9 +80,10 @@ impl Setting {
                 let found = text.and_then(|text| choices.iter().find(|choice| **choice == text));
                 found.map(|choice| Value::Text((*choice).to_owned())).ok_or_else(form)
             }
-            Kind::Text(Form { accepts, .. }) => {
-                text.filter(|text| accepts(text)).map(|text| Value::Text(text.to_owned())).ok_or_else(form)
-            }
+            Kind::Text(Form { accepts, .. }) => text
+                .filter(|text| accepts(text))
+                .map(|text| Value::Text(text.to_owned()))
+                .ok_or_else(form),
             // Blanks at either end belong to a path.
             Kind::Path => path(raw).map(Value::Path).ok_or_else(form),
             Kind::Paths => paths(raw).map(Value::Paths).ok_or_else(form),
@@ -127,7 +128,9 @@ impl Setting {
 
 fn paths(raw: &Raw) -> Option<Vec<PathBuf>> {
     match raw {
-        Raw::List(values) if (1..=MOST).contains(&values.len()) => values.iter().map(path).collect(),
+        Raw::List(values) if (1..=MOST).contains(&values.len()) => {
+            values.iter().map(path).collect()
+        }
         Raw::List(_) => None,
         one => path(one).map(|path| vec![path]),
     }
@@ -159,7 +162,9 @@ pub fn wanted(setting: &Setting) -> String {
         Kind::Flag => "yes or no".to_owned(),
         Kind::Count => bounded(setting, "a whole number"),
         Kind::Bytes => bounded(setting, "a size such as 512KB or 10MB (without a unit: bytes)"),
-        Kind::Seconds => bounded(setting, "a time such as 500ms, 30s or 2h (without a unit: seconds)"),
+        Kind::Seconds => {
+            bounded(setting, "a time such as 500ms, 30s or 2h (without a unit: seconds)")
+        }
         Kind::Rate => bounded(setting, "whole bytes per second, such as 512 or 1kB/s"),
         Kind::Percent => bounded(setting, "a whole number of percent"),
         Kind::Choice(choices) => one_of(choices),
@@ -179,7 +184,8 @@ fn bounded(setting: &Setting, what: &str) -> String {
     if setting.max < PLAUSIBLE {
         return format!("{what} from {} to {}", show(setting.min), show(setting.max));
     }
-    let least = if setting.min > 0.0 { format!(", at least {}", show(setting.min)) } else { String::new() };
+    let least =
+        if setting.min > 0.0 { format!(", at least {}", show(setting.min)) } else { String::new() };
     let none = if setting.max.is_infinite() { ", or none" } else { "" };
     format!("{what}{least}{none}")
 }

@@ -5,7 +5,10 @@ use crate::kind::Value;
 use crate::settings::{Given, Settings};
 use crate::table;
 
-pub(crate) fn one_key_for_each_certificate(settings: &Settings, keys: &Given) -> Result<(), String> {
+pub(crate) fn one_key_for_each_certificate(
+    settings: &Settings,
+    keys: &Given,
+) -> Result<(), String> {
     let certificates = settings.value("tls_cert");
     let count = |value: Option<&Value>| value.and_then(Value::paths).map_or(0, <[_]>::len);
     let (certificates, given) = (count(certificates.as_ref()), count(Some(&keys.value)));
@@ -51,7 +54,10 @@ pub(crate) fn no_more_ready_than_workers(settings: &Settings, ready: &Given) -> 
     if number <= workers {
         return Ok(());
     }
-    Err(format!("{} must be at most the number of workers, {workers}, not `{number}`.", ready.name()))
+    Err(format!(
+        "{} must be at most the number of workers, {workers}, not `{number}`.",
+        ready.name()
+    ))
 }
 
 pub(crate) fn shares_are_a_whole(settings: &Settings, _: &Given) -> Result<(), String> {
@@ -60,7 +66,9 @@ pub(crate) fn shares_are_a_whole(settings: &Settings, _: &Given) -> Result<(), S
     if total <= 100.0 {
         return Ok(());
     }
-    Err(format!("The shares of `max_client_memory` are {total} % in all: they must be 100 % at most."))
+    Err(format!(
+        "The shares of `max_client_memory` are {total} % in all: they must be 100 % at most."
+    ))
 }
 
 #[cfg(test)]
@@ -77,9 +85,16 @@ mod tests {
             } else {
                 Raw::from(*text)
             };
-            Given { setting, value: setting.read(&raw).unwrap(), source: Source::CommandLine, place: None }
+            Given {
+                setting,
+                value: setting.read(&raw).unwrap(),
+                source: Source::CommandLine,
+                place: None,
+            }
         });
-        Settings::combine(given).check().map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
+        Settings::combine(given)
+            .check()
+            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
     }
 
     #[test]

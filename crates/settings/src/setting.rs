@@ -242,8 +242,14 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of help.
-    pub const ALL: [Group; 6] =
-        [Group::Address, Group::Https, Group::Workers, Group::Limits, Group::Logs, Group::Development];
+    pub const ALL: [Group; 6] = [
+        Group::Address,
+        Group::Https,
+        Group::Workers,
+        Group::Limits,
+        Group::Logs,
+        Group::Development,
+    ];
 
     /// Returns the heading of the group.
     pub const fn title(self) -> &'static str {
@@ -301,7 +307,9 @@ impl Applies {
         match self {
             Applies::AtRestart => "at a restart",
             Applies::AtReload => "at a reload",
-            Applies::WithAcceptingProcess => "with one worker at a reload, with several at a restart",
+            Applies::WithAcceptingProcess => {
+                "with one worker at a reload, with several at a restart"
+            }
         }
     }
 }
@@ -329,6 +337,12 @@ impl Former {
 
     /// A former option of the command line.
     pub(crate) const fn option(name: &'static str, reason: &'static str) -> Former {
-        Former { name, places: Places::COMMAND_LINE, section: Section::Options, value: None, reason }
+        Former {
+            name,
+            places: Places::COMMAND_LINE,
+            section: Section::Options,
+            value: None,
+            reason,
+        }
     }
 }

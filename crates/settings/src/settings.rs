@@ -41,8 +41,12 @@ impl Source {
     /// Returns a setting as it is written there, in backticks.
     pub fn show(self, setting: &Setting) -> String {
         match self {
-            Source::CommandLine if setting.shown == Shown::No => format!("`--limit {}`", setting.name),
-            Source::CommandLine if setting.is_on_by_default() => format!("`--no-{}`", setting.option()),
+            Source::CommandLine if setting.shown == Shown::No => {
+                format!("`--limit {}`", setting.name)
+            }
+            Source::CommandLine if setting.is_on_by_default() => {
+                format!("`--no-{}`", setting.option())
+            }
             Source::CommandLine => format!("`--{}`", setting.option()),
             Source::Environment => format!("`{}`", setting.variable()),
             Source::File => format!("`{}:`", setting.path()),
@@ -104,13 +108,14 @@ impl Settings {
     /// of that is left out; a source without certificates adds to those of the others.
     pub fn combine(given: impl IntoIterator<Item = Given>) -> Settings {
         let mut all: Vec<Given> = given.into_iter().collect();
-        let is_certificate = |given: &Given| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
+        let is_certificate =
+            |given: &Given| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
         let named: Vec<Source> =
             all.iter().filter(|given| is_certificate(given)).map(|given| given.source).collect();
         let strongest = named.iter().min().copied();
         let is_of_other_certificates = |given: &Given| {
-            let is_https =
-                given.setting.name == "tls" || matches!(given.setting.section, Section::Tls | Section::Acme);
+            let is_https = given.setting.name == "tls"
+                || matches!(given.setting.section, Section::Tls | Section::Acme);
             is_https
                 && named.contains(&given.source)
                 && strongest.is_some_and(|strongest| given.source > strongest)
@@ -147,7 +152,8 @@ impl Settings {
         is_kept: impl Fn(&Setting) -> bool,
     ) -> (Settings, Vec<&'static Setting>) {
         let kept = table::all().filter(|row| is_kept(row));
-        let differ = kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
+        let differ =
+            kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
         for row in kept {
             match running.given.get(row.name) {
                 Some(given) => self.given.insert(row.name, given.clone()),
@@ -219,8 +225,10 @@ impl Settings {
     /// Fails with the first conflict.
     pub fn check(&self) -> Result<(), Conflict> {
         for given in self.given.values() {
-            let conflict =
-                |message: String| Conflict { source: given.source, message: given.message(&message) };
+            let conflict = |message: String| Conflict {
+                source: given.source,
+                message: given.message(&message),
+            };
             let show = |name: &&str| given.source.show(table::row(name));
             let needs = given.setting.needs;
             if !needs.is_empty() && !needs.iter().any(|name| self.is_given(name)) {
@@ -271,7 +279,9 @@ mod tests {
 
     fn conflict(given: &[(Source, &str, &str)]) -> String {
         let given = given.iter().map(|(source, name, text)| self::given(*source, name, text));
-        Settings::combine(given).check().map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
+        Settings::combine(given)
+            .check()
+            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
     }
 
     #[test]

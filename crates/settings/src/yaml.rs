@@ -108,10 +108,13 @@ impl Node {
         match &self.content {
             Content::Null => None,
             Content::Text(text) => Some(Raw::Text(text.clone())),
-            Content::List(items) => Some(Raw::List(items.iter().filter_map(Node::to_raw).collect())),
+            Content::List(items) => {
+                Some(Raw::List(items.iter().filter_map(Node::to_raw).collect()))
+            }
             Content::Fields(fields) => {
-                let pairs =
-                    fields.iter().filter_map(|field| Some((field.key.clone(), field.value.to_raw()?)));
+                let pairs = fields
+                    .iter()
+                    .filter_map(|field| Some((field.key.clone(), field.value.to_raw()?)));
                 Some(Raw::Fields(pairs.collect()))
             }
         }
@@ -127,7 +130,8 @@ pub fn parse(text: &str) -> Result<Node, Problem> {
         return problem(At::START, format!("the file has more than {} KiB.", MOST_BYTES >> 10));
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reader = Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
+    let mut reader =
+        Reader { parser: Parser::new_from_str(text), anchors: HashMap::new(), nodes: 0 };
     let (event, at) = loop {
         match reader.next()? {
             (Event::StreamStart | Event::DocumentStart(_) | Event::Nothing, _) => {}
@@ -162,7 +166,10 @@ impl<'input> Reader<'input> {
             Some(Ok((event, span))) => Ok((event, At::of(&span.start))),
             Some(Err(error)) => {
                 let said = error.info().trim_end_matches('.');
-                problem(At::of(error.marker()), format!("this is not valid YAML: {}.", escaped(said)))
+                problem(
+                    At::of(error.marker()),
+                    format!("this is not valid YAML: {}.", escaped(said)),
+                )
             }
             None => Ok((Event::StreamEnd, At::START)),
         }
@@ -251,7 +258,11 @@ impl<'input> Reader<'input> {
             if let Some(before) = fields.iter().find(|field| field.key == key) {
                 return problem(
                     at,
-                    format!("`{}:` is given twice, first in line {}.", escaped(&key), before.at.line),
+                    format!(
+                        "`{}:` is given twice, first in line {}.",
+                        escaped(&key),
+                        before.at.line
+                    ),
                 );
             }
             fields.push(Field { key, at, value });
@@ -283,7 +294,9 @@ fn depth_of(node: &Node) -> usize {
     match &node.content {
         Content::Null | Content::Text(_) => 0,
         Content::List(items) => 1 + items.iter().map(depth_of).max().unwrap_or(0),
-        Content::Fields(fields) => 1 + fields.iter().map(|field| depth_of(&field.value)).max().unwrap_or(0),
+        Content::Fields(fields) => {
+            1 + fields.iter().map(|field| depth_of(&field.value)).max().unwrap_or(0)
+        }
     }
 }
 
@@ -311,7 +324,8 @@ mod tests {
                     format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
                 }
                 Content::Fields(fields) => {
-                    let pairs = fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
+                    let pairs =
+                        fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
                     format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
                 }
             }
@@ -325,7 +339,9 @@ mod tests {
     #[test]
     fn scalars_stay_text() {
         assert_eq!(
-            content("a: yes\nb: 010\nc: 'x'\nd: |\n  two\n  lines\ne: ~\nf:\ng: \"\"\nh: !!str 1\n"),
+            content(
+                "a: yes\nb: 010\nc: 'x'\nd: |\n  two\n  lines\ne: ~\nf:\ng: \"\"\nh: !!str 1\n"
+            ),
             r#"{a: "yes", b: "010", c: "x", d: "two\nlines\n", e: null, f: null, g: "", h: "1"}"#
         );
         assert_eq!(
@@ -353,7 +369,10 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_their_position() {
-        assert_eq!(content("a: 1\nb: 2\na: 3\n"), "line 3, column 1: `a:` is given twice, first in line 1.");
+        assert_eq!(
+            content("a: 1\nb: 2\na: 3\n"),
+            "line 3, column 1: `a:` is given twice, first in line 1."
+        );
         assert_eq!(
             content("a: !expr system('id')\n"),
             "line 1, column 4: the tag `!expr` has no meaning here; leave it out."
@@ -382,7 +401,11 @@ mod tests {
             bomb = format!("{bomb}a{level}: &a{level} [{items}]\n");
         }
         assert!(content(&bomb).contains("more than 10000 values"), "{}", content(&bomb));
-        assert!(content("a: &a [*a]\n").contains("has not ended yet"), "{}", content("a: &a [*a]\n"));
+        assert!(
+            content("a: &a [*a]\n").contains("has not ended yet"),
+            "{}",
+            content("a: &a [*a]\n")
+        );
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(&deep(DEEPEST)).is_ok());
         for levels in [DEEPEST + 2, 200, 300, 100_000] {

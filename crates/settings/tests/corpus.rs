@@ -129,7 +129,10 @@ fn scalars_are_read_as_by_the_yaml_package_of_r() {
         let node = match parse(document) {
             Ok(node) => node,
             Err(problem) => {
-                assert!(kind == "error", "{scalar}: R reads {kind} {text}, and this reader says {problem}");
+                assert!(
+                    kind == "error",
+                    "{scalar}: R reads {kind} {text}, and this reader says {problem}"
+                );
                 continue;
             }
         };
@@ -152,7 +155,10 @@ fn scalars_are_read_as_by_the_yaml_package_of_r() {
                     Ok(Value::Number(number)) => {
                         // A size is cut to whole bytes.
                         let expected = expected.trunc();
-                        assert!(number.total_cmp(&expected).is_eq(), "{scalar}: {number}, {expected} in R");
+                        assert!(
+                            number.total_cmp(&expected).is_eq(),
+                            "{scalar}: {number}, {expected} in R"
+                        );
                     }
                     other => {
                         assert!(

@@ -69,7 +69,11 @@ fn of_each_pair_of_sources_the_stronger_one_counts() {
                 }
             }
             let settings = Settings::combine([given(strong, name, one)]);
-            assert_eq!(settings.value(name), Some(value(name, one)), "{name}: {strong:?} and the default");
+            assert_eq!(
+                settings.value(name),
+                Some(value(name, one)),
+                "{name}: {strong:?} and the default"
+            );
         }
     }
 }
@@ -86,7 +90,11 @@ fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
         assert_eq!(Settings::combine(platform.clone()).number(name), Some(number));
         for source in &ORDER[..5] {
             let both = platform.clone().into_iter().chain([given(*source, name, stronger)]);
-            assert_eq!(Settings::combine(both).number(name), Some(number + 1.0), "{name}: {source:?}");
+            assert_eq!(
+                Settings::combine(both).number(name),
+                Some(number + 1.0),
+                "{name}: {source:?}"
+            );
         }
     }
 }

@@ -71,7 +71,11 @@ const OTHERWISE: [(&str, &str, &str); 2] = [
     // YAML 1.2 allows a tab where no indentation is needed.
     ("\ta: x\n", "refused", "{a: \"x\"}"),
     // An alias is for the last node before it that has the anchor (YAML 1.2, 3.2.2.2).
-    ("a: &n x\nb: &n w\nc: *n\n", "{a: \"x\", b: \"w\", c: \"x\"}", "{a: \"x\", b: \"w\", c: \"w\"}"),
+    (
+        "a: &n x\nb: &n w\nc: *n\n",
+        "{a: \"x\", b: \"w\", c: \"x\"}",
+        "{a: \"x\", b: \"w\", c: \"w\"}",
+    ),
 ];
 
 /// Documents that only this reader refuses, with what it says.
@@ -113,7 +117,8 @@ for (file in commandArgs(TRUE)) {
 fn read_by_r<'a>(documents: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     let lines = support::run_r(SCRIPT, documents)?;
     let letters = |line: &str| {
-        let codes = line.split_whitespace().map(|code| char::from_u32(code.parse().unwrap()).unwrap());
+        let codes =
+            line.split_whitespace().map(|code| char::from_u32(code.parse().unwrap()).unwrap());
         codes.collect::<String>()
     };
     Some(lines.lines().map(letters).collect())
@@ -123,9 +128,12 @@ fn show(node: &Node) -> String {
     match &node.content {
         Content::Null => "null".to_owned(),
         Content::Text(text) => format!("\"{text}\""),
-        Content::List(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+        Content::List(items) => {
+            format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", "))
+        }
         Content::Fields(fields) => {
-            let fields = fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
+            let fields =
+                fields.iter().map(|field| format!("{}: {}", field.key, show(&field.value)));
             // The order of fields has no meaning, and merged ones have other places in R.
             let mut fields: Vec<String> = fields.collect();
             fields.sort();

@@ -54,7 +54,8 @@ impl Admin {
     /// # Errors
     /// When it cannot be had.
     pub fn start(answers: Answers, at: Option<&AdminAt>) -> Result<Admin, AdminError> {
-        let limits = Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
+        let limits =
+            Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
         let server = Server::of_answers(config, move |exchange| answers.answer(exchange));
         let listener = at.map(|at| match at {
@@ -72,7 +73,8 @@ impl Admin {
     /// # Errors
     /// When it cannot.
     pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
-        let listener = self.server.listen_unix(&folder.join(ADMIN_SOCKET), Some(OTHERS), Site::default())?;
+        let listener =
+            self.server.listen_unix(&folder.join(ADMIN_SOCKET), Some(OTHERS), Site::default())?;
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(())
     }
@@ -92,7 +94,8 @@ impl fmt::Display for AdminError {
         };
         let hint = match &self.at {
             Some(AdminAt::Unix(path)) if source.kind() == io::ErrorKind::AddrInUse => {
-                let is_socket = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+                let is_socket =
+                    std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
                 if is_socket {
                     "\nAnother server answers there: choose another path, or end that server."
                 } else {
@@ -122,7 +125,9 @@ mod tests {
     fn it_is_an_address_with_a_port_or_a_socket() {
         assert_eq!(AdminAt::parse("[::1]:9100"), Some(AdminAt::Tcp("[::1]:9100".parse().unwrap())));
         assert_eq!(AdminAt::parse("unix:/run/r/admin"), Some(AdminAt::Unix("/run/r/admin".into())));
-        for wrong in ["9100", ":9100", "localhost:9100", "127.0.0.1", "unix:", "127.0.0.1:65536", ""] {
+        for wrong in
+            ["9100", ":9100", "localhost:9100", "127.0.0.1", "unix:", "127.0.0.1:65536", ""]
+        {
             assert_eq!(AdminAt::parse(wrong), None, "{wrong}");
         }
     }

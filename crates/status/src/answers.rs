@@ -75,7 +75,11 @@ impl Answers {
             return (405, TEXT, "405 Method Not Allowed\n".to_owned());
         }
         if is_loopback(exchange) && !exchange.header(b"host").is_none_or(is_of_this_machine) {
-            return (421, TEXT, "421 Misdirected Request: this is for programs of this machine\n".to_owned());
+            return (
+                421,
+                TEXT,
+                "421 Misdirected Request: this is for programs of this machine\n".to_owned(),
+            );
         }
         let subject = &self.0;
         match exchange.path() {
@@ -168,7 +172,13 @@ mod tests {
         }
     }
 
-    fn ask(answers: &Answers, local: Option<&str>, method: &str, path: &str, host: &str) -> (u16, String) {
+    fn ask(
+        answers: &Answers,
+        local: Option<&str>,
+        method: &str,
+        path: &str,
+        host: &str,
+    ) -> (u16, String) {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.set_request_line(method.as_bytes(), path.as_bytes(), Version::Http11);
@@ -182,11 +192,19 @@ mod tests {
     #[test]
     fn only_what_is_there_is_answered_and_only_to_who_may_ask() {
         let (answers, here) = (Answers::new(Arc::new(Said::default())), Some("127.0.0.1:9100"));
-        for host in ["127.0.0.1:9100", "[::1]:9100", "[::1]", "localhost:9100", "LOCALHOST", "10.1.2.3"] {
+        for host in
+            ["127.0.0.1:9100", "[::1]:9100", "[::1]", "localhost:9100", "LOCALHOST", "10.1.2.3"]
+        {
             assert_eq!(ask(&answers, here, "GET", "/metrics", host).0, 200, "{host}");
         }
-        for host in ["evil.example:9100", "evil.example", "", "127.0.0.1.evil.example", "[", "localhost.evil"]
-        {
+        for host in [
+            "evil.example:9100",
+            "evil.example",
+            "",
+            "127.0.0.1.evil.example",
+            "[",
+            "localhost.evil",
+        ] {
             assert_eq!(ask(&answers, here, "GET", "/metrics", host).0, 421, "{host}");
         }
         assert_eq!(ask(&answers, Some("10.0.0.1:9100"), "GET", "/metrics", "rookery.svc").0, 200);
@@ -199,8 +217,10 @@ mod tests {
     fn a_probe_is_no_where_there_is_a_reason_and_says_it() {
         let said = Arc::new(Said::default());
         let answers = Answers::new(Arc::clone(&said) as Arc<dyn Subject>);
-        let probes =
-            || ["/-/live", "/-/startup", "/-/ready"].map(|path| ask(&answers, None, "GET", path, "pod"));
+        let probes = || {
+            ["/-/live", "/-/startup", "/-/ready"]
+                .map(|path| ask(&answers, None, "GET", path, "pod"))
+        };
         let words = ["live", "started", "ready"].map(|word| (200, format!("{word}\n")));
         assert_eq!(probes(), words);
         *said.live.lock().unwrap() = Some("it hangs");

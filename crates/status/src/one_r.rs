@@ -102,7 +102,9 @@ impl OneR {
         let watched = Arc::downgrade(&one);
         // It takes no signals, as the threads of the server.
         let watching = with_signals_blocked(|| {
-            std::thread::Builder::new().name("rookery-alive".to_owned()).spawn(move || watch(&watched))
+            std::thread::Builder::new()
+                .name("rookery-alive".to_owned())
+                .spawn(move || watch(&watched))
         })?;
         *lock(&one.watching) = Some(watching);
         Ok(one)
@@ -289,7 +291,11 @@ impl Subject for OneR {
         )
         .values("queue_rejected_total", "reason", [("full", refused)]);
         text.family("workers", "gauge", "Workers, by state: this one.");
-        text.values("workers", "state", STATES.map(|state| (state, u64::from(state == process.state))));
+        text.values(
+            "workers",
+            "state",
+            STATES.map(|state| (state, u64::from(state == process.state))),
+        );
         text.r_processes(&[process]);
         text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
         text.into_text()

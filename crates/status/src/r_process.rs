@@ -45,7 +45,8 @@ pub fn what_r_does(read: &Snapshot, started: SystemTime) -> (&'static str, Durat
         R::Idle | R::Busy | R::Messages => "busy",
     };
     // What it was given before is not what it starts with.
-    let lasts = if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.lasts(now) };
+    let lasts =
+        if read.since == 0 { started.elapsed().unwrap_or_default() } else { read.lasts(now) };
     (state, lasts)
 }
 
@@ -78,7 +79,8 @@ impl RProcess {
     /// Returns its memory and its processor time as people read them.
     pub fn used(&self) -> [String; 2] {
         let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
-        [memory, processor_time(self.pid).map(in_words)].map(|value| value.unwrap_or_else(|| "-".to_owned()))
+        [memory, processor_time(self.pid).map(in_words)]
+            .map(|value| value.unwrap_or_else(|| "-".to_owned()))
     }
 }
 
@@ -112,9 +114,11 @@ impl Metrics {
             }
         };
         let busy = |process: &RProcess| process.busy().unwrap_or_default().as_secs_f64();
-        each("worker_requests", "Requests that the worker of a slot has answered since its start.", &|it| {
-            Some(it.requests.to_string())
-        });
+        each(
+            "worker_requests",
+            "Requests that the worker of a slot has answered since its start.",
+            &|it| Some(it.requests.to_string()),
+        );
         let share = "For which share of the last 5 to 10 seconds its R was busy, from 0 to 1.";
         each("worker_busy_ratio", share, &|it| Some(it.busy_ratio.to_string()));
         each("worker_in_flight", "Requests that it has and has not answered.", &|it| {
@@ -138,7 +142,12 @@ impl Metrics {
     }
 
     /// Adds the process that accepts connections.
-    pub fn accepting_process(&mut self, connections: u64, log_lines_lost: u64, started: Option<SystemTime>) {
+    pub fn accepting_process(
+        &mut self,
+        connections: u64,
+        log_lines_lost: u64,
+        started: Option<SystemTime>,
+    ) {
         let help = "Lines of the access log, of messages and of workers' output that could not be written, or not fast \
                     enough.";
         self.family("log_lines_lost_total", "counter", help).value(
@@ -151,7 +160,11 @@ impl Metrics {
             self.gauge("open_fds", "Descriptors that the process has open.", open);
         }
         if let Some(since) = started.and_then(|it| it.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            self.gauge("start_time_seconds", "When it started, since the epoch.", since.as_secs_f64());
+            self.gauge(
+                "start_time_seconds",
+                "When it started, since the epoch.",
+                since.as_secs_f64(),
+            );
         }
     }
 }

@@ -91,7 +91,9 @@ pub fn run_folders(parent: &Path) -> Vec<(u32, PathBuf)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
         if let Some(pid) = pid.filter(|_| is_own_folder(&entry.path())) {
             found.push((pid, entry.path()));
         }

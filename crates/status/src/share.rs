@@ -57,7 +57,10 @@ mod tests {
         assert!(told[0] < 1e-9);
         assert!(told[1..20].iter().all(|share| (share - 0.25).abs() < 1e-9), "{told:?}");
         assert!(told[20..30].windows(2).all(|pair| pair[0] <= pair[1]), "{told:?}");
-        assert!(told[24] > 0.5 && told[30..40].iter().all(|share| (share - 1.0).abs() < 1e-9), "{told:?}");
+        assert!(
+            told[24] > 0.5 && told[30..40].iter().all(|share| (share - 1.0).abs() < 1e-9),
+            "{told:?}"
+        );
         assert!(told[50..].iter().all(|share| *share < 1e-9), "{told:?}");
     }
 

@@ -28,7 +28,12 @@ impl Metrics {
     }
 
     /// One for each value of a label.
-    pub fn values<'a>(&mut self, name: &str, label: &str, values: impl IntoIterator<Item = (&'a str, u64)>) {
+    pub fn values<'a>(
+        &mut self,
+        name: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
         for (of, value) in values {
             self.value(name, &format!("{label}=\"{of}\""), value);
         }

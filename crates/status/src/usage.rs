@@ -34,7 +34,11 @@ fn memory_of(pid: libc::pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     // A zombie has none of these; a system without swap may not have the last.
     let anonymous = field(&status, "RssAnon:")?;
-    Some(anonymous + field(&status, "RssShmem:").unwrap_or(0) + field(&status, "VmSwap:").unwrap_or(0))
+    Some(
+        anonymous
+            + field(&status, "RssShmem:").unwrap_or(0)
+            + field(&status, "VmSwap:").unwrap_or(0),
+    )
 }
 
 /// Returns the same with each page divided by the number of processes that have it. None before
@@ -60,8 +64,11 @@ fn tree_of(pid: libc::pid_t) -> Vec<libc::pid_t> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", tree[at]));
         for thread in threads.into_iter().flatten().flatten() {
             // Not there where the system was built without it.
-            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            tree.extend(children.split_ascii_whitespace().filter_map(|pid| pid.parse::<libc::pid_t>().ok()));
+            let children =
+                std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            tree.extend(
+                children.split_ascii_whitespace().filter_map(|pid| pid.parse::<libc::pid_t>().ok()),
+            );
         }
         at += 1;
     }
@@ -83,9 +90,11 @@ fn time_of(path: &str, fields: Range<usize>) -> Option<Duration> {
     let stat = std::fs::read_to_string(path).ok()?;
     // The name, in parentheses, may have any character; behind it fields 3 and on.
     let all: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let ticks = all.get(fields)?.iter().map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    let ticks =
+        all.get(fields)?.iter().map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     // SAFETY: asks only.
-    let a_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|it| *it > 0)?;
+    let a_second =
+        u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|it| *it > 0)?;
     Some(Duration::from_millis(ticks * 1000 / a_second))
 }
 
@@ -169,7 +178,8 @@ mod tests {
         const BYTES: usize = 64 << 20;
         let pid = libc::pid_t::try_from(std::process::id()).unwrap();
         let before = memory_of(pid).unwrap();
-        let (access, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let (access, how) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, over nobody's memory.
         let memory = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, how, -1, 0) };
         assert_ne!(memory, libc::MAP_FAILED);
@@ -185,7 +195,10 @@ mod tests {
     #[test]
     fn swapped_memory_is_read_with_the_rest() {
         let status = "Name:\tR\nVmSwap:\t       5 kB\nRssAnon:\t      10 kB\n";
-        assert_eq!((field(status, "RssAnon:"), field(status, "VmSwap:")), (Some(10_240), Some(5_120)));
+        assert_eq!(
+            (field(status, "RssAnon:"), field(status, "VmSwap:")),
+            (Some(10_240), Some(5_120))
+        );
         assert_eq!((field(status, "RssShmem:"), field("RssAnon: 1 MB", "RssAnon:")), (None, None));
     }
 

@@ -34,7 +34,8 @@ impl Gauge {
     pub(crate) fn set(&self, length: usize, first: Option<Instant>) {
         self.length.set(length as u64);
         if let Some(first) = first {
-            self.first.set(u64::try_from(first.duration_since(self.made).as_nanos()).unwrap_or(u64::MAX));
+            self.first
+                .set(u64::try_from(first.duration_since(self.made).as_nanos()).unwrap_or(u64::MAX));
         }
     }
 

@@ -20,7 +20,7 @@ pub use process::{Exit, memory_limit};
 pub use roster::{Member, Roster, Standing};
 pub use status::{Readiness, Status};
 pub use supervise::{
-    Front, MOST_WORKERS, MemoryLimit, News, Outcome, Plan, Public, Recycle, Request, Times, open_files,
-    supervise,
+    Front, MOST_WORKERS, MemoryLimit, News, Outcome, Plan, Public, Recycle, Request, Times,
+    open_files, supervise,
 };
 pub use worker_id::WorkerId;

@@ -22,7 +22,9 @@ impl WorkerId {
     /// When the system has no randomness.
     pub fn new() -> io::Result<WorkerId> {
         let mut bytes = [0; BYTES];
-        SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
+        SystemRandom::new()
+            .fill(&mut bytes)
+            .map_err(|_| io::Error::other("the system has no randomness"))?;
         Ok(WorkerId(bytes))
     }
 
@@ -62,9 +64,14 @@ mod tests {
         assert_eq!((text.len(), WorkerId::parse(text.as_bytes())), (32, Some(id)));
         let known = "00112233445566778899aabbccddeeff";
         assert_eq!(WorkerId::parse(known.as_bytes()).unwrap().to_string(), known);
-        for wrong in
-            ["", "0", &text[1..], &format!("{text}0"), &known.to_uppercase(), &known.replace('f', "g")]
-        {
+        for wrong in [
+            "",
+            "0",
+            &text[1..],
+            &format!("{text}0"),
+            &known.to_uppercase(),
+            &known.replace('f', "g"),
+        ] {
             assert_eq!(WorkerId::parse(wrong.as_bytes()), None, "{wrong}");
         }
     }

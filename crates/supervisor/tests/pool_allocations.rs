@@ -88,8 +88,10 @@ fn steady_state_allocates_little() {
         }
     });
     let roster = Arc::new(Roster::default());
-    let server =
-        Server::with_application(Config::default(), pool(Arc::clone(&roster), PoolLimits::default()));
+    let server = Server::with_application(
+        Config::default(),
+        pool(Arc::clone(&roster), PoolLimits::default()),
+    );
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
     roster.join(&Member::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
     let connect = || {
@@ -109,7 +111,8 @@ fn steady_state_allocates_little() {
             socket.read_exact(&mut [0; 13]).unwrap();
             len
         } else {
-            let handshake = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            let handshake =
+                b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                 Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
             socket.write_all(handshake).unwrap();
             head(&mut socket);

@@ -180,7 +180,10 @@ async fn a_message_written_under_a_deadline_or_a_token_allocates_nothing() {
                         assert_eq!(reader.read().await.unwrap().unwrap().len(), len);
                     }
                     let counted = COUNT.get() - before;
-                    assert_eq!(counted, 0, "{ROUNDS} writes of {len} bytes, {role:?}, {kind:?}, {writing:?}");
+                    assert_eq!(
+                        counted, 0,
+                        "{ROUNDS} writes of {len} bytes, {role:?}, {kind:?}, {writing:?}"
+                    );
                 }
             }
         }
@@ -231,7 +234,13 @@ fn the_protocol_alone_allocates_nothing() {
     let before = COUNT.get();
     for n in 0..ROUNDS as usize {
         frame.clear();
-        encode_frame(&mut frame, OpCode::Binary, true, Some(MaskKey([1, 2, 3, 4])), &[7; 900][..n * 9]);
+        encode_frame(
+            &mut frame,
+            OpCode::Binary,
+            true,
+            Some(MaskKey([1, 2, 3, 4])),
+            &[7; 900][..n * 9],
+        );
         let (used, event) = decoder.decode(&mut frame).unwrap();
         assert!(event.is_some());
         assert_eq!(used, frame.len());
@@ -241,7 +250,8 @@ fn the_protocol_alone_allocates_nothing() {
 
 #[test]
 fn an_announced_length_reserves_nothing() {
-    let mut decoder = Decoder::new(Role::Server, DecoderLimits::new().message(u64::MAX).fragments(10));
+    let mut decoder =
+        Decoder::new(Role::Server, DecoderLimits::new().message(u64::MAX).fragments(10));
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0];
     let before = COUNT.get();
     assert!(matches!(decoder.decode(&mut header), Ok((14, None))));

@@ -34,9 +34,11 @@ fn quoted(text: &str) -> Vec<&str> {
 #[test]
 fn every_test_that_the_page_names_exists() {
     let folders = ["src", "tests"].map(|folder| sources(&crate_folder().join(folder)));
-    let code: String = folders.iter().flatten().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let code: String =
+        folders.iter().flatten().map(|path| fs::read_to_string(path).unwrap()).collect();
     let page = page();
-    let claims = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim "));
+    let claims =
+        page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| claim "));
     let mut count = 0;
     for row in claims.take_while(|row| !row.starts_with("| what |")) {
         let proof = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
@@ -47,7 +49,11 @@ fn every_test_that_the_page_names_exists() {
                 .iter()
                 .any(|start| code.contains(&format!("{start}{test}()")));
             let is_async = code.match_indices(&format!("async fn {test}()")).any(|(at, _)| {
-                code[..at].trim_end().rsplit('\n').next().is_some_and(|line| line.contains("#[tokio::test"))
+                code[..at]
+                    .trim_end()
+                    .rsplit('\n')
+                    .next()
+                    .is_some_and(|line| line.contains("#[tokio::test"))
             });
             assert!(is_test || is_async, "{test} is no test: {row}");
             count += 1;
@@ -59,8 +65,9 @@ fn every_test_that_the_page_names_exists() {
 #[test]
 fn every_file_that_the_page_names_exists() {
     let page = page();
-    let is_file =
-        |text: &&str| text.contains('/') && [".rs", ".py", ".json"].iter().any(|end| text.ends_with(end));
+    let is_file = |text: &&str| {
+        text.contains('/') && [".rs", ".py", ".json"].iter().any(|end| text.ends_with(end))
+    };
     let files: Vec<&str> = quoted(&page).into_iter().filter(is_file).collect();
     assert!(files.len() > 8, "{files:?}");
     for file in files {

@@ -137,7 +137,8 @@ fn a_compressor_takes_371_kib_and_an_inflater_less_than_48() {
         let agreed = config.choose(b"permessage-deflate").unwrap();
         let mut deflater = Deflater::new(&agreed, Role::Server, &config).unwrap();
         let mut compressed = Vec::with_capacity(4096);
-        let (_, deflates, ()) = allocated(|| deflater.push(b"hello hello", Fin::More, &mut compressed));
+        let (_, deflates, ()) =
+            allocated(|| deflater.push(b"hello hello", Fin::More, &mut compressed));
         assert!((360 << 10..380 << 10).contains(&deflates), "{deflates}, {takeover:?}");
         let mut inflater = Inflater::new(takeover);
         let mut plain = Vec::with_capacity(4096);

@@ -129,7 +129,9 @@ const _: () = {
     assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
     assert!(std::mem::offset_of!(Board, r) == 64 && std::mem::offset_of!(Board, io) == 128);
     assert!(std::mem::offset_of!(Board, begun) == 192);
-    assert!(std::mem::offset_of!(Board, tally) == 192 + 8 * TICKETS && size_of::<Tally>() == 8 * 53);
+    assert!(
+        std::mem::offset_of!(Board, tally) == 192 + 8 * TICKETS && size_of::<Tally>() == 8 * 53
+    );
     assert!(size_of::<Board>() == 192 + 8 * TICKETS + 448 && align_of::<Board>() == 64);
 };
 
@@ -292,8 +294,8 @@ impl Board {
     /// worker may.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let place = &self.begun[ticket.place()];
-        let withdrawal =
-            place.fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
+        let withdrawal = place
+            .fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
         withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
     }
 
@@ -420,7 +422,10 @@ mod tests {
         let board = Board::new();
         assert!(board.is_signed());
         let first = board.read();
-        assert_eq!((first.r, first.since, first.pid, first.is_stopping), (R::Starting, 0, 0, false));
+        assert_eq!(
+            (first.r, first.since, first.pid, first.is_stopping),
+            (R::Starting, 0, 0, false)
+        );
         board.introduce(12, 13);
         for _ in 0..3 {
             board.hand();
@@ -516,7 +521,9 @@ mod tests {
     fn a_request_is_begun_or_withdrawn_and_never_both() {
         let board = Board::new();
         let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
-        assert!(board.withdraw(ticket(1)) && board.withdraw(ticket(1)) && !board.has_begun(ticket(1)));
+        assert!(
+            board.withdraw(ticket(1)) && board.withdraw(ticket(1)) && !board.has_begun(ticket(1))
+        );
         assert!(!board.begin(ticket(1)));
         assert!(board.begin(ticket(2)) && !board.withdraw(ticket(2)) && board.has_begun(ticket(2)));
         // A withdrawal of an earlier request changes nothing.
@@ -538,15 +545,27 @@ mod tests {
         for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
             board.r.0.state.store(word, Relaxed);
             let rs = &board.r.0;
-            let numbers =
-                [&rs.taken, &rs.done, &rs.busy, &rs.answering, &board.io.0.handed, &board.io.0.sessions];
+            let numbers = [
+                &rs.taken,
+                &rs.done,
+                &rs.busy,
+                &rs.answering,
+                &board.io.0.handed,
+                &board.io.0.sessions,
+            ];
             for number in numbers {
                 number.store(word, Relaxed);
             }
             board.r.0.taken.store(word.wrapping_add(1), Relaxed);
             board.begun[3].store(word, Relaxed);
             let read = board.read();
-            let _ = (read.queued(), read.pending(), read.lasts(0), read.lasts(u64::MAX), read.is_idle(17));
+            let _ = (
+                read.queued(),
+                read.pending(),
+                read.lasts(0),
+                read.lasts(u64::MAX),
+                read.is_idle(17),
+            );
             let _ = (read.busy_by(0), read.busy_by(u64::MAX));
             let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
             let _ = board.begin(Ticket::new(1, 3).unwrap());

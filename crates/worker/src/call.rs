@@ -228,7 +228,8 @@ impl Call {
         };
         let remote = given()?.map(address).transpose()?;
         let local = given()?.map(address).transpose()?;
-        let id = given()?.map(|id| if is_id(id.as_bytes()) { Ok(id.to_owned()) } else { Err(CallError::Id) });
+        let id = given()?
+            .map(|id| if is_id(id.as_bytes()) { Ok(id.to_owned()) } else { Err(CallError::Id) });
         let id = id.transpose()?;
         let (fingerprint, subject) = (given()?, next()?);
         let body = words.next().map_or(Some(Body::Here), body).ok_or(CallError::Body)?;
@@ -236,7 +237,9 @@ impl Call {
             return Err(CallError::Form);
         }
         let client = match fingerprint {
-            Some(fingerprint) if is_fingerprint(fingerprint.as_bytes()) && subject.len() <= MOST_SUBJECT => {
+            Some(fingerprint)
+                if is_fingerprint(fingerprint.as_bytes()) && subject.len() <= MOST_SUBJECT =>
+            {
                 let subject = unescape(subject).ok_or(CallError::Client)?;
                 Some(Client { fingerprint: fingerprint.to_owned(), subject })
             }
@@ -249,8 +252,8 @@ impl Call {
 
 /// As it is written: hexadecimal without a zero before it.
 fn ticket(word: &str) -> Option<Ticket> {
-    let is_plain =
-        word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) && !word.starts_with('0');
+    let is_plain = word.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        && !word.starts_with('0');
     u64::from_str_radix(word, 16).ok().filter(|_| is_plain).and_then(Ticket::of_word)
 }
 
@@ -295,7 +298,9 @@ fn escape(f: &mut fmt::Formatter<'_>, subject: &str) -> fmt::Result {
         let (mut bytes, mut text) = ([0; 4], String::new());
         for byte in char.encode_utf8(&mut bytes).bytes() {
             match byte {
-                b'!' | b'"' | b'#' | b'$' | b'&'..=b')' | b'+'..=b'~' if (byte, len) != (b'-', 0) => {
+                b'!' | b'"' | b'#' | b'$' | b'&'..=b')' | b'+'..=b'~'
+                    if (byte, len) != (b'-', 0) =>
+                {
                     text.push(char::from(byte));
                 }
                 _ => write!(text, "%{byte:02X}")?,
@@ -371,7 +376,8 @@ mod tests {
             round(&Call { body, ..Call::default() });
         }
         for subject in ["", "-", "*", "a b", "%", "\u{10FFFF}", "--"] {
-            let client = full().client.map(|client| Client { subject: subject.to_owned(), ..client });
+            let client =
+                full().client.map(|client| Client { subject: subject.to_owned(), ..client });
             round(&Call { client, ..full() });
         }
     }
@@ -380,7 +386,11 @@ mod tests {
     fn what_cannot_be_written_is_left_out() {
         for id in ["", "-", "a b", "\u{e9}", "a\n", &"x".repeat(MOST_ID + 1)] {
             let call = Call { id: Some(id.to_owned()), ..full() };
-            assert_eq!(Call::parse(call.to_string().as_bytes()), Ok(Call { id: None, ..full() }), "{id:?}");
+            assert_eq!(
+                Call::parse(call.to_string().as_bytes()),
+                Ok(Call { id: None, ..full() }),
+                "{id:?}"
+            );
         }
         round(&Call { id: Some("x".repeat(MOST_ID)), ..full() });
         let client = Client { fingerprint: "0 1".to_owned(), subject: String::new() };
@@ -433,8 +443,14 @@ mod tests {
             (&format!("1 - http - - - {print} %+4"), CallError::Client),
             (&format!("1 - http - - - {print} %e9"), CallError::Client),
             (&format!("1 - http - - - {print} %E9"), CallError::Client),
-            (&format!("1 - http - - - {print} {}", "x".repeat(MOST_SUBJECT + 1)), CallError::Client),
-            (&format!("1 - http - - - {print} {}", "x".repeat(MOST_CALL_BYTES)), CallError::TooLong),
+            (
+                &format!("1 - http - - - {print} {}", "x".repeat(MOST_SUBJECT + 1)),
+                CallError::Client,
+            ),
+            (
+                &format!("1 - http - - - {print} {}", "x".repeat(MOST_CALL_BYTES)),
+                CallError::TooLong,
+            ),
         ] {
             assert_eq!(Call::parse(text.as_bytes()), Err(error), "{text}");
         }

@@ -94,7 +94,10 @@ impl Control {
         if bytes.len() > MOST_ANNOUNCED {
             return Err(too_long());
         }
-        match system::send(self.0.as_fd(), &[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat()) {
+        match system::send(
+            self.0.as_fd(),
+            &[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat(),
+        ) {
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Err(too_long()),
             sent => sent,
         }
@@ -117,7 +120,9 @@ impl Control {
         match system::receive(self.0.as_fd(), &mut room) {
             // A packet of no bytes looks the same; nobody sends one.
             Ok(0) => Received::End,
-            Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => Received::of_announcement(&room[..len]),
+            Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => {
+                Received::of_announcement(&room[..len])
+            }
             Ok(len) => Message::decode(&room[..len]).map_or(Received::Malformed, Received::Message),
             Err(error) => Received::of_error(&error),
         }
@@ -171,9 +176,14 @@ mod tests {
 
     #[test]
     fn the_same_user_and_the_administrator_may_pass_requests_on() {
-        for (peer, own, expected) in
-            [(0, 0, true), (7, 7, true), (0, 7, true), (7, 0, false), (7, 8, false), (u32::MAX, 7, false)]
-        {
+        for (peer, own, expected) in [
+            (0, 0, true),
+            (7, 7, true),
+            (0, 7, true),
+            (7, 0, false),
+            (7, 8, false),
+            (u32::MAX, 7, false),
+        ] {
             assert_eq!(may_pass_on(peer, own), expected, "{peer} to {own}");
         }
     }

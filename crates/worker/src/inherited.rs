@@ -66,8 +66,8 @@ impl Inherited {
             // SAFETY: the caller's duty.
             unsafe { std::env::remove_var(name) };
         }
-        let [public, log, cookie] =
-            [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE].map(|name| {
+        let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
+            .map(|name| {
                 let value = std::env::var_os(name);
                 // SAFETY: the caller's duty.
                 unsafe { std::env::remove_var(name) };
@@ -97,12 +97,18 @@ impl Inherited {
 
     /// # Safety
     /// As for [`take`](Self::take).
-    unsafe fn of(values: &[(&'static str, Option<OsString>); 3]) -> Result<Inherited, InheritedError> {
+    unsafe fn of(
+        values: &[(&'static str, Option<OsString>); 3],
+    ) -> Result<Inherited, InheritedError> {
         let mut numbers = [0; 3];
         for (at, (variable, value)) in values.iter().enumerate() {
-            let number = number(value.as_ref()).map_err(|reason| InheritedError { variable, reason })?;
+            let number =
+                number(value.as_ref()).map_err(|reason| InheritedError { variable, reason })?;
             if numbers[..at].contains(&number) {
-                return Err(InheritedError { variable, reason: "names the same as another".to_owned() });
+                return Err(InheritedError {
+                    variable,
+                    reason: "names the same as another".to_owned(),
+                });
             }
             numbers[at] = number;
         }
@@ -117,10 +123,14 @@ impl Inherited {
         }
         let wrong = |at: usize| {
             let variable: &'static str = variables::DESCRIPTORS[at];
-            move |error: io::Error| InheritedError { variable, reason: format!("cannot be used ({error})") }
+            move |error: io::Error| InheritedError {
+                variable,
+                reason: format!("cannot be used ({error})"),
+            }
         };
         // SAFETY: open, and nobody's: the caller's duty.
-        let [listener, control, scoreboard] = numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+        let [listener, control, scoreboard] =
+            numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
         for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
             system::set_close_on_exec(fd.as_fd(), true).map_err(wrong(at))?;
         }
@@ -192,7 +202,8 @@ mod tests {
         let (stream, _other) = UnixStream::pair().unwrap();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let text = |fd: RawFd| fd.to_string();
-        let (l, c, m) = (text(listener.as_raw_fd()), text(control.as_raw_fd()), text(memory.as_raw_fd()));
+        let (l, c, m) =
+            (text(listener.as_raw_fd()), text(control.as_raw_fd()), text(memory.as_raw_fd()));
         let (stream_fd, tcp_fd) = (text(stream.as_raw_fd()), text(tcp.as_raw_fd()));
         let long = format!("{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}");
         for (values, expected) in [
@@ -207,8 +218,14 @@ mod tests {
             ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
             ([Some("+5"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"+5\""),
             ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
-            ([Some("1000000"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket"),
-            ([Some(&*tcp_fd), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket"),
+            (
+                [Some("1000000"), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+            ),
+            (
+                [Some(&*tcp_fd), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+            ),
             (
                 [Some(&*stream_fd), Some(&*c), Some(&*m)],
                 "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
@@ -221,12 +238,24 @@ mod tests {
                 [Some(&*l), Some(&*stream_fd), Some(&*m)],
                 "ROOKERY_INTERNAL_CONTROL_FD names no end of a control channel",
             ),
-            ([Some(&*l), Some(&*l), Some(&*m)], "ROOKERY_INTERNAL_CONTROL_FD names the same as another"),
-            ([Some(&*l), Some(&*c), Some(&*c)], "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another"),
-            ([Some(&*l), Some(&*c), Some(&*stream_fd)], "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard"),
+            (
+                [Some(&*l), Some(&*l), Some(&*m)],
+                "ROOKERY_INTERNAL_CONTROL_FD names the same as another",
+            ),
+            (
+                [Some(&*l), Some(&*c), Some(&*c)],
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another",
+            ),
+            (
+                [Some(&*l), Some(&*c), Some(&*stream_fd)],
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard",
+            ),
         ] {
             let said = of(values).unwrap_err();
-            assert!(said.starts_with(expected) && said.contains("rookery serve --workers"), "{said}");
+            assert!(
+                said.starts_with(expected) && said.contains("rookery serve --workers"),
+                "{said}"
+            );
         }
         // Nothing has been closed: all of it is good.
         drop((stream, tcp));

@@ -46,7 +46,8 @@ mod variables;
 
 pub use board::{Board, IDLE_IS_RENEWED, R, Snapshot, TICKETS, now};
 pub use call::{
-    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON, MOST_CALL_BYTES,
+    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, CallError, CallText, Client, GO_ON,
+    MOST_CALL_BYTES,
 };
 pub use control::{Control, MOST_ANNOUNCED, Received, is_own};
 pub use counts::{BOUNDS, CLASSES, Classes, Count, Histogram, Tally};
@@ -57,8 +58,8 @@ pub use public::{PublicDescriptors, PublicSockets};
 pub use scoreboard::Scoreboard;
 pub use ticket::{Held, Ticket, Tickets};
 pub use variables::{
-    CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS, SCOREBOARD_FD, WORKER,
-    WORKER_ID, WORKERS,
+    CONTROL_FD, COOKIE, DESCRIPTORS, GENERATION, LISTEN_FD, LOG_FD, NAMES, PUBLIC_FDS,
+    SCOREBOARD_FD, WORKER, WORKER_ID, WORKERS,
 };
 
 /// Of [`Message::Retire`]: WebSockets stay open.

@@ -98,9 +98,10 @@ impl Message {
             Message::NotAccepting(number) => (b'H', number),
             Message::Applied(number) => (b'k', number),
             Message::Pong(number) => (b'P', number),
-            Message::Ready { sees_heads, is_sticky } => {
-                (b'R', if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 })
-            }
+            Message::Ready { sees_heads, is_sticky } => (
+                b'R',
+                if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 },
+            ),
             Message::Leaving => (b'L', 0),
         };
         let mut bytes = [0; MESSAGE_BYTES];
@@ -135,9 +136,10 @@ impl Message {
             (b'H', number) => Ok(Message::NotAccepting(number)),
             (b'k', number) => Ok(Message::Applied(number)),
             (b'P', number) => Ok(Message::Pong(number)),
-            (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => {
-                Ok(Message::Ready { sees_heads: flags & SEES_HEADS != 0, is_sticky: flags & IS_STICKY != 0 })
-            }
+            (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => Ok(Message::Ready {
+                sees_heads: flags & SEES_HEADS != 0,
+                is_sticky: flags & IS_STICKY != 0,
+            }),
             (b'L', 0) => Ok(Message::Leaving),
             _ => Err(MalformedMessage),
         }

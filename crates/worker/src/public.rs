@@ -59,7 +59,8 @@ impl PublicSockets {
             let names = list.split(',').filter(|_| !list.is_empty());
             names
                 .map(|name| {
-                    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+                    let is_number =
+                        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
                     let number = if is_number { name.parse().ok() } else { None };
                     number
                         .filter(|number: &RawFd| *number > 2)
@@ -92,7 +93,10 @@ impl PublicSockets {
     pub(crate) unsafe fn own(numbers: [Vec<RawFd>; 2]) -> io::Result<PublicSockets> {
         let [sockets, redirects] = numbers.map(|numbers| {
             // SAFETY: the caller's duty.
-            numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }).collect::<Vec<_>>()
+            numbers
+                .into_iter()
+                .map(|number| unsafe { OwnedFd::from_raw_fd(number) })
+                .collect::<Vec<_>>()
         });
         for fd in sockets.iter().chain(&redirects) {
             system::set_close_on_exec(fd.as_fd(), true)?;

@@ -52,7 +52,13 @@ pub(crate) fn socket_option(fd: BorrowedFd<'_>, option: libc::c_int) -> Option<l
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: an int to write to, of the size said.
     let told = unsafe {
-        libc::getsockopt(fd.as_raw_fd(), libc::SOL_SOCKET, option, (&raw mut value).cast(), &raw mut size)
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut size,
+        )
     };
     (told == 0).then_some(value)
 }
@@ -82,7 +88,8 @@ pub(crate) fn send(fd: BorrowedFd<'_>, packet: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | NO_SIGNAL;
     loop {
         // SAFETY: as many bytes as said.
-        let sent = unsafe { libc::send(fd.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
+        let sent =
+            unsafe { libc::send(fd.as_raw_fd(), packet.as_ptr().cast(), packet.len(), flags) };
         if sent >= 0 {
             return Ok(());
         }
@@ -112,7 +119,8 @@ pub(crate) fn peek(fd: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
 fn receive_by(fd: BorrowedFd<'_>, room: &mut [u8], flags: libc::c_int) -> io::Result<usize> {
     loop {
         // SAFETY: room for as many bytes as said.
-        let came = unsafe { libc::recv(fd.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), flags) };
+        let came =
+            unsafe { libc::recv(fd.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), flags) };
         match usize::try_from(came) {
             Ok(len) => return Ok(len),
             Err(_) => {
@@ -187,7 +195,13 @@ mod linux {
         let fd = fd.as_raw_fd();
         // SAFETY: credentials to write to, of the size said.
         let told = unsafe {
-            libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut size)
+            libc::getsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut peer).cast(),
+                &raw mut size,
+            )
         };
         (told == 0).then_some(peer.uid)
     }
@@ -214,7 +228,10 @@ mod elsewhere {
     use super::{BorrowedFd, OwnedFd, io};
 
     fn unsupported<T>() -> io::Result<T> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "workers need Linux: memory cannot be sealed here"))
+        Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            "workers need Linux: memory cannot be sealed here",
+        ))
     }
 
     pub(crate) fn sealed_memory(_: usize) -> io::Result<OwnedFd> {
@@ -237,4 +254,6 @@ mod elsewhere {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) use elsewhere::{check_sealed, close_on_exec_from, packet_pair, peer_user, sealed_memory};
+pub(crate) use elsewhere::{
+    check_sealed, close_on_exec_from, packet_pair, peer_user, sealed_memory,
+};

@@ -121,7 +121,9 @@ mod tests {
 
     #[test]
     fn a_word_is_one_ticket_or_none() {
-        for (sequence, place) in [(1, 0), (1, TICKETS - 1), (77, 5), (u64::MAX >> PLACE_BITS, TICKETS - 1)] {
+        for (sequence, place) in
+            [(1, 0), (1, TICKETS - 1), (77, 5), (u64::MAX >> PLACE_BITS, TICKETS - 1)]
+        {
             let ticket = Ticket::new(sequence, place).unwrap();
             assert_eq!((ticket.sequence(), ticket.place()), (sequence, place));
             assert_eq!(Ticket::of_word(ticket.word()), Some(ticket));

@@ -38,7 +38,9 @@ pub fn arena_pool(data: &[u8]) {
             0 | 1 if in_use.len() < 8 => {
                 let key = choice as u8 % 8;
                 let arena = pool.take(key);
-                assert!(arena.is_empty() && arena.peak() == 0 && arena.allocation_limit().is_none());
+                assert!(
+                    arena.is_empty() && arena.peak() == 0 && arena.allocation_limit().is_none()
+                );
                 match known.iter().position(|known| known.key == key) {
                     Some(place) => known[place..].rotate_left(1),
                     None => {

@@ -40,11 +40,19 @@ pub fn arena_sync(data: &[u8]) {
         live.retain(|live| live.layout.size() > 0);
         live.sort_unstable_by_key(|live| live.start);
         let end = |live: &Live| live.start.addr().get() + live.layout.size();
-        assert!(live.windows(2).all(|pair| end(&pair[0]) <= pair[1].start.addr().get()), "two overlap");
+        assert!(
+            live.windows(2).all(|pair| end(&pair[0]) <= pair[1].start.addr().get()),
+            "two overlap"
+        );
         let requested: usize = live.iter().map(|live| live.layout.size()).sum();
         peak = peak.max(arena.len());
-        assert!(arena.len() >= requested && arena.capacity() >= arena.len() && arena.peak() == peak);
-        assert!(arena.allocation_limit().is_none_or(|limit| arena.capacity() <= limit), "{arena:?}");
+        assert!(
+            arena.len() >= requested && arena.capacity() >= arena.len() && arena.peak() == peak
+        );
+        assert!(
+            arena.allocation_limit().is_none_or(|limit| arena.capacity() <= limit),
+            "{arena:?}"
+        );
         match ending % 4 {
             0 => {
                 arena.release();

@@ -3,7 +3,9 @@
 use std::io;
 
 use rookery_websocket::protocol::deflate::{Inflater, Takeover};
-use rookery_websocket::protocol::{Decoded, DecodedPayload, Decoder, DecoderLimits, Role, Violation};
+use rookery_websocket::protocol::{
+    Decoded, DecodedPayload, Decoder, DecoderLimits, Role, Violation,
+};
 use tungstenite::Message;
 use tungstenite::error::{CapacityError, Error, ProtocolError};
 use tungstenite::protocol::WebSocketConfig;
@@ -28,7 +30,9 @@ impl Read {
             Decoded::Binary(payload) => Read::Binary(bytes(payload)),
             Decoded::Ping(payload) => Read::Ping(payload.to_vec()),
             Decoded::Pong(payload) => Read::Pong(payload.to_vec()),
-            Decoded::Close(close) => Read::Close(close.code.map(|code| code.get()), close.reason.to_owned()),
+            Decoded::Close(close) => {
+                Read::Close(close.code.map(|code| code.get()), close.reason.to_owned())
+            }
         }
     }
 }
@@ -76,14 +80,20 @@ pub fn websocket_frames(data: &[u8]) {
     let (whole, violation) = decode(decoder(), bytes, |all| all);
     let (each, each_violation) = decode(decoder(), bytes, |_| 1);
     assert_eq!(whole, each, "byte by byte");
-    assert!(is_same(violation, each_violation), "{violation:?} and {each_violation:?} byte by byte");
+    assert!(
+        is_same(violation, each_violation),
+        "{violation:?} and {each_violation:?} byte by byte"
+    );
     let mut state = usize::from(*step) + 1;
     let (pieces, pieces_violation) = decode(decoder(), bytes, |_| {
         state = state.wrapping_mul(75).wrapping_add(74) % 65_537;
         state % 40
     });
     assert_eq!(whole, pieces, "in pieces");
-    assert!(is_same(violation, pieces_violation), "{violation:?} and {pieces_violation:?} in pieces");
+    assert!(
+        is_same(violation, pieces_violation),
+        "{violation:?} and {pieces_violation:?} in pieces"
+    );
     for read in &whole {
         match read {
             Read::Text(text) => {
@@ -94,7 +104,9 @@ pub fn websocket_frames(data: &[u8]) {
             Read::Ping(payload) | Read::Pong(payload) => assert!(payload.len() <= 125),
             Read::Close(code, reason) => {
                 assert!(reason.len() <= 123);
-                assert!(code.is_none_or(|code| matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)));
+                assert!(
+                    code.is_none_or(|code| matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999))
+                );
             }
         }
     }
@@ -102,8 +114,9 @@ pub fn websocket_frames(data: &[u8]) {
 
 /// A compressed message with several faults is refused for the one that its pieces show first.
 fn is_same(one: Option<Violation>, other: Option<Violation>) -> bool {
-    let is_of_payload =
-        |violation| matches!(violation, Some(Violation::Inflate | Violation::Utf8 | Violation::TooBig));
+    let is_of_payload = |violation| {
+        matches!(violation, Some(Violation::Inflate | Violation::Utf8 | Violation::TooBig))
+    };
     one == other || (is_of_payload(one) && is_of_payload(other))
 }
 
@@ -134,7 +147,10 @@ impl io::Write for Bytes<'_> {
 pub fn websocket_differential(data: &[u8]) {
     let limits = DecoderLimits::new().message(10_000).fragments(u32::MAX);
     let (ours, violation) = decode(Decoder::new(Role::Server, limits), data, |all| all);
-    if matches!(violation, Some(Violation::Length | Violation::CloseCode(_) | Violation::ClosePayload)) {
+    if matches!(
+        violation,
+        Some(Violation::Length | Violation::CloseCode(_) | Violation::ClosePayload)
+    ) {
         return;
     }
     let config = WebSocketConfig::default()
@@ -168,7 +184,9 @@ pub fn websocket_differential(data: &[u8]) {
         }
     }
     let ended = match socket.read() {
-        Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) | Err(Error::Io(_)) => None,
+        Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) | Err(Error::Io(_)) => {
+            None
+        }
         other => Some(other),
     };
     match (violation, ended) {
@@ -181,7 +199,10 @@ pub fn websocket_differential(data: &[u8]) {
             if bytes.len() <= 125 => {}
         (Some(Violation::LongControl), Some(Ok(Message::Close(close))))
             if close.as_ref().is_none_or(|close| close.reason.len() <= 123) => {}
-        (Some(Violation::TooBig), Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. })))) => {}
+        (
+            Some(Violation::TooBig),
+            Some(Err(Error::Capacity(CapacityError::MessageTooLong { .. }))),
+        ) => {}
         (Some(_), Some(Err(Error::Protocol(_) | Error::Capacity(_) | Error::Utf8(_)))) => {}
         (ours, theirs) => panic!("we end with {ours:?}, tungstenite with {theirs:?}"),
     }

@@ -22,7 +22,9 @@ pub fn websocket_extensions(data: &[u8]) {
     if let Ok(list) = read(data) {
         let is_token = |text: &str| {
             !text.is_empty()
-                && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(&byte))
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(&byte))
         };
         let mut line = String::new();
         for (name, params) in &list {
@@ -39,16 +41,20 @@ pub fn websocket_extensions(data: &[u8]) {
         }
         assert_eq!(read(line.as_bytes()), Ok(list), "{line}");
     }
-    let kept = DeflateConfig::default().takeover(Takeover::Kept).own_bits(WindowBits::new(12).unwrap());
+    let kept =
+        DeflateConfig::default().takeover(Takeover::Kept).own_bits(WindowBits::new(12).unwrap());
     for config in [DeflateConfig::default(), kept] {
         if let Some(agreed) = config.choose(data) {
-            assert!(agreed.server_bits <= config.own_bits && agreed.client_bits <= config.peer_bits);
+            assert!(
+                agreed.server_bits <= config.own_bits && agreed.client_bits <= config.peer_bits
+            );
             // Our own answer is one that a client without wishes of its own takes.
             let open = config.takeover(Takeover::Kept);
             let answer = agreed.to_string();
             let checked = open.peer_bits(WindowBits::MAX).check([answer.as_bytes()]);
-            let checked =
-                checked.unwrap_or_else(|refused| panic!("{answer}: {refused}")).expect("it was granted");
+            let checked = checked
+                .unwrap_or_else(|refused| panic!("{answer}: {refused}"))
+                .expect("it was granted");
             assert_eq!(checked.server_bits, agreed.server_bits);
             assert_eq!(checked.server_takeover, agreed.server_takeover);
         }
@@ -83,7 +89,8 @@ pub fn websocket_handshake(data: &[u8]) {
         .deflate(DeflateConfig::default())
         .origin(OriginPolicy::SameHost);
     answer(&config, head);
-    let request = ClientRequest::new("host", "/", [7; 16]).and_then(|request| request.subprotocol("chat"));
+    let request =
+        ClientRequest::new("host", "/", [7; 16]).and_then(|request| request.subprotocol("chat"));
     let request = request.expect("HTTP allows all of it").deflate(DeflateConfig::default());
     let _ = request.check(head);
     ask(&config, data);
@@ -99,26 +106,34 @@ fn answer(config: &ServerConfig, head: &[u8]) {
             assert!(start.starts_with(&format!("HTTP/1.1 {} ", refusal.status())), "{start}");
             assert_eq!(values(&fields, "content-length"), [body.len().to_string()]);
             assert!(values(&fields, "connection").contains(&"close"));
-            assert!(refusal != Refusal::Version || values(&fields, "sec-websocket-version") == ["13"]);
+            assert!(
+                refusal != Refusal::Version || values(&fields, "sec-websocket-version") == ["13"]
+            );
             return;
         }
     };
     accepted.write_response(&mut response);
     let (start, fields, body) = strict(&response);
     assert!(start.starts_with("HTTP/1.1 101 ") && body.is_empty(), "{start}");
-    assert!(values(&fields, "content-length").is_empty() && values(&fields, "transfer-encoding").is_empty());
+    assert!(
+        values(&fields, "content-length").is_empty()
+            && values(&fields, "transfer-encoding").is_empty()
+    );
     for name in ["upgrade", "connection", "sec-websocket-accept"] {
         assert_eq!(values(&fields, name).len(), 1, "{name}");
     }
     // The client that may have asked: with its key, and without wishes of its own.
     let asked = String::from_utf8_lossy(head);
     let key = asked.lines().filter_map(|line| line.split_once(':'));
-    let mut key =
-        key.filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key")).map(|(_, key)| key.trim());
+    let mut key = key
+        .filter(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"))
+        .map(|(_, key)| key.trim());
     let client = ClientRequest::new("host", "/", nonce(key.next_back().expect("it was accepted")));
-    let client = client.and_then(|client| client.subprotocol("chat")).expect("HTTP allows all of it");
+    let client =
+        client.and_then(|client| client.subprotocol("chat")).expect("HTTP allows all of it");
     let client = client.deflate(DeflateConfig::default().takeover(Takeover::Kept));
-    let established = client.check(&response).unwrap_or_else(|error| panic!("{error}: {start} {fields:?}"));
+    let established =
+        client.check(&response).unwrap_or_else(|error| panic!("{error}: {start} {fields:?}"));
     assert_eq!(established.subprotocol, accepted.subprotocol);
     assert_eq!(established.deflate.is_some(), accepted.deflate.is_some());
 }
@@ -131,7 +146,8 @@ fn ask(config: &ServerConfig, data: &[u8]) {
     let (host, target) = (next(), next());
     let (name, value) = (next(), next());
     let request = ClientRequest::new(host.as_str(), target.as_str(), [9; 16]);
-    let Ok(request) = request.and_then(|request| request.header(name.as_str(), value.as_str())) else {
+    let Ok(request) = request.and_then(|request| request.header(name.as_str(), value.as_str()))
+    else {
         return;
     };
     let mut head = Vec::new();
@@ -139,7 +155,10 @@ fn ask(config: &ServerConfig, data: &[u8]) {
     let (start, fields, body) = strict(&head);
     assert_eq!((start, body), (format!("GET {target} HTTP/1.1"), &[][..]));
     assert_eq!(fields.len(), 7, "{fields:?}");
-    assert_eq!((&fields[0].1, &fields[6]), (&host, &(name.to_ascii_lowercase(), value.trim().to_owned())));
+    assert_eq!(
+        (&fields[0].1, &fields[6]),
+        (&host, &(name.to_ascii_lowercase(), value.trim().to_owned()))
+    );
     // Our own server grants it, but for an origin that is not its own.
     if fields[6].0 != "origin" && head.len() < HEAD_MAX {
         let accepted = config.answer_head(&head);
@@ -152,7 +171,9 @@ fn strict(message: &[u8]) -> (String, Vec<(String, String)>, &[u8]) {
     let end = message.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
     let head = std::str::from_utf8(&message[..end]).expect("a head of text");
     assert!(
-        head.chars().all(|char| !char.is_control() || matches!(char, '\r' | '\n' | '\t') || !char.is_ascii())
+        head.chars().all(|char| !char.is_control()
+            || matches!(char, '\r' | '\n' | '\t')
+            || !char.is_ascii())
     );
     let mut lines = head.split("\r\n");
     let start = lines.next().unwrap_or_default().to_owned();
@@ -160,7 +181,8 @@ fn strict(message: &[u8]) -> (String, Vec<(String, String)>, &[u8]) {
     let fields = lines.map(|line| {
         assert!(!line.contains(['\r', '\n']), "{line:?}");
         let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no field: {line:?}"));
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         assert!(!name.is_empty() && name.bytes().all(is_token), "no name: {name:?}");
         (name.to_ascii_lowercase(), value.trim().to_owned())
     });
@@ -177,7 +199,9 @@ fn nonce(key: &str) -> [u8; 16] {
     let digits = key.bytes().filter_map(|byte| alphabet.iter().position(|digit| *digit == byte));
     let bits: Vec<bool> =
         digits.flat_map(|digit| (0..6).rev().map(move |bit| digit >> bit & 1 == 1)).collect();
-    let bytes: Vec<u8> =
-        bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |all, bit| all << 1 | u8::from(*bit))).collect();
+    let bytes: Vec<u8> = bits
+        .chunks_exact(8)
+        .map(|byte| byte.iter().fold(0, |all, bit| all << 1 | u8::from(*bit)))
+        .collect();
     bytes.try_into().expect("22 digits are 16 bytes and 4 bits")
 }

@@ -73,7 +73,8 @@ impl Stream {
         let size = size_of::<zlib::z_stream>() as c_int;
         // SAFETY: zlib is given a stream of zeros, with which it takes its own allocator; the version and the size are
         // those it was bound with.
-        let status = unsafe { zlib::inflateInit2_(stream.as_mut_ptr(), -15, zlib::zlibVersion(), size) };
+        let status =
+            unsafe { zlib::inflateInit2_(stream.as_mut_ptr(), -15, zlib::zlibVersion(), size) };
         assert_eq!(status, zlib::Z_OK);
         // SAFETY: zlib has initialised it: it is a `z_stream` with an allocator.
         Stream(unsafe { Box::from_raw(Box::into_raw(stream).cast()) })

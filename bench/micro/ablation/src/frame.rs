@@ -28,7 +28,11 @@ impl AsyncRead for Replay {
 }
 
 impl AsyncWrite for Replay {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -43,7 +47,8 @@ impl AsyncWrite for Replay {
 
 /// A masked message of 64 bytes read and echoed.
 pub fn run(n: u64) -> Figures {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();
     let mut frame = Vec::new();
     encode_frame(&mut frame, OpCode::Text, true, Some(MaskKey([1, 2, 3, 4])), &[b'x'; 64]);

@@ -28,7 +28,8 @@ fn fill(exchange: &mut Exchange, id: u64) -> usize {
         exchange.push_header(name, value);
     }
     exchange.end_head(None, None, false);
-    let headers: usize = exchange.headers().map(|header| header.cgi.len() + header.value.len()).sum();
+    let headers: usize =
+        exchange.headers().map(|header| header.cgi.len() + header.value.len()).sum();
     exchange.method().len() + exchange.path().len() + exchange.query().len() + headers
 }
 

@@ -31,15 +31,18 @@ const SCENARIOS: [Scenario; 3] = [
 
 fn main() -> ExitCode {
     let here = SCENARIOS.iter().filter(|(_, _, costs)| COST == "ours" || costs.contains(&COST));
-    rookery_bench_meter::main(here.map(|(name, run, _)| case(name, COST, run)).collect(), |arguments| {
-        let ["serve", port, workload] = arguments else { return None };
-        let (port, workload) = (port.parse().ok()?, serve::Workload::named(workload)?);
-        Some(match serve::run(port, workload) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        })
-    })
+    rookery_bench_meter::main(
+        here.map(|(name, run, _)| case(name, COST, run)).collect(),
+        |arguments| {
+            let ["serve", port, workload] = arguments else { return None };
+            let (port, workload) = (port.parse().ok()?, serve::Workload::named(workload)?);
+            Some(match serve::run(port, workload) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error}");
+                    ExitCode::FAILURE
+                }
+            })
+        },
+    )
 }

@@ -48,8 +48,9 @@ impl AppWaker for NeverParked {
 /// Answers on the main thread what the server's I/O thread hands over.
 fn answer(port: u16, fails: bool) -> io::Result<()> {
     let server = Server::new(rookery_server::Config::default(), Box::new(NeverParked));
-    let _listener =
-        server.listen_tcp((Ipv4Addr::LOCALHOST, port).into(), Site::default()).map_err(io::Error::other)?;
+    let _listener = server
+        .listen_tcp((Ipv4Addr::LOCALHOST, port).into(), Site::default())
+        .map_err(io::Error::other)?;
     loop {
         server.link().wait(Duration::from_secs(1));
         while let Some(event) = server.link().next() {

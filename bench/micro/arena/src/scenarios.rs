@@ -116,7 +116,9 @@ fn waste<P: Peer>(count: u64, size: fn(u64, &mut u64) -> u64) -> Figures {
     let mut figures = measure(count, || {
         for n in 0..count {
             let size = size(n, &mut random);
-            black_box(peer.alloc(Layout::from_size_align(size as usize, 1).expect("a small layout")));
+            black_box(
+                peer.alloc(Layout::from_size_align(size as usize, 1).expect("a small layout")),
+            );
             requested += size;
         }
     });

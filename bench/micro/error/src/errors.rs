@@ -31,7 +31,8 @@ impl StdError for ThirtyTwo {}
 pub type Plain = Arc<dyn StdError + Send + Sync>;
 
 const TEXT: &str = "the request head is too large";
-static STATIC: rookery_error::StaticError<ThirtyTwo> = rookery_error::StaticError::new(ThirtyTwo::CONST);
+static STATIC: rookery_error::StaticError<ThirtyTwo> =
+    rookery_error::StaticError::new(ThirtyTwo::CONST);
 
 fn text() -> &'static str {
     black_box(TEXT)
@@ -85,10 +86,14 @@ pub fn cases() -> Vec<Case> {
         case("make-32", "anyhow", |n| keep(n, || anyhow::Error::new(ThirtyTwo::new()))),
         case("make-32", "arc", |n| keep(n, || -> Plain { Arc::new(ThirtyTwo::new()) })),
         case("from-32", "ours", |n| repeat(n, || rookery_error::Error::from(ThirtyTwo::new()))),
-        case("from-32", "throw_error", |n| repeat(n, || throw_error::Error::from(ThirtyTwo::new()))),
+        case("from-32", "throw_error", |n| {
+            repeat(n, || throw_error::Error::from(ThirtyTwo::new()))
+        }),
         case("from-32", "anyhow", |n| repeat(n, || anyhow::Error::from(ThirtyTwo::new()))),
         case("from-32", "arc", |n| {
-            repeat(n, || -> Plain { Box::<dyn StdError + Send + Sync>::from(ThirtyTwo::new()).into() })
+            repeat(n, || -> Plain {
+                Box::<dyn StdError + Send + Sync>::from(ThirtyTwo::new()).into()
+            })
         }),
         case("from-text", "ours", |n| repeat(n, || from_text::<rookery_error::Error>(text()))),
         case("from-text", "throw_error", |n| repeat(n, || from_text::<throw_error::Error>(text()))),
@@ -97,7 +102,9 @@ pub fn cases() -> Vec<Case> {
         case("static", "empty", |n| repeat(n, empty)),
         case("static", "ours", |n| repeat(n, message)),
         case("static", "throw_error", |n| repeat(n, || throw_error::Error::from(TEXT))),
-        case("static", "anyhow", |n| repeat(n, || anyhow::anyhow!("the request head is too large"))),
+        case("static", "anyhow", |n| {
+            repeat(n, || anyhow::anyhow!("the request head is too large"))
+        }),
         case("static-typed", "empty", |n| repeat(n, empty)),
         case("static-typed", "ours", |n| repeat(n, typed)),
         case("clone", "ours", |n| {

@@ -142,7 +142,9 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("poll", "bare", |n| polled(n, Inner(0))),
         case("poll", "ours", |n| polled(n, ours())),
-        case("poll", "ours-none", |n| polled(n, rookery_error::ErrorHookFuture::with_hook(None, Inner(0)))),
+        case("poll", "ours-none", |n| {
+            polled(n, rookery_error::ErrorHookFuture::with_hook(None, Inner(0)))
+        }),
         case("poll", "throw_error", |n| polled(n, throw())),
         case("poll", "cloned", |n| polled(n, Cloned(hook(), Inner(0)))),
         case("poll", "swapped", |n| polled(n, Swapped(hook(), Inner(0)))),

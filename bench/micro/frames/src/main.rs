@@ -72,7 +72,8 @@ pub fn masked_512() -> Vec<u8> {
 }
 
 fn block_on(future: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(tokio::task::unconstrained(future));
 }
 
@@ -98,7 +99,9 @@ fn main() -> ExitCode {
         case("read-512", "fastwebsockets", |run| block_on(peers::fast::read_masked(run))),
         case("read-512", "tokio-websockets", |run| block_on(peers::tokio_ws::read_masked(run))),
         case("read-512", "tungstenite", peers::sync::read_masked),
-        case("read-512-cancellable", "ours", |run| block_on(ours::read_masked(run, Token::CanFire))),
+        case("read-512-cancellable", "ours", |run| {
+            block_on(ours::read_masked(run, Token::CanFire))
+        }),
         case("write-512", "ours", |run| block_on(ours::write(run, Token::None))),
         case("write-512", "fastwebsockets", |run| block_on(peers::fast::write(run))),
         case("write-512", "tokio-websockets", |run| block_on(peers::tokio_ws::write(run))),

@@ -43,13 +43,15 @@ pub fn header_decode(run: &mut Run) {
 }
 
 pub async fn header(run: &mut Run, token: Token) {
-    reading(run, Parts::client(Replay::new(&EMPTY, 4096, true)).connection(config()), 0, token).await;
+    reading(run, Parts::client(Replay::new(&EMPTY, 4096, true)).connection(config()), 0, token)
+        .await;
 }
 
 /// A whole unmasked frame, its header too; coder's scenario has the payload alone.
 pub async fn payload(run: &mut Run, token: Token) {
     let frame = [&[0x82, 126, 2, 0][..], &[0; 512]].concat();
-    reading(run, Parts::client(Replay::new(&frame, 4128, true)).connection(config()), 512, token).await;
+    reading(run, Parts::client(Replay::new(&frame, 4128, true)).connection(config()), 512, token)
+        .await;
 }
 
 pub fn payload_decode(run: &mut Run) {

@@ -69,7 +69,8 @@ pub mod tokio_ws {
     use super::*;
 
     pub async fn read_masked(run: &mut Run) {
-        let mut socket = ServerBuilder::new().serve(Replay::new(&crate::masked_512(), 32 << 10, false));
+        let mut socket =
+            ServerBuilder::new().serve(Replay::new(&crate::masked_512(), 32 << 10, false));
         let mut iterations = run.start();
         while iterations.next() {
             let message = socket.next().await.unwrap().unwrap();

@@ -60,7 +60,11 @@ impl io::Read for Replay {
 }
 
 impl AsyncWrite for Replay {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -109,8 +113,9 @@ pub struct Pipe {
 }
 
 pub fn pipe() -> (Pipe, Pipe) {
-    let channel =
-        || Rc::new(RefCell::new(Channel { bytes: VecDeque::with_capacity(64 << 10), reader: None }));
+    let channel = || {
+        Rc::new(RefCell::new(Channel { bytes: VecDeque::with_capacity(64 << 10), reader: None }))
+    };
     let (a, b) = (channel(), channel());
     (Pipe { incoming: a.clone(), outgoing: b.clone() }, Pipe { incoming: b, outgoing: a })
 }
@@ -125,7 +130,10 @@ impl Channel {
     }
 
     fn write(&mut self, bytes: &[u8]) -> usize {
-        assert!(self.bytes.len() + bytes.len() <= 64 << 10, "the pipe is wider than what is in flight");
+        assert!(
+            self.bytes.len() + bytes.len() <= 64 << 10,
+            "the pipe is wider than what is in flight"
+        );
         self.bytes.extend(bytes);
         self.reader.take().into_iter().for_each(Waker::wake);
         bytes.len()
@@ -166,7 +174,11 @@ impl io::Read for Pipe {
 }
 
 impl AsyncWrite for Pipe {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(self.outgoing.borrow_mut().write(bytes)))
     }
 

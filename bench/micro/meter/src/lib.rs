@@ -17,7 +17,11 @@ pub struct Case {
     run: Box<dyn Fn(u64) -> Figures>,
 }
 
-pub fn case(scenario: &'static str, peer: &'static str, run: impl Fn(u64) -> Figures + 'static) -> Case {
+pub fn case(
+    scenario: &'static str,
+    peer: &'static str,
+    run: impl Fn(u64) -> Figures + 'static,
+) -> Case {
     Case { scenario, peer, run: Box::new(run) }
 }
 
@@ -86,7 +90,8 @@ pub fn processor_time() -> u64 {
 fn resident_peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).map_or(0, |kib: u64| kib * 1024)
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+        .map_or(0, |kib: u64| kib * 1024)
 }
 
 /// The program: `other` gets arguments that are neither `list` nor `run`.
@@ -102,14 +107,18 @@ pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -
         }
         ["run", scenario, peer, iterations] => {
             // The list is freed: the peak of what is held is a case's own.
-            let found = cases.into_iter().find(|case| (case.scenario, case.peer) == (scenario, peer));
+            let found =
+                cases.into_iter().find(|case| (case.scenario, case.peer) == (scenario, peer));
             if let (Some(case), Ok(iterations @ 1..)) = (found, iterations.parse::<u64>()) {
-                let Figures { ns_per_op, allocs_per_op, bytes_per_op, more } = (case.run)(iterations);
+                let Figures { ns_per_op, allocs_per_op, bytes_per_op, more } =
+                    (case.run)(iterations);
                 // Read before anything is allocated for the printing of it.
                 let peak = peak();
-                let mut more = more.map_or(String::new(), |(name, value)| format!(r#","{name}":{value:.4}"#));
+                let mut more =
+                    more.map_or(String::new(), |(name, value)| format!(r#","{name}":{value:.4}"#));
                 if peak > 0 {
-                    more += &format!(r#","peak_bytes":{peak},"resident_bytes":{}"#, resident_peak());
+                    more +=
+                        &format!(r#","peak_bytes":{peak},"resident_bytes":{}"#, resident_peak());
                 }
                 println!(
                     r#"{{"scenario":"{scenario}","peer":"{peer}","iterations":{iterations},"ns_per_op":{ns_per_op:.4},"allocs_per_op":{allocs_per_op:.7},"bytes_per_op":{bytes_per_op:.4}{more}}}"#

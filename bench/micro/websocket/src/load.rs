@@ -31,14 +31,25 @@ impl Message {
         while text.len() < len {
             seed = seed.wrapping_mul(1_103_515_245).wrapping_add(12345);
             let (a, b) = (seed >> 16, seed >> 8 & 0xFF);
-            text += &format!("{{\"id\":{a},\"name\":\"sensor {b}\",\"value\":{}.{b},\"ok\":true}},", a % 977);
+            text += &format!(
+                "{{\"id\":{a},\"name\":\"sensor {b}\",\"value\":{}.{b},\"ok\":true}},",
+                a % 977
+            );
         }
         text.truncate(len);
         let config = DeflateConfig::default();
         let agreed = config.choose(b"permessage-deflate").expect("an offer");
-        let mut deflater = Deflater::new(&agreed, Role::Client, &config).expect("a window of 15 bits");
+        let mut deflater =
+            Deflater::new(&agreed, Role::Client, &config).expect("a window of 15 bits");
         let mut frame = Vec::new();
-        encode_message(&mut frame, OpCode::Text, Fin::Last, MASK, text.as_bytes(), Some(&mut deflater));
+        encode_message(
+            &mut frame,
+            OpCode::Text,
+            Fin::Last,
+            MASK,
+            text.as_bytes(),
+            Some(&mut deflater),
+        );
         Message { frame, payload: text.into_bytes(), deflates: true }
     }
 
@@ -121,8 +132,14 @@ impl<'m> Load<'m> {
                 u64: n as u64,
             };
             // SAFETY: `event` is valid for reading.
-            check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, io.as_raw_fd(), &raw mut event) })?;
-            peers.push(Peer { io, written: 0, reply: Vec::with_capacity(message.payload.len() + 64) });
+            check(unsafe {
+                libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, io.as_raw_fd(), &raw mut event)
+            })?;
+            peers.push(Peer {
+                io,
+                written: 0,
+                reply: Vec::with_capacity(message.payload.len() + 64),
+            });
         }
         Ok(Load { peers, message, epoll })
     }
@@ -141,7 +158,9 @@ impl<'m> Load<'m> {
         let mut started = self.peers.len() as u64;
         while done.messages < started {
             // SAFETY: `events` is valid for writing of its length.
-            let n = unsafe { libc::epoll_wait(self.epoll, events.as_mut_ptr(), events.len() as i32, 10_000) };
+            let n = unsafe {
+                libc::epoll_wait(self.epoll, events.as_mut_ptr(), events.len() as i32, 10_000)
+            };
             let n = match check(n) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,

@@ -46,7 +46,9 @@ fn main() -> ExitCode {
         ["list"] => list(),
         ["serve", peer, mode] => servers::serve(peer, mode == "deflate"),
         ["run", scenario, peer, iterations] => run(scenario, peer, iterations),
-        _ => Err(io::Error::other("usage: list | run SCENARIO PEER ITERATIONS | serve PEER plain|deflate")),
+        _ => Err(io::Error::other(
+            "usage: list | run SCENARIO PEER ITERATIONS | serve PEER plain|deflate",
+        )),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -79,7 +81,9 @@ fn list() -> io::Result<()> {
 }
 
 fn run(name: &str, peer: &str, iterations: &str) -> io::Result<()> {
-    let found = SCENARIOS.iter().find(|(known, scenario)| *known == name && peers(scenario).contains(&peer));
+    let found = SCENARIOS
+        .iter()
+        .find(|(known, scenario)| *known == name && peers(scenario).contains(&peer));
     let (Some((_, scenario)), Ok(iterations)) = (found, iterations.parse::<u64>()) else {
         return Err(io::Error::other("no such scenario, peer or number"));
     };

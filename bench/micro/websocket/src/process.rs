@@ -107,7 +107,10 @@ pub fn ws() -> io::Result<PathBuf> {
     let source = folder().join("node");
     if !source.join("node_modules/ws").exists() {
         let mut npm = Command::new("npm");
-        run(npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&source).stdout(Stdio::null()))?;
+        run(npm
+            .args(["ci", "--no-audit", "--no-fund"])
+            .current_dir(&source)
+            .stdout(Stdio::null()))?;
     }
     Ok(source.join("server.mjs"))
 }

@@ -19,7 +19,9 @@ pub const NAMES: &[&str] = &["ours", "fastwebsockets", "tokio-websockets", "tung
 pub fn serve(name: &str, deflates: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let server: &'static ServerConfig = Box::leak(Box::new(
-        ServerConfig::default().origin(OriginPolicy::Any).deflate(deflates.then(DeflateConfig::default)),
+        ServerConfig::default()
+            .origin(OriginPolicy::Any)
+            .deflate(deflates.then(DeflateConfig::default)),
     ));
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;

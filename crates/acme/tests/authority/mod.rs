@@ -20,7 +20,8 @@ pub(crate) fn free_port() -> u16 {
     const COUNT: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
-        let at = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let at =
+            std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(FIRST + at % COUNT).unwrap();
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
@@ -56,8 +57,9 @@ impl Pebble {
     /// Starts it; it looks at ports of a server's, refuses so many of a hundred nonces, and its certificates of profile `brief` are
     /// valid for so many seconds.
     pub(crate) fn run(&mut self, (http, tls): (u16, u16), refused_nonces: u8, brief: u32) {
-        let programs =
-            std::env::var_os("PEBBLE").map(PathBuf::from).expect("PEBBLE names the folder of its programs");
+        let programs = std::env::var_os("PEBBLE")
+            .map(PathBuf::from)
+            .expect("PEBBLE names the folder of its programs");
         let path = |name: &str| file(name).display().to_string();
         let config = format!(
             r#"{{"pebble": {{
@@ -77,7 +79,8 @@ impl Pebble {
         let file = self.folder.path().join("pebble.json");
         fs::write(&file, config).unwrap();
         let dns = free_port();
-        let log = || Stdio::from(File::options().create(true).append(true).open(self.log()).unwrap());
+        let log =
+            || Stdio::from(File::options().create(true).append(true).open(self.log()).unwrap());
         let names = Command::new(programs.join("pebble-challtestsrv"))
             .args([
                 "-defaultIPv4",

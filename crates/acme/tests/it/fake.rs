@@ -85,7 +85,8 @@ fn answer_one(
         // Long past.
         window if window.starts_with("/window/") => (
             "200 OK".to_owned(),
-            r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#.to_owned(),
+            r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#
+                .to_owned(),
         ),
         "/nonce" => ("200 OK".to_owned(), String::new()),
         _ if posts.fetch_add(1, Ordering::Relaxed) % (refused + 1) < refused => (
@@ -111,7 +112,8 @@ fn answer_one(
 }
 
 fn served(fake: &Fake, host: &str, folder: &tempfile::TempDir, pace: Pace) -> Served {
-    let mut it = Served::start(Settings { pace, ..settings(&[host], &fake.directory(), folder.path()) });
+    let mut it =
+        Served::start(Settings { pace, ..settings(&[host], &fake.directory(), folder.path()) });
     it.keep(&[Challenge::Tls]);
     it
 }
@@ -128,7 +130,10 @@ fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let it = served(&fake, "limited.example.org", &folder, FAST);
     let line = hears("limited.example.org", "no certificate for");
-    assert!(line.contains("too many certificates (rateLimited). The next attempt is in 60 min"), "{line}");
+    assert!(
+        line.contains("too many certificates (rateLimited). The next attempt is in 60 min"),
+        "{line}"
+    );
     assert_eq!(fake.orders(), 1);
     drop(it);
     for restart in 1..=3 {
@@ -152,12 +157,17 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     let folder = tempfile::tempdir().unwrap();
     // Waits that no test sees the end of.
     let slow = Pace { divisor: 1, look: Duration::from_millis(50) };
-    let begin =
-        || Served::start(Settings { pace: slow, ..settings(&[host], &fake.directory(), folder.path()) });
+    let begin = || {
+        Served::start(Settings {
+            pace: slow,
+            ..settings(&[host], &fake.directory(), folder.path())
+        })
+    };
     let mut it = begin();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     let ahead = now + 365 * 86_400;
-    let state = format!(r#"{{"failures":1,"attempted":{ahead},"next":{},"window":null}}"#, ahead + 60);
+    let state =
+        format!(r#"{{"failures":1,"attempted":{ahead},"next":{},"window":null}}"#, ahead + 60);
     let place = it.kept().with_file_name("state.json");
     std::fs::write(&place, state).unwrap();
     it.keep(&[Challenge::Tls]);
@@ -180,7 +190,8 @@ fn waits_grow_while_it_fails() {
     let _it = served(&fake, "failing.example.org", &folder, Pace { divisor: 6000, ..FAST });
     until("four attempts", || (fake.orders() >= 4).then_some(()));
     assert!(
-        hears("failing.example.org", "no certificate for").contains("the authority answered with status 500")
+        hears("failing.example.org", "no certificate for")
+            .contains("the authority answered with status 500")
     );
     let state = |folder: &std::path::Path| {
         let place = std::fs::read_dir(folder.join("acme")).unwrap().next().unwrap().unwrap().path();
@@ -191,13 +202,19 @@ fn waits_grow_while_it_fails() {
 
 #[test]
 fn nonces_are_refused_up_to_a_dozen_times() {
-    for (refused, host, is_heard) in [(11, "nonces.example.org", true), (12, "hostile.example.org", false)] {
+    for (refused, host, is_heard) in
+        [(11, "nonces.example.org", true), (12, "hostile.example.org", false)]
+    {
         let fake = Fake::start(refused, "403 Forbidden", r#"{"detail":"no\u001b[31m"}"#);
         let folder = tempfile::tempdir().unwrap();
         let _it = served(&fake, host, &folder, Pace::default());
         let line = hears(host, "no certificate for");
         assert_eq!(line.contains(": no [31m. "), is_heard, "{line}");
-        assert_eq!(line.contains("refuses its own nonces, 12 of them in a row"), !is_heard, "{line}");
+        assert_eq!(
+            line.contains("refuses its own nonces, 12 of them in a row"),
+            !is_heard,
+            "{line}"
+        );
         // One account and one order, or none.
         assert_eq!(fake.posts.load(Ordering::Relaxed), if is_heard { 24 } else { 12 });
         assert_eq!(fake.orders(), usize::from(is_heard));
@@ -215,11 +232,13 @@ fn payload(body: &str) -> String {
 
 #[test]
 fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
-    let problem = r#"{"type":"urn:ietf:params:acme:error:alreadyReplaced","detail":"by another order"}"#;
+    let problem =
+        r#"{"type":"urn:ietf:params:acme:error:alreadyReplaced","detail":"by another order"}"#;
     let fake = Fake::start(0, "409 Conflict", problem);
     let folder = tempfile::tempdir().unwrap();
     let it = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both = ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both =
+        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
     std::fs::write(it.kept(), both.concat()).unwrap();
     drop(it);
     let it = served(&fake, "localhost", &folder, Pace::default());
@@ -235,9 +254,13 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
     // The one from before is served meanwhile.
     assert!(it.shown("localhost").is_some());
     // Which one it replaces was said, and at the second try was not.
-    let ordered: Vec<String> = fake.ordered.lock().unwrap().iter().map(|body| payload(body)).collect();
+    let ordered: Vec<String> =
+        fake.ordered.lock().unwrap().iter().map(|body| payload(body)).collect();
     assert_eq!(ordered.len(), 2);
-    assert!(ordered[0].contains(r#""replaces":""#) && !ordered[1].contains("replaces"), "{ordered:?}");
+    assert!(
+        ordered[0].contains(r#""replaces":""#) && !ordered[1].contains("replaces"),
+        "{ordered:?}"
+    );
     assert!(ordered[1].contains(r#"[{"type":"dns","value":"localhost"}]"#), "{ordered:?}");
 }
 
@@ -246,13 +269,15 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let fake = Fake::start(0, "403 Forbidden", r#"{"detail":"no such name"}"#);
     let folder = tempfile::tempdir().unwrap();
     let before = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
-    let both = ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both =
+        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
     std::fs::write(before.kept(), both.concat()).unwrap();
     let names = ["localhost", "added.example.org"];
     let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(!it.kept().exists());
     it.keep(&[Challenge::Tls]);
-    let line = hears("added.example.org", "no certificate for localhost, added.example.org: no such name");
+    let line =
+        hears("added.example.org", "no certificate for localhost, added.example.org: no such name");
     assert!(
         line.ends_with("Until there is one, those that are kept for some of the names are used"),
         "{line}"
@@ -265,7 +290,11 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(it.shown("localhost").is_none());
     std::fs::write(before.kept(), both.concat()).unwrap();
-    let it = Served::start(settings(&["b.example.org", "c.example.org"], &fake.directory(), folder.path()));
+    let it = Served::start(settings(
+        &["b.example.org", "c.example.org"],
+        &fake.directory(),
+        folder.path(),
+    ));
     assert!(it.shown("localhost").is_none());
 }
 

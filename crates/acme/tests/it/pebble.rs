@@ -23,7 +23,11 @@ fn root(pebble: &Pebble) -> Vec<u8> {
 const BOTH: &[Challenge] = &[Challenge::Http, Challenge::Tls];
 
 /// A server whose certificates come from it; nobody orders yet.
-fn served(pebble: &Pebble, domains: &[&str], change: impl FnOnce(&mut Settings)) -> (Served, TempDir) {
+fn served(
+    pebble: &Pebble,
+    domains: &[&str],
+    change: impl FnOnce(&mut Settings),
+) -> (Served, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(domains, &pebble.directory(), folder.path());
     change(&mut settings);
@@ -48,7 +52,10 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     for name in names {
         let address = it.secure.local_addr().unwrap();
         assert!(
-            Client::connect(address, name, Some(root.clone())).unwrap().get().starts_with("HTTP/1.1 200 ")
+            Client::connect(address, name, Some(root.clone()))
+                .unwrap()
+                .get()
+                .starts_with("HTTP/1.1 200 ")
         );
         let foreign = roots(&fs::read(file("ca.pem")).unwrap());
         assert!(Client::connect(address, name, Some(foreign)).is_err());
@@ -71,7 +78,10 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     assert_eq!(pebble.orders(), 1, "{ports:?}");
     let kept = fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
     assert_eq!(fs::metadata(&kept).unwrap().permissions().mode() & 0o777, 0o700);
-    assert_eq!(fs::metadata(kept.join("account.json")).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(kept.join("account.json")).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[test]
@@ -85,7 +95,8 @@ fn by_tls_for_a_name_and_an_address() {
     hears("two.example.org", "there is a certificate for");
     let root = roots(&root(&pebble));
     for name in ["two.example.org", "127.0.0.1"] {
-        let mut client = Client::connect(it.secure.local_addr().unwrap(), name, Some(root.clone())).unwrap();
+        let mut client =
+            Client::connect(it.secure.local_addr().unwrap(), name, Some(root.clone())).unwrap();
         assert!(client.get().starts_with("HTTP/1.1 200 "), "{name}");
     }
 }
@@ -99,11 +110,14 @@ fn by_the_other_when_one_fails() {
     it.keep(BOTH);
     let line = hears("three.example.org", "no certificate for three.example.org");
     assert!(
-        line.contains("did not see that three.example.org is this server, by a request to port 80 (http-01)"),
+        line.contains(
+            "did not see that three.example.org is this server, by a request to port 80 (http-01)"
+        ),
         "{line}"
     );
     assert!(
-        line.contains("The next attempt is in ") && line.ends_with("Until there is one, HTTPS is refused"),
+        line.contains("The next attempt is in ")
+            && line.ends_with("Until there is one, HTTPS is refused"),
         "{line}"
     );
     hears("three.example.org", "there is a certificate for");
@@ -115,23 +129,30 @@ fn by_the_other_when_one_fails() {
 #[ignore = "needs Pebble: tests/conformance/pebble.py"]
 fn renewed_under_an_open_connection() {
     let mut pebble = Pebble::reserve();
-    let (mut it, _folder) =
-        served(&pebble, &["four.example.org"], |settings| settings.profile = Some("brief".to_owned()));
+    let (mut it, _folder) = served(&pebble, &["four.example.org"], |settings| {
+        settings.profile = Some("brief".to_owned())
+    });
     pebble.run(it.ports(), 5, 40);
     it.keep(BOTH);
     let first = until("the first certificate", || it.shown("four.example.org"));
     let mut open = it.connect("four.example.org").unwrap();
     open.get();
-    let second = until("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
+    let second =
+        until("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
     // Before the first has expired.
     let issued = |pem: &[u8]| Issued::read(pem).unwrap();
     let renewed = issued(&fs::read(it.kept()).unwrap());
-    assert!(renewed.ends > SystemTime::now() && renewed.ends < SystemTime::now() + Duration::from_secs(60));
+    assert!(
+        renewed.ends > SystemTime::now()
+            && renewed.ends < SystemTime::now() + Duration::from_secs(60)
+    );
     // The connection from before goes on.
     assert!(open.get().starts_with("HTTP/1.1 200 "));
     assert_eq!(open.certificate(), first);
     assert_eq!(it.connect("four.example.org").unwrap().certificate(), second);
-    assert!(said("four.example.org").iter().any(|line| line.contains("renewing the certificate for")));
+    assert!(
+        said("four.example.org").iter().any(|line| line.contains("renewing the certificate for"))
+    );
     // No more often than is due.
     until("its renewal", || (pebble.orders() == 2).then_some(()));
 }
@@ -144,18 +165,21 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     it.keep(BOTH);
     let line = hears("five.example.org", "no certificate for five.example.org");
     assert!(
-        line.contains("cannot be connected to") && line.ends_with("Until there is one, HTTPS is refused"),
+        line.contains("cannot be connected to")
+            && line.ends_with("Until there is one, HTTPS is refused"),
         "{line}"
     );
     pebble.run(it.ports(), 5, 60);
     let shown = until("a certificate", || it.shown("five.example.org"));
     pebble.end();
     drop(it);
-    let mut again = Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
+    let mut again =
+        Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     again.keep(BOTH);
     assert_eq!(again.shown("five.example.org"), Some(shown));
     // Another process, or another thread of this one, only uses it.
-    let mut other = Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
+    let mut other =
+        Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     other.keep(BOTH);
     hears("five.example.org", "another server looks after the certificate");
     assert!(other.shown("five.example.org").is_some());
@@ -174,8 +198,10 @@ fn a_restart_loop_orders_once() {
     let mut pebble = Pebble::reserve();
     let folder = tempfile::tempdir().unwrap();
     let directory = pebble.directory();
-    let wished =
-        || Settings { pace: Pace::default(), ..settings(&["six.example.org"], &directory, folder.path()) };
+    let wished = || Settings {
+        pace: Pace::default(),
+        ..settings(&["six.example.org"], &directory, folder.path())
+    };
     let mut it = Served::start(wished());
     // It finds nobody at either port.
     pebble.run((free_port(), free_port()), 0, 60);
@@ -188,14 +214,19 @@ fn a_restart_loop_orders_once() {
         it = Served::start(wished());
         it.keep(BOTH);
         until("what it does", || {
-            (said("six.example.org").iter().filter(|line| line.contains("the next one is in ")).count() > at)
+            (said("six.example.org")
+                .iter()
+                .filter(|line| line.contains("the next one is in "))
+                .count()
+                > at)
                 .then_some(())
         });
     }
     assert_eq!(pebble.orders(), 1);
     let line = hears("six.example.org", "the last attempt at a certificate");
     assert!(
-        line.contains(" failed, or was broken off; the next one is in ") && line.contains("HTTPS is refused"),
+        line.contains(" failed, or was broken off; the next one is in ")
+            && line.contains("HTTPS is refused"),
         "{line}"
     );
 }
@@ -209,7 +240,8 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
     it.keep(BOTH);
     until("a certificate", || it.shown("seven.example.org"));
     let account = || {
-        let place = fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
+        let place =
+            fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
         fs::read_to_string(place.join("account.json")).unwrap()
     };
     let before = account();
@@ -229,8 +261,9 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
 #[ignore = "needs Pebble: tests/conformance/pebble.py"]
 fn what_the_authority_refuses_is_said() {
     let mut pebble = Pebble::reserve();
-    let (mut it, _folder) =
-        served(&pebble, &["eight.example.org"], |settings| settings.profile = Some("none".to_owned()));
+    let (mut it, _folder) = served(&pebble, &["eight.example.org"], |settings| {
+        settings.profile = Some("none".to_owned())
+    });
     pebble.run(it.ports(), 5, 60);
     it.keep(BOTH);
     let line = hears("eight.example.org", "no certificate for");

@@ -15,7 +15,8 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, StreamOwned,
+    ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    StreamOwned,
 };
 
 use crate::authority::file;
@@ -63,7 +64,10 @@ pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Sett
         directory: directory.to_owned(),
         roots: Roots::These(file("ca.pem").display().to_string()),
         pace: Pace { divisor: 60, look: Duration::from_millis(200) },
-        ..Settings::new(domains.iter().map(|name| (*name).to_owned()).collect(), folder.join("acme"))
+        ..Settings::new(
+            domains.iter().map(|name| (*name).to_owned()).collect(),
+            folder.join("acme"),
+        )
     }
 }
 
@@ -91,7 +95,8 @@ impl Served {
             exchange.set_reply_body(b"served");
         });
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let secure = server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
+        let secure =
+            server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
         let port = secure.local_addr().unwrap().port();
         let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
         let clear = server.listen_tcp(any, Site { redirect, ..Site::default() }).unwrap();
@@ -145,9 +150,10 @@ impl Client {
             .unwrap();
         let config = match roots {
             Some(roots) => builder.with_root_certificates(roots).with_no_client_auth(),
-            None => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)).with_no_client_auth()
-            }
+            None => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Anybody))
+                .with_no_client_auth(),
         };
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -177,7 +183,8 @@ impl Client {
 
     /// All that is answered to a request, which asks for the end of the connection.
     pub(crate) fn whole(mut self, path: &str) -> String {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         self.0.write_all(request.as_bytes()).unwrap();
         let mut read = String::new();
         // Go's server does not say that it closes.

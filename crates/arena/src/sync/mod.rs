@@ -137,7 +137,8 @@ impl SyncArena {
         }
         // SAFETY: these lists are this arena's, a node made is in `used`, and `&mut self` is at
         // hand.
-        let (spares, used) = unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
+        let (spares, used) =
+            unsafe { node::recycle(self.used.load(Ordering::Relaxed), self.first_spare) };
         // Spares cannot give way to the limit while other threads may be looking at them, so they
         // do now.
         let is_short = self.refused.swap(0, Ordering::Relaxed) == 1;
@@ -297,7 +298,12 @@ impl SyncArena {
     }
 
     /// Makes a node of `wanted` bytes, or of what the limit leaves, or, when the allocator refuses that, of `exact`.
-    fn make(&self, wanted: usize, exact: usize, layout: Layout) -> Result<NonNull<Node>, AllocError> {
+    fn make(
+        &self,
+        wanted: usize,
+        exact: usize,
+        layout: Layout,
+    ) -> Result<NonNull<Node>, AllocError> {
         let mut reserved = self.reserved.load(Ordering::Relaxed);
         let size = loop {
             let allowed = self.limit.saturating_sub(reserved) & !(layout::CHUNK_ALIGN - 1);
@@ -375,8 +381,12 @@ impl SyncArena {
             if node.is_taken() {
                 // The list is never shorter than what is taken from its front: let nobody walk over it again.
                 if here.as_ptr() == self.spares.load(Ordering::Relaxed) {
-                    let _ =
-                        self.spares.compare_exchange(here.as_ptr(), at, Ordering::Relaxed, Ordering::Relaxed);
+                    let _ = self.spares.compare_exchange(
+                        here.as_ptr(),
+                        at,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    );
                 }
                 continue;
             }

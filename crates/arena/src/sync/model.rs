@@ -124,8 +124,9 @@ fn two_threads_put_large_requests_aside() {
     let large = Layout::from_size_align(5000, 16).unwrap();
     model(move || {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));
-        let taken =
-            both(&arena, move |arena, mark| [take(arena, large, mark), take(arena, block(), mark)].into());
+        let taken = both(&arena, move |arena, mark| {
+            [take(arena, large, mark), take(arena, block(), mark)].into()
+        });
         check(&arena, taken);
         assert_eq!(arena.chunks(), 3);
     });

@@ -29,7 +29,8 @@ pub(crate) struct Node {
 pub(crate) const HEADER: usize = size_of::<Node>();
 
 const _: () = assert!(
-    HEADER % CHUNK_ALIGN == 0 && HEADER < layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD || cfg!(loom)
+    HEADER % CHUNK_ALIGN == 0 && HEADER < layout::MIN_CHUNK - layout::ALLOCATOR_OVERHEAD
+        || cfg!(loom)
 );
 
 impl Node {
@@ -39,9 +40,18 @@ impl Node {
         let mut cursor = self.cursor.load(Ordering::Relaxed);
         loop {
             let fit = layout::fit(cursor, self.end.addr().get(), layout)?;
-            match self.cursor.compare_exchange_weak(cursor, fit.end, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.cursor.compare_exchange_weak(
+                cursor,
+                fit.end,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 // SAFETY: past a cursor, which is not null, and without wrapping: the end is not before it.
-                Ok(_) => return Some(self.end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) })),
+                Ok(_) => {
+                    return Some(
+                        self.end.map_addr(|_| unsafe { NonZero::new_unchecked(fit.start) }),
+                    );
+                }
                 Err(now) => cursor = now,
             }
         }
@@ -63,7 +73,9 @@ impl Node {
     /// Takes a spare for a request. Returns false if another thread was faster.
     pub(crate) fn take(&self) -> bool {
         let this = ptr::from_ref(self).cast_mut();
-        self.below.compare_exchange(ptr::null_mut(), this, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.below
+            .compare_exchange(ptr::null_mut(), this, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Bytes of the node, header included.
@@ -177,7 +189,12 @@ fn push(stack: &AtomicPtr<Node>, node: NonNull<Node>, link: impl Fn(*mut Node)) 
     let mut first = stack.load(Ordering::Relaxed);
     loop {
         link(first);
-        match stack.compare_exchange_weak(first, node.as_ptr(), Ordering::Release, Ordering::Relaxed) {
+        match stack.compare_exchange_weak(
+            first,
+            node.as_ptr(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
             Ok(_) => return,
             Err(now) => first = now,
         }

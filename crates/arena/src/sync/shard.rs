@@ -100,12 +100,21 @@ impl Shard {
     }
 
     /// Decides where a request of `room` bytes goes that misses the node `current`, before `kept`.
-    pub(crate) fn place(&self, current: Option<&Node>, kept: Option<&Node>, room: usize) -> Overflow {
+    pub(crate) fn place(
+        &self,
+        current: Option<&Node>,
+        kept: Option<&Node>,
+        room: usize,
+    ) -> Overflow {
         let next = kept.map_or(Growth::asked(self.target()), Node::size) - HEADER;
         match current {
             // A kept node that requests outgrew is entered and left again: it is too late to take it out of the chain.
-            Some(_) if kept.is_some() && self.pressure.load(Ordering::Relaxed) >= next => Overflow::Next,
-            Some(node) => layout::place(room, node.tail(), next, node.detours().load(Ordering::Relaxed)),
+            Some(_) if kept.is_some() && self.pressure.load(Ordering::Relaxed) >= next => {
+                Overflow::Next
+            }
+            Some(node) => {
+                layout::place(room, node.tail(), next, node.detours().load(Ordering::Relaxed))
+            }
             None if room <= next || kept.is_some() => Overflow::Next,
             None => Overflow::Aside,
         }
@@ -114,14 +123,16 @@ impl Shard {
     /// Links `fresh` after `current`. Whether it was this thread that did.
     pub(crate) fn append(&self, current: Option<&Node>, fresh: NonNull<Node>) -> bool {
         let slot = self.slot(current);
-        slot.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_ok()
+        slot.compare_exchange(ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Makes the node after `current`, which there is, the current one. The first thread does, the others find it done.
     pub(crate) fn move_on(&self, current: Option<&Node>) {
         let next = self.slot(current).load(Ordering::Acquire);
         let current = current.map_or(ptr::null_mut(), |node| ptr::from_ref(node).cast_mut());
-        if self.current.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        if self.current.compare_exchange(current, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             self.pressure.store(0, Ordering::Relaxed);
         }
     }

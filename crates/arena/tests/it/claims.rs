@@ -12,7 +12,11 @@ use crate::heap;
 fn nothing_is_allocated_before_the_first_allocation() {
     let calls = heap::calls(|| {
         let arena = Arena::new();
-        let _ = (Arena::with_chunk_size(4096), Arena::with_growth(Growth::fixed(1024)), SyncArena::new());
+        let _ = (
+            Arena::with_chunk_size(4096),
+            Arena::with_growth(Growth::fixed(1024)),
+            SyncArena::new(),
+        );
         let _ = (Vec::<u8>::new_in(&arena), String::new_in(&arena), Buffer::new_in(&arena));
         let _ = (Pool::<u8>::new(), Pool::<u8>::with_limits(PoolLimits::default()));
         assert_eq!(
@@ -87,7 +91,8 @@ fn an_allocation_gives_nothing_back() {
 fn a_burst_ten_times_the_usual_is_forgotten_after_18_resets() {
     for size in [100, 100_000] {
         let period = |arena: &mut Arena, count: usize| {
-            (0..count).for_each(|_| _ = arena.alloc_layout(Layout::from_size_align(size, 1).unwrap()));
+            (0..count)
+                .for_each(|_| _ = arena.alloc_layout(Layout::from_size_align(size, 1).unwrap()));
             arena.reset();
         };
         let mut arena = Arena::with_growth(Growth::fixed(1024));
@@ -106,9 +111,13 @@ fn a_burst_ten_times_the_usual_is_forgotten_after_18_resets() {
 #[test]
 fn all_but_padding_is_bounded_by_an_eighth_and_a_chunk() {
     let rounds = if cfg!(miri) { 50 } else { 20_000 };
-    for (one, two) in
-        [((1, 1), (16, 16)), ((1, 1), (8, 8)), ((3, 1), (64, 64)), ((24, 8), (7, 4)), ((1, 1), (512, 512))]
-    {
+    for (one, two) in [
+        ((1, 1), (16, 16)),
+        ((1, 1), (8, 8)),
+        ((3, 1), (64, 64)),
+        ((24, 8), (7, 4)),
+        ((1, 1), (512, 512)),
+    ] {
         let arena = Arena::new();
         let (mut requested, mut padding) = (0, 0);
         for (size, align) in [one, two].repeat(rounds) {

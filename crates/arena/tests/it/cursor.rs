@@ -78,7 +78,8 @@ fn reset_rewinds_it_and_fills_the_first_chunk_again() {
     let first = fill(&arena, 4);
     arena.reset();
     assert_eq!((arena.len(), arena.chunks()), (0, 4));
-    let calls = heap::calls(|| assert_eq!(fill(&arena, 4), first, "the same addresses in the same order"));
+    let calls =
+        heap::calls(|| assert_eq!(fill(&arena, 4), first, "the same addresses in the same order"));
     // The vector of addresses is the one allocation.
     assert_eq!(calls, (1, 1));
 }
@@ -89,7 +90,10 @@ fn release_rewinds_it_and_gives_everything_back() {
     fill(&arena, 4);
     arena.alloc_slice_fill(5000, 0u8);
     let (_, frees) = heap::calls(|| arena.release());
-    assert_eq!((frees, arena.len(), arena.capacity(), arena.chunks(), arena.peak()), (5, 0, 0, 0, 0));
+    assert_eq!(
+        (frees, arena.len(), arena.capacity(), arena.chunks(), arena.peak()),
+        (5, 0, 0, 0, 0)
+    );
     let addresses = fill(&arena, 1);
     assert!(addresses.windows(2).all(|pair| pair[1].addr() == pair[0].addr() + 64));
     assert_eq!(arena.chunks(), 1);
@@ -174,7 +178,11 @@ fn a_middling_size_pays_for_few_chunks_of_its_own() {
         for n in 0..MIDDLING {
             bytes(&arena, if period == 0 { 8 } else { 300 + n % 7 });
         }
-        assert!(arena.chunks_aside() < 120, "{} at the side in period {period}", arena.chunks_aside());
+        assert!(
+            arena.chunks_aside() < 120,
+            "{} at the side in period {period}",
+            arena.chunks_aside()
+        );
         arena.reset();
     }
 }

@@ -103,11 +103,15 @@ fn a_value_maker_that_panics_leaves_the_arena_usable() {
 #[test]
 fn a_value_maker_may_allocate() {
     let arena = Arena::new();
-    let outer = arena.alloc_with(|| (arena.alloc_slice_fill(1000, 3u8), arena.alloc_str("inner"), 7u64));
+    let outer =
+        arena.alloc_with(|| (arena.alloc_slice_fill(1000, 3u8), arena.alloc_str("inner"), 7u64));
     assert_eq!((outer.0[999], &*outer.1, outer.2), (3, "inner", 7));
     let lines = arena.alloc_slice_with(50, |n| &*arena.alloc_slice_fill(n, n as u8));
     assert!(
-        lines.iter().enumerate().all(|(n, line)| line.len() == n && line.iter().all(|byte| *byte == n as u8))
+        lines
+            .iter()
+            .enumerate()
+            .all(|(n, line)| line.len() == n && line.iter().all(|byte| *byte == n as u8))
     );
 }
 
@@ -161,12 +165,16 @@ fn the_peak_is_of_all_periods_and_the_mark_decays() {
 /// of them.
 #[test]
 fn every_growth_is_one() {
-    for size in [0, 1, 15, 16, 31, 32, 127, 128, 129, 4096, usize::MAX / 16, usize::MAX - 1, usize::MAX] {
+    for size in
+        [0, 1, 15, 16, 31, 32, 127, 128, 129, 4096, usize::MAX / 16, usize::MAX - 1, usize::MAX]
+    {
         assert!(Growth::asked(size) >= 96, "{size}");
         for growth in [Growth::new(size, 0), Growth::new(0, size), Growth::fixed(size)] {
             assert!(growth.first() >= 128 && growth.first() <= growth.max());
             assert!(
-                growth.first() % 16 == 0 && growth.max() % 16 == 0 && growth.max() <= usize::MAX / 16 + 1
+                growth.first() % 16 == 0
+                    && growth.max() % 16 == 0
+                    && growth.max() <= usize::MAX / 16 + 1
             );
             assert!(growth.after(size) >= growth.first() && growth.after(size) <= growth.max());
             assert!(growth.largest_shared() < growth.max() / 8);

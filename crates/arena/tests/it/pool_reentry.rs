@@ -101,10 +101,12 @@ fn use_pool(pool: &Pool<Key>, key: impl Fn(u8) -> Key) {
 fn a_key_may_use_its_pool_whenever_the_pool_calls_it() {
     for moment in MOMENTS {
         for act in [look as Act, take, clear] {
-            let limits = PoolLimits::default().with_max_keys(3).with_max_arenas(4).with_max_bytes(100_000);
+            let limits =
+                PoolLimits::default().with_max_keys(3).with_max_arenas(4).with_max_bytes(100_000);
             let pool = Rc::new(Pool::with_limits(limits));
             let (acts, is_acting) = (Cell::new(0), Cell::new(false));
-            let script = Rc::new(Script { pool: Rc::downgrade(&pool), moment, act, acts, is_acting });
+            let script =
+                Rc::new(Script { pool: Rc::downgrade(&pool), moment, act, acts, is_acting });
             use_pool(&pool, |number| Key(number, Rc::clone(&script)));
             assert!(script.acts.get() > 0, "{moment:?}");
             assert!(pool.keys() <= 3 && pool.arenas() <= 4 && pool.bytes() <= 100_000);

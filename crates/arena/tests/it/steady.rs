@@ -24,7 +24,8 @@ fn calls_once_warm(arena: &mut Arena, mut work: impl FnMut(&Arena)) -> (u64, u64
 
 #[test]
 fn a_growing_text_calls_no_malloc_once_warm() {
-    const SIZES: [(usize, usize); 4] = [(3_000, 70), (40_000, 50), (200_000, 100), (1_000_000, 5000)];
+    const SIZES: [(usize, usize); 4] =
+        [(3_000, 70), (40_000, 50), (200_000, 100), (1_000_000, 5000)];
     for (total, step) in SIZES.into_iter().take(if cfg!(miri) { 1 } else { 4 }) {
         for others in [false, true] {
             for capacity in [0, 100, 20_000] {
@@ -91,7 +92,8 @@ fn random_period(arena: &Arena, seed: u64, collections: bool) {
         let align = 1 << random.between(0, 6);
         arena.alloc_layout(Layout::from_size_align(size, align).unwrap());
         if collections && random.between(0, 7) == 0 {
-            let mut array = Vec::with_capacity_in(random.between(0, 1) * random.between(0, 3000), arena);
+            let mut array =
+                Vec::with_capacity_in(random.between(0, 1) * random.between(0, 3000), arena);
             for n in 0..random.between(0, if cfg!(miri) { 100 } else { 3000 }) {
                 array.push(n as u64);
                 if n % 512 == 0 {
@@ -116,7 +118,8 @@ fn random_periods_call_no_malloc_once_warm() {
     for (collections, programs) in [(false, PROGRAMS), (true, PROGRAMS.div_ceil(5))] {
         for seed in 0..programs {
             let mut arena = Arena::with_growth(growth(seed));
-            let calls = calls_once_warm(&mut arena, |arena| random_period(arena, seed, collections));
+            let calls =
+                calls_once_warm(&mut arena, |arena| random_period(arena, seed, collections));
             assert_eq!(calls, (0, 0), "seed {seed}, collections: {collections}");
         }
     }
@@ -138,7 +141,11 @@ fn random_periods_of_a_sync_arena_call_no_malloc_once_warm() {
             arena.reset();
         };
         (0..WARM_UP).for_each(|_| period(&mut arena));
-        assert_eq!(heap::calls(|| (0..MEASURED).for_each(|_| period(&mut arena))), (0, 0), "seed {seed}");
+        assert_eq!(
+            heap::calls(|| (0..MEASURED).for_each(|_| period(&mut arena))),
+            (0, 0),
+            "seed {seed}"
+        );
     }
 }
 

@@ -20,8 +20,11 @@ fn take(arena: &SyncArena, seed: u64) -> Vec<Taken> {
     let mut random = Random(seed);
     let taken: Vec<_> = (0..STEPS)
         .map(|_| {
-            let size =
-                if random.between(0, 40) == 0 { random.between(100, 9000) } else { random.between(0, 90) };
+            let size = if random.between(0, 40) == 0 {
+                random.between(100, 9000)
+            } else {
+                random.between(0, 90)
+            };
             let layout = Layout::from_size_align(size, 1 << random.between(0, 6)).unwrap();
             let start = arena.alloc_layout(layout);
             assert_eq!(start.addr().get() % layout.align(), 0);
@@ -42,7 +45,11 @@ fn period(arena: &SyncArena, seed: u64) {
     let mut taken: Vec<Taken> = std::thread::scope(|scope| {
         let threads: Vec<_> =
             (0..THREADS as u64).map(|n| scope.spawn(move || take(arena, seed + n))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).filter(|taken| taken.size > 0).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .filter(|taken| taken.size > 0)
+            .collect()
     });
     taken.sort_unstable_by_key(|taken| taken.start);
     assert!(
@@ -140,7 +147,10 @@ fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
     bytes(&arena, 900_000);
     arena.reset();
     assert!(arena.capacity() > 900_000);
-    assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_err(), "the kept chunk is too large for it");
+    assert!(
+        arena.try_alloc_uninit::<[u8; 500_000]>().is_err(),
+        "the kept chunk is too large for it"
+    );
     arena.reset();
     assert_eq!(arena.capacity(), 0);
     assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_ok());

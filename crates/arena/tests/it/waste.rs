@@ -91,7 +91,11 @@ fn no_size_wastes_more_than_an_eighth_and_one_chunk() {
                     requested += replay(&arena, 1, || if n % 2 == 0 { other } else { size });
                     let unused = arena.capacity() - requested;
                     let bound = arena.capacity() / 8 + chunk;
-                    assert!(unused <= bound, "{unused} of {} for {size} and {other}", arena.capacity());
+                    assert!(
+                        unused <= bound,
+                        "{unused} of {} for {size} and {other}",
+                        arena.capacity()
+                    );
                     worst = worst.max(share(unused.saturating_sub(chunk), arena.capacity()));
                 }
             }
@@ -122,7 +126,8 @@ fn growth_costs_each_half_the_same_and_the_second_round_nothing() {
     for growth in [Growth::fixed(32 * 1024), Growth::default()] {
         let mut arena = Arena::with_growth(growth);
         let mut random = Random(1);
-        let mut half = |arena: &Arena| heap::calls(|| _ = replay(arena, 480_000, || random.between(1, 12))).0;
+        let mut half =
+            |arena: &Arena| heap::calls(|| _ = replay(arena, 480_000, || random.between(1, 12))).0;
         let (first, second) = (half(&arena), half(&arena));
         assert!(second <= first, "{second} chunks after {first}");
         arena.reset();

@@ -45,7 +45,8 @@ fn the_second_round_calls_malloc_not_once() {
 #[ignore = "29 million allocations, counted by callgrind"]
 fn the_second_half_costs_per_allocation_what_the_first_does() {
     for (at, (name, _)) in growths().into_iter().enumerate() {
-        let (first, second) = (instructions_per_allocation(at, 0), instructions_per_allocation(at, ALL / 2));
+        let (first, second) =
+            (instructions_per_allocation(at, 0), instructions_per_allocation(at, ALL / 2));
         println!(
             "{name}: {first:.3} instructions per allocation in the first half, {second:.3} in the second"
         );
@@ -65,7 +66,10 @@ fn instructions_per_allocation(growth: usize, skipped: u64) -> f64 {
             .output()
             .expect("valgrind is installed");
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = log.lines().find(|line| line.contains("Collected :")).unwrap_or_else(|| panic!("{log}"));
+        let line = log
+            .lines()
+            .find(|line| line.contains("Collected :"))
+            .unwrap_or_else(|| panic!("{log}"));
         line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok()).expect("a number")
     };
     (run(3_000_000) - run(1_000_000)) as f64 / 2_000_000.0

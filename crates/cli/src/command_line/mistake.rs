@@ -19,7 +19,10 @@ pub(super) fn mistake(error: &clap::Error) -> String {
             if Path::new(word).exists() {
                 return format!("`{word}` is no command. Did you mean `rookery serve {word}`?");
             }
-            format!("`{word}` is no command.{}", did_you_mean(text(ContextKind::SuggestedSubcommand)))
+            format!(
+                "`{word}` is no command.{}",
+                did_you_mean(text(ContextKind::SuggestedSubcommand))
+            )
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
             format!("`{option}` is no option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
@@ -34,7 +37,9 @@ pub(super) fn mistake(error: &clap::Error) -> String {
         }
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue);
-            format!("`{value}` is no shell that is known: bash, elvish, fish, powershell and zsh are.")
+            format!(
+                "`{value}` is no shell that is known: bash, elvish, fish, powershell and zsh are."
+            )
         }
         ErrorKind::InvalidUtf8 => "A word is not valid UTF-8, and only paths may be so.".to_owned(),
         // Nothing else is asked of clap; if it finds more, its own first line says what.

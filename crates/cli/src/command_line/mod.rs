@@ -89,9 +89,9 @@ pub(crate) fn command() -> Clap {
         .subcommand(operations::new(plain("new")))
         .subcommand(operations::status(plain("status")))
         .subcommand(
-            plain("completions")
-                .override_usage("rookery completions <shell>")
-                .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true)),
+            plain("completions").override_usage("rookery completions <shell>").arg(
+                Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true),
+            ),
         )
         .subcommand(plain("man").override_usage("rookery man"))
         .subcommand(plain("version").about("prints the version").arg(verbose()).hide(true))
@@ -148,8 +148,12 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
     let is_verbose = words.iter().any(|word| word == "--verbose");
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => return Ok(Asked::Version),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => {
+            return Ok(Asked::Version);
+        }
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
             return Ok(Asked::Print(error.render().to_string().into_bytes()));
         }
         Err(error) => return Err(Failure::CommandLine(mistake(&error))),
@@ -249,7 +253,8 @@ pub(crate) mod tests {
     fn a_wrong_command_line_is_told_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().to_str().unwrap();
-        let is_no_command = format!("`{there}` is no command. Did you mean `rookery serve {there}`?");
+        let is_no_command =
+            format!("`{there}` is no command. Did you mean `rookery serve {there}`?");
         for (words, says) in [
             (&[][..], "No command given."),
             (&["--port", "1"], "No command given."),
@@ -275,7 +280,10 @@ pub(crate) mod tests {
                 "`--verbose` goes with `--version`: `rookery --version --verbose`.",
             ),
             (&["new"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
-            (&["new", "shiny"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+            (
+                &["new", "shiny"],
+                "`rookery new` takes a kind of app (shiny, api or site) and a folder.",
+            ),
             (
                 &["new", "shinny", "a"],
                 "`shinny` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.",
@@ -288,7 +296,8 @@ pub(crate) mod tests {
     /// Returns the options that a help lists.
     fn listed(help: &str) -> Vec<&str> {
         let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-        let words = lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+        let words =
+            lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
         words.map(|word| word.split(['[', '=']).next().unwrap_or(word)).collect()
     }
 
@@ -301,11 +310,16 @@ pub(crate) mod tests {
         );
         let options = listed(&short);
         assert!((20..=35).contains(&options.len()), "{}: {options:?}", options.len());
-        let headings = ["Address:", "HTTPS:", "Workers:", "Limits:", "Logs and status:", "Development:"];
+        let headings =
+            ["Address:", "HTTPS:", "Workers:", "Limits:", "Logs and status:", "Development:"];
         let found: Vec<&str> = short.lines().filter(|line| headings.contains(line)).collect();
         assert_eq!(found, headings, "{short}");
         let of_serve = printed(&["serve", "-h"]);
-        assert!(options.iter().all(|option| *option == "--version" || listed(&of_serve).contains(option)));
+        assert!(
+            options
+                .iter()
+                .all(|option| *option == "--version" || listed(&of_serve).contains(option))
+        );
         for line in short.lines() {
             assert!(line.chars().count() <= 120, "{line}");
         }
@@ -328,7 +342,8 @@ pub(crate) mod tests {
         assert!(!long.contains("--no-log") && !long.contains("  version  "), "{long}");
         assert_eq!(printed(&["help"]), long);
         for status in ["0", "1", "2", "3", "4", "5", "128 + n"] {
-            let lists = |help: &str| help.lines().any(|line| line.starts_with(&format!("  {status}  ")));
+            let lists =
+                |help: &str| help.lines().any(|line| line.starts_with(&format!("  {status}  ")));
             assert!(lists(&long) && lists(&printed(&["serve", "--help"])), "{status}: {long}");
         }
         for line in long.lines() {
@@ -338,7 +353,9 @@ pub(crate) mod tests {
         for words in [&["--version"][..], &["-v"], &["version"]] {
             assert_eq!(printed(words), version, "{words:?}");
         }
-        for words in [&["--version", "--verbose"][..], &["--verbose", "-v"], &["version", "--verbose"]] {
+        for words in
+            [&["--version", "--verbose"][..], &["--verbose", "-v"], &["version", "--verbose"]]
+        {
             assert!(matches!(parse(words), Ok(Asked::Version)), "{words:?}");
         }
     }
@@ -351,10 +368,14 @@ pub(crate) mod tests {
         let page = printed(&["man"]);
         assert!(page.contains(".TH rookery 1") && page.contains("tls\\-cert"), "{page}");
         assert!(page.contains("\nrookery \\- serve R apps"), "{page}");
-        for text in [".SH COMMANDS", "rookery status", ".SH \"EXIT STATUS\"", "\\-\\-fail\\-fast was given"] {
+        for text in
+            [".SH COMMANDS", "rookery status", ".SH \"EXIT STATUS\"", "\\-\\-fail\\-fast was given"]
+        {
             assert!(page.contains(text), "{text}: {page}");
         }
-        for row in rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No) {
+        for row in
+            rookery_settings::table::all().filter(|row| row.shown != rookery_settings::Shown::No)
+        {
             let no = if row.is_on_by_default() { "no-" } else { "" };
             let option = format!("--{no}{}", row.option()).replace('-', "\\-");
             assert!(page.contains(&format!("\\fB{option}\\fR")), "{option}");

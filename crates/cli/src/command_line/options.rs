@@ -6,7 +6,9 @@ use clap::builder::OsStringValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
 use rookery_settings::table::{self, Found};
-use rookery_settings::{Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near};
+use rookery_settings::{
+    Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near,
+};
 
 use super::{words, wrong};
 use crate::failure::Failure;
@@ -29,13 +31,17 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
         let rows = table::all().filter(move |row| row.group == group);
         let own = rows.clone().filter(|row| has_option(row)).map(option);
         let limit = (group == Group::Limits).then(|| {
-            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(words::LIMIT).long_help(format!(
-                "{}\nOnce for each; the manual page lists them (rookery man).",
-                words::LIMIT
-            ))
+            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(words::LIMIT).long_help(
+                format!(
+                    "{}\nOnce for each; the manual page lists them (rookery man).",
+                    words::LIMIT
+                ),
+            )
         });
-        let limit = limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
-        let former = rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
+        let limit =
+            limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
+        let former =
+            rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
         own.chain(limit).map(move |arg| arg.help_heading(group.title())).chain(former)
     })
 }
@@ -81,9 +87,11 @@ fn wrapped(text: &str) -> String {
 fn with_value(arg: Arg, row: &Setting, placeholder: &'static str) -> Arg {
     let arg = arg.value_parser(OsStringValueParser::new());
     match row.kind {
-        Kind::Flag => {
-            arg.num_args(0..=1).require_equals(true).default_missing_value("on").value_name("on|off")
-        }
+        Kind::Flag => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("on")
+            .value_name("on|off"),
         kind if kind.is_list() => arg.action(ArgAction::Append).value_name(placeholder),
         _ => arg.value_name(placeholder),
     }
@@ -140,7 +148,8 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
             let old = format!("`--{}`", former.name.replace('_', "-"));
             let values = match former.value {
                 Some(value) => {
-                    let is_given = matches.of(former.name).is_some_and(|at| at.get_flag(former.name));
+                    let is_given =
+                        matches.of(former.name).is_some_and(|at| at.get_flag(former.name));
                     is_given.then(|| vec![OsString::from(value)])
                 }
                 None => matches.values(former.name),
@@ -222,8 +231,9 @@ impl Options {
 /// Suggests a limit whose present or former name is similar.
 fn similar_limit(name: &str) -> String {
     let limits = table::all().filter(|row| row.section == Section::Limits);
-    let names =
-        limits.flat_map(|row| std::iter::once(row.name).chain(row.former.iter().map(|former| former.name)));
+    let names = limits.flat_map(|row| {
+        std::iter::once(row.name).chain(row.former.iter().map(|former| former.name))
+    });
     let found = near(name, names).into_iter().find_map(table::find_limit);
     found.map(|found| format!(" Did you mean `{}`?", found.setting.name)).unwrap_or_default()
 }
@@ -264,7 +274,10 @@ mod tests {
                 && !settings.flag("http2")
         );
         assert!(settings.is_given("interrupt_requests"));
-        assert_eq!(settings.value("ws_compression").unwrap().field("level"), Some(&Value::Number(6.0)));
+        assert_eq!(
+            settings.value("ws_compression").unwrap().field("level"),
+            Some(&Value::Number(6.0))
+        );
         assert_eq!(
             (settings.number("max_body_size"), settings.number("header_timeout")),
             (Some(1e7), Some(5.0))
@@ -274,16 +287,21 @@ mod tests {
 
     #[test]
     fn lists_are_given_with_commas_or_once_for_each() {
-        let domains = settings(&["serve", "a", "--domain", "a.org,b.org", "--domain=c.org"]).list("domain");
+        let domains =
+            settings(&["serve", "a", "--domain", "a.org,b.org", "--domain=c.org"]).list("domain");
         assert_eq!(domains, ["a.org", "b.org", "c.org"]);
-        let certificates = settings(&["serve", "a", "--tls-cert", "a,b", "--tls-cert=c"]).value("tls_cert");
+        let certificates =
+            settings(&["serve", "a", "--tls-cert", "a,b", "--tls-cert=c"]).value("tls_cert");
         assert_eq!(certificates, Some(Value::Paths(vec!["a,b".into(), "c".into()])));
     }
 
     #[test]
     fn the_last_of_several_counts_and_most_of_all_what_is_behind_the_command() {
         assert_eq!(settings(&["--port=1", "serve", "a"]).number("port"), Some(1.0));
-        assert_eq!(settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"), Some(3.0));
+        assert_eq!(
+            settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"),
+            Some(3.0)
+        );
         let limits = settings(&[
             "--limit=max_headers=1",
             "serve",
@@ -291,7 +309,10 @@ mod tests {
             "--limit=max_headers=2",
             "--limit=ws_min_rate=3",
         ]);
-        assert_eq!((limits.number("max_headers"), limits.number("ws_min_rate")), (Some(2.0), Some(3.0)));
+        assert_eq!(
+            (limits.number("max_headers"), limits.number("ws_min_rate")),
+            (Some(2.0), Some(3.0))
+        );
     }
 
     #[test]
@@ -369,12 +390,18 @@ mod tests {
         for (words, says) in [
             (&["serve", "a", "--port="][..], "`--port` needs a value."),
             (&["serve", "a", "--log="], "`--log` needs a value."),
-            (&["serve", "a", "--port", "+1"], "`--port` must be a whole number from 0 to 65535, not `+1`."),
+            (
+                &["serve", "a", "--port", "+1"],
+                "`--port` must be a whole number from 0 to 65535, not `+1`.",
+            ),
             (
                 &["serve", "a", "--port", "65536"],
                 "`--port` must be a whole number from 0 to 65535, not `65536`.",
             ),
-            (&["serve", "a", "--proxy-protocol=2"], "`--proxy-protocol` must be yes or no, not `2`."),
+            (
+                &["serve", "a", "--proxy-protocol=2"],
+                "`--proxy-protocol` must be yes or no, not `2`.",
+            ),
             (&["serve", "a", "--surge", "2"], "`--surge` must be 0 or 1, not `2`."),
             (
                 &["serve", "a", "--workers", "1001"],

@@ -138,19 +138,24 @@ mod tests {
 
     #[test]
     fn the_address_and_the_log_are_what_was_asked_for() {
-        let asked = served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
+        let asked =
+            served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
         assert!(matches!((&asked.log, asked.format), (LogTo::Stdout, Format::Json)));
         assert_eq!(asked.settings.https(), None);
         let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
         assert!(matches!(log(&["--log", "-"]), LogTo::Stdout) && matches!(log(&[]), LogTo::Stdout));
         assert!(
-            matches!(log(&["--log", "none"]), LogTo::Nothing) && matches!(log(&["--no-log"]), LogTo::Nothing)
+            matches!(log(&["--log", "none"]), LogTo::Nothing)
+                && matches!(log(&["--no-log"]), LogTo::Nothing)
         );
         assert!(
             matches!(log(&["--log", "./none"]), LogTo::File(path) if path == std::path::Path::new("./none"))
         );
-        assert_eq!(served(&["serve", "a", "--tls", "dev"]).settings.https(), Some(Https::Development));
+        assert_eq!(
+            served(&["serve", "a", "--tls", "dev"]).settings.https(),
+            Some(Https::Development)
+        );
     }
 
     #[test]
@@ -190,7 +195,10 @@ mod tests {
                 &["serve", "a", "--domain=b.org", "--tls-cert=b"],
                 "`--tls-cert` and `--domain` exclude one another.",
             ),
-            (&["serve", "a", "--domain=b.org", "--tls=dev"], "`--tls` and `--domain` exclude one another."),
+            (
+                &["serve", "a", "--domain=b.org", "--tls=dev"],
+                "`--tls` and `--domain` exclude one another.",
+            ),
             (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert` or `--domain`."),
             (
                 &["serve", "a", "--tls=dev", "--redirect-from=80"],

@@ -10,7 +10,10 @@ finished; a second one ends it at once.";
 /// Every command that help lists, with its meaning.
 pub(super) const COMMANDS: [(&str, &str); 8] = [
     ("serve", "serves <target>, a folder or a file"),
-    ("dev", "serves <target> for development: reloads when a file changes, runs R at this terminal"),
+    (
+        "dev",
+        "serves <target> for development: reloads when a file changes, runs R at this terminal",
+    ),
     ("config", "prints the settings that are in force, and where each comes from"),
     ("check", "checks settings, certificates, address and app, and serves nothing"),
     ("new", "writes a small app to begin with: shiny, api or site"),

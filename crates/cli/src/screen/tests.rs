@@ -93,7 +93,11 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
 
 #[test]
 fn a_site_has_no_workers() {
-    let site = Screen { what: "site in /srv/www".to_owned(), workers: None, ..screen("https://example.org") };
+    let site = Screen {
+        what: "site in /srv/www".to_owned(),
+        workers: None,
+        ..screen("https://example.org")
+    };
     let snapshot = "
 rookery VERSION: site in /srv/www
 Serving on https://example.org (Ctrl-C stops)
@@ -104,8 +108,9 @@ Serving on https://example.org (Ctrl-C stops)
 #[test]
 fn only_a_terminal_is_coloured_unless_variables_say_otherwise() {
     let is_coloured = |set: &[(&str, &str)], is_terminal| {
-        let find =
-            |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let find = |name: &str| {
+            set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned())
+        };
         is_coloured_in(find, is_terminal)
     };
     for (set, on_terminal, elsewhere) in [
@@ -125,13 +130,16 @@ fn only_a_terminal_is_coloured_unless_variables_say_otherwise() {
 
 #[test]
 fn other_machines_have_an_address_where_all_interfaces_are_listened_on() {
-    let url = |listens: &str, own: &str| network_url("http", listens.parse().unwrap(), own.parse().ok());
+    let url =
+        |listens: &str, own: &str| network_url("http", listens.parse().unwrap(), own.parse().ok());
     assert_eq!(url("0.0.0.0:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
     assert_eq!(url("[::]:8000", "192.168.1.7").as_deref(), Some("http://192.168.1.7:8000"));
     assert_eq!(url("[::]:8000", "2001:db8::7").as_deref(), Some("http://[2001:db8::7]:8000"));
-    for (listens, own) in
-        [("127.0.0.1:8000", "192.168.1.7"), ("0.0.0.0:8000", "2001:db8::7"), ("0.0.0.0:8000", "none")]
-    {
+    for (listens, own) in [
+        ("127.0.0.1:8000", "192.168.1.7"),
+        ("0.0.0.0:8000", "2001:db8::7"),
+        ("0.0.0.0:8000", "none"),
+    ] {
         assert_eq!(url(listens, own), None, "{listens}");
     }
 }

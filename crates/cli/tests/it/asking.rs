@@ -32,7 +32,9 @@ fn a_hangup_that_is_sent_reloads_workers_also_where_nohup_ignores_it() {
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    command
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .current_dir(app.path());
     ignores(installed.on_path(&mut command), libc::SIGHUP);
     let mut it = Running::start(&mut command);
     it.await_line("started in generation 0");
@@ -48,7 +50,9 @@ fn the_second_user_signal_replaces_workers_as_a_hangup_does() {
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    command
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started in generation 0");
     it.signal(libc::SIGUSR2);
@@ -97,7 +101,9 @@ fn automatic_workers_have_a_supervisor_on_one_processor() {
 fn localhost_is_this_machine() {
     let site = folder(&[("index.html", "hello")]);
     let mut command = rookery();
-    command.args(["serve", ".", "--host", "localhost", "--port", "0", "--no-log"]).current_dir(site.path());
+    command
+        .args(["serve", ".", "--host", "localhost", "--port", "0", "--no-log"])
+        .current_dir(site.path());
     let mut it = Running::start(&mut command);
     let port = it.port();
     assert!(get(port, "/").ends_with("hello"));

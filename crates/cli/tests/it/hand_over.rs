@@ -67,8 +67,18 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
     let link = installed.root.path().join("bin/rookery");
     std::os::unix::fs::symlink(installed.program(), &link).unwrap();
     let mut command = Command::new(&link);
-    command.args(["serve", "my app/app.R", "--port", "0", "--log", "access.log", "--restart", "never"]);
-    let (status, out, said) = installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
+    command.args([
+        "serve",
+        "my app/app.R",
+        "--port",
+        "0",
+        "--log",
+        "access.log",
+        "--restart",
+        "never",
+    ]);
+    let (status, out, said) =
+        installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
     assert_eq!(status, Some(7), "{said}");
     assert!(said.contains("has failed: it ended with status 7"), "{said}");
     // The lines of a single worker are as it has written them.
@@ -84,7 +94,10 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
     );
     assert_eq!(lines[5], format!("target={}/my app/app.R", root.display()));
     // It logs what it answers while it is the one that accepts connections.
-    assert!(out.contains(&format!("\nlog=file\nlog_file={}/access.log\n", root.display())), "{out}");
+    assert!(
+        out.contains(&format!("\nlog=file\nlog_file={}/access.log\n", root.display())),
+        "{out}"
+    );
     assert!(out.contains("SigBlk:\t0000000000000000\n"), "{out}");
 }
 
@@ -103,7 +116,11 @@ fn names_that_are_no_text_arrive_as_they_are() {
         .output();
     let out = output.unwrap().stdout;
     let wanted = b"/100%25%0A\xE9.R\n";
-    assert!(out.windows(wanted.len()).any(|window| window == wanted), "{}", String::from_utf8_lossy(&out));
+    assert!(
+        out.windows(wanted.len()).any(|window| window == wanted),
+        "{}",
+        String::from_utf8_lossy(&out)
+    );
 }
 
 #[test]
@@ -127,7 +144,8 @@ fn the_r_of_an_app_is_not_run() {
     }
     // A folder of that name, and a file that nobody may run, are none.
     let odd = folder(&[("first/R/none", ""), ("second/R", "")]);
-    let path = ["first", "second"].map(|name| odd.path().join(name).display().to_string()).join(":");
+    let path =
+        ["first", "second"].map(|name| odd.path().join(name).display().to_string()).join(":");
     let path = format!("{path}:{}:/usr/bin:/bin", installed.root.path().join("bin").display());
     let mut it = Running::start(
         Command::new(installed.program())

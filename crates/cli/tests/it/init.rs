@@ -17,7 +17,10 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
     match probe.arg("true").output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            eprintln!("skipped: no process namespace ({})", String::from_utf8_lossy(&output.stderr).trim());
+            eprintln!(
+                "skipped: no process namespace ({})",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
             return None;
         }
         Err(error) => {
@@ -35,7 +38,8 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
 fn first_of(unshare: u32) -> i32 {
     let until = Instant::now() + PATIENCE;
     loop {
-        let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
+        let children =
+            std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
         if let Some(first) = children.split_ascii_whitespace().next() {
             return first.parse().unwrap();
         }
@@ -53,7 +57,8 @@ fn signal(pid: i32, number: i32) {
 fn a_site_ends_in_order_when_the_container_is_stopped() {
     let site = folder(&[("index.html", "home")]);
     let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
-    let mut it = Running::start(command.arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]));
+    let mut it =
+        Running::start(command.arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]));
     let port = it.port();
     assert!(crate::support::get(port, "/").ends_with("home"));
     signal(first_of(it.id()), libc::SIGTERM);
@@ -65,13 +70,18 @@ fn a_site_ends_in_order_when_the_container_is_stopped() {
 fn sockets_and_a_watchdog_of_the_first_process_are_the_servers() {
     let site = folder(&[("index.html", "home")]);
     let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
-    let (notify, tcp) = (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (notify, tcp) =
+        (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let port = tcp.local_addr().unwrap().port();
     crate::service::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
-    command.env("NOTIFY_SOCKET", &notify).arg("serve").arg(site.path()).args(["--port", "0", "--no-log"]);
+    command
+        .env("NOTIFY_SOCKET", &notify)
+        .arg("serve")
+        .arg(site.path())
+        .args(["--port", "0", "--no-log"]);
     let mut it = Running::start(&mut command);
     let said = it.await_line("Serving on ");
     assert!(said.contains(&format!("http://127.0.0.1:{port} ")), "{said}");
@@ -100,9 +110,12 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     let first = first_of(it.id());
     let began = Instant::now();
     loop {
-        let children = std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
+        let children =
+            std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
         // Only the supervisor is left, and no orphan that sleeps or is dead.
-        if children.split_ascii_whitespace().count() == 1 && began.elapsed() > Duration::from_secs(1) {
+        if children.split_ascii_whitespace().count() == 1
+            && began.elapsed() > Duration::from_secs(1)
+        {
             break;
         }
         assert!(began.elapsed() < PATIENCE, "{children}");

@@ -8,7 +8,11 @@ use crate::hand_over::Installed;
 use crate::support::{executable, folder};
 
 /// Runs a command, and asserts that it starts no R process.
-fn run(installed: &Installed, words: &[&str], app: &std::path::Path) -> (Option<i32>, String, String) {
+fn run(
+    installed: &Installed,
+    words: &[&str],
+    app: &std::path::Path,
+) -> (Option<i32>, String, String) {
     executable(&installed.r(), "#!/bin/bash\necho STARTED >&2\nexit 7\n");
     let mut command = Command::new(installed.program());
     command.args(words).current_dir(app);
@@ -20,7 +24,8 @@ fn run(installed: &Installed, words: &[&str], app: &std::path::Path) -> (Option<
 #[test]
 fn config_tells_each_value_and_where_it_comes_from_without_starting_r() {
     let installed = Installed::new();
-    let text = "engine: rookery\napp: app.R\noptions:\n  port: 9000\n  limits: {max_body_size: 10MB}\n";
+    let text =
+        "engine: rookery\napp: app.R\noptions:\n  port: 9000\n  limits: {max_body_size: 10MB}\n";
     let app = folder(&[("_server.yml", text), ("app.R", "1")]);
     let (status, out, said) =
         run(&installed, &["config", ".", "--log-format", "json", "-p", "1"], app.path());
@@ -64,7 +69,11 @@ fn check_finds_what_would_keep_a_server_from_starting() {
         (&["fine", "--host=unix:fine"], 4, "a folder is there"),
         (&["fine", "--host=unix:fine/app.R"], 4, "a file that is no socket is there"),
         (&["fine", &format!("--host=unix:{}", "x".repeat(108))], 4, "path must be shorter than"),
-        (&["fine", "--port=0", "--admin=192.0.2.1:9100"], 4, "Cannot listen for `--admin` on 192.0.2.1:9100"),
+        (
+            &["fine", "--port=0", "--admin=192.0.2.1:9100"],
+            4,
+            "Cannot listen for `--admin` on 192.0.2.1:9100",
+        ),
         (&["fine", "--port=0", "--admin=unix:fine/app.R"], 4, "a file that is no socket is there"),
         (&["fine", "--drain=soon"], 2, "`--drain` must be a time"),
         (&["missing"], 1, "does not exist"),
@@ -88,6 +97,12 @@ fn check_accepts_an_address_that_is_in_use_because_the_server_may_use_it() {
     let words = ["check", ".", "--host=unix:s", "--admin", &format!("127.0.0.1:{port}")];
     let (status, out, _) = run(&installed, &words, app.path());
     assert_eq!(status, Some(0));
-    assert!(out.contains("Note: Cannot listen on the socket") && out.contains("listens there"), "{out}");
-    assert!(out.contains(&format!("Note: The address of `--admin`, 127.0.0.1:{port}, is in use.")), "{out}");
+    assert!(
+        out.contains("Note: Cannot listen on the socket") && out.contains("listens there"),
+        "{out}"
+    );
+    assert!(
+        out.contains(&format!("Note: The address of `--admin`, 127.0.0.1:{port}, is in use.")),
+        "{out}"
+    );
 }

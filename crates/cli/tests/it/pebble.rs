@@ -8,9 +8,13 @@ use crate::authority::{Pebble, file, free_port};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
-    let done =
-        Command::new("curl").args(["--silent", "--show-error"]).args(words).output().expect("curl is here");
-    let text = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    let done = Command::new("curl")
+        .args(["--silent", "--show-error"])
+        .args(words)
+        .output()
+        .expect("curl is here");
+    let text =
+        String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     (text, done.status.success())
 }
 
@@ -45,7 +49,8 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     it.await_line("ACME: ordering a certificate for app.example.org, from 127.0.0.1");
     it.await_line("ACME: there is a certificate for app.example.org, valid until ");
     // Whoever trusts the authority is served.
-    let (root, done) = curl(&["--cacert", &ca, &format!("https://127.0.0.1:{}/roots/0", pebble.management)]);
+    let (root, done) =
+        curl(&["--cacert", &ca, &format!("https://127.0.0.1:{}/roots/0", pebble.management)]);
     assert!(done, "{root}");
     let trusted = data.path().join("root.pem");
     fs::write(&trusted, root).unwrap();
@@ -56,7 +61,10 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     let (text, done) = get();
     assert!(done && text.starts_with("HTTP/2 200") && text.ends_with("home"), "{text}");
     let moved = ask(http, "GET /a HTTP/1.1\r\nHost: app.example.org\r\nConnection: close\r\n\r\n");
-    assert!(moved.to_lowercase().contains(&format!("location: https://app.example.org:{tls}/a")), "{moved}");
+    assert!(
+        moved.to_lowercase().contains(&format!("location: https://app.example.org:{tls}/a")),
+        "{moved}"
+    );
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 
@@ -82,7 +90,8 @@ fn terms_are_agreed_to_in_so_many_words() {
     ]));
     assert_eq!(it.end().0.code(), Some(2), "{}", it.said);
     assert!(
-        it.said.starts_with("rookery: `--domain`: certificates come from Let's Encrypt, whose terms"),
+        it.said
+            .starts_with("rookery: `--domain`: certificates come from Let's Encrypt, whose terms"),
         "{}",
         it.said
     );

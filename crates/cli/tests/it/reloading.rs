@@ -24,7 +24,9 @@ fn await_note(app: &TempDir, words: &str) -> String {
     let until = Instant::now() + PATIENCE;
     loop {
         let text = notes(app);
-        if let Some(line) = text.split_inclusive('\n').find(|it| it.contains(words) && it.ends_with('\n')) {
+        if let Some(line) =
+            text.split_inclusive('\n').find(|it| it.contains(words) && it.ends_with('\n'))
+        {
             return line.to_owned();
         }
         assert!(Instant::now() < until, "no worker notes {words:?}: {text}");
@@ -64,12 +66,15 @@ fn end(mut it: Running) {
 #[test]
 fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     let installed = Installed::new();
-    let app = app("  port: 0\n  reconnect: always\n  limits: {max_body_size: 1MB, idle_timeout: 9}\n");
+    let app =
+        app("  port: 0\n  reconnect: always\n  limits: {max_body_size: 1MB, idle_timeout: 9}\n");
     let mut it = serve(&installed, &app, &["--idle-timeout=7"]);
     let line = await_note(&app, "generation 0 of 1:");
-    for given in
-        ["file:text:reconnect=always", "file:number:max_body_size=1000000", " cli:number:idle_timeout=7"]
-    {
+    for given in [
+        "file:text:reconnect=always",
+        "file:number:max_body_size=1000000",
+        " cli:number:idle_timeout=7",
+    ] {
         assert!(line.contains(given), "{given}: {line}");
     }
     // The environment and the command line count as before.
@@ -101,7 +106,10 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
     await_note(&app, "generation 0");
     for (wrong, says) in [
         ("  port: 0\n  prot: 1\n", "line 5, column 3: `prot:` is not a setting under `options:`."),
-        ("  port: 0\n  workers: 1\n  min_ready: 2\n", "must be at most the number of workers, 1, not `2`"),
+        (
+            "  port: 0\n  workers: 1\n  min_ready: 2\n",
+            "must be at most the number of workers, 1, not `2`",
+        ),
         ("  port: 0\n  tls: {cert: /nowhere/cert.pem}\n", "there is no file /nowhere/cert.pem"),
         ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
         // TEST-NET-1 of RFC 5737: nobody's.

@@ -35,10 +35,15 @@ fn the_screen_is_plain_in_a_log_and_coloured_where_that_is_forced() {
     let (text, port) = shown(&[], &[]);
     assert_eq!(
         text,
-        format!("rookery {version}: site in ROOT\nServing on http://127.0.0.1:{port} (Ctrl-C stops)\n")
+        format!(
+            "rookery {version}: site in ROOT\nServing on http://127.0.0.1:{port} (Ctrl-C stops)\n"
+        )
     );
     let (text, _) = shown(&[], &[("CLICOLOR_FORCE", "1")]);
-    assert!(text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"), "{text}");
+    assert!(
+        text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"),
+        "{text}"
+    );
     let (text, _) = shown(&[], &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]);
     assert!(!text.contains('\x1b'), "{text}");
 }
@@ -46,7 +51,10 @@ fn the_screen_is_plain_in_a_log_and_coloured_where_that_is_forced() {
 #[test]
 fn on_all_interfaces_the_address_for_other_machines_is_shown_if_there_is_one() {
     let (text, port) = shown(&["--host", "0.0.0.0"], &[]);
-    assert!(text.contains(&format!("Serving on http://127.0.0.1:{port} (Ctrl-C stops)\n")), "{text}");
+    assert!(
+        text.contains(&format!("Serving on http://127.0.0.1:{port} (Ctrl-C stops)\n")),
+        "{text}"
+    );
     for line in text.lines().skip(2) {
         let own = line.strip_prefix("  Network:     http://").expect("no other line");
         assert!(own.ends_with(&format!(":{port}")) && !own.starts_with("127."), "{text}");
@@ -67,7 +75,11 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
             command.env_remove(name);
         }
         let path = format!("{}:/usr/bin:/bin", root.path().join("bin").display());
-        command.env("PATH", path).env("TOLD", &told).env("ROOKERY_PORT", "0").envs(variables.iter().copied());
+        command
+            .env("PATH", path)
+            .env("TOLD", &told)
+            .env("ROOKERY_PORT", "0")
+            .envs(variables.iter().copied());
         command.arg("serve").arg(root.path().join("site")).args(["--log", "none", "--open"]);
         Running::start(&mut command)
     };
@@ -87,7 +99,10 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
     }
     let mut it = start(&[("SSH_CONNECTION", "192.0.2.1 1 192.0.2.2 22")]);
     let line = it.await_line("over SSH");
-    assert!(line.contains("`--open` opens no browser over SSH: the address is http://127.0.0.1:"), "{line}");
+    assert!(
+        line.contains("`--open` opens no browser over SSH: the address is http://127.0.0.1:"),
+        "{line}"
+    );
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     assert!(!told.exists());
@@ -127,7 +142,10 @@ fn the_verbose_version_names_the_r_and_the_package_and_no_variable_of_the_enviro
     let (status, out, said) = installed.run(&mut command);
     assert_eq!((status, said.as_str()), (Some(0), ""));
     assert!(out.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
-    assert!(out.contains("\nR:        R version 9.8.7 (a test), ") && out.contains("/bin/R\n"), "{out}");
+    assert!(
+        out.contains("\nR:        R version 9.8.7 (a test), ") && out.contains("/bin/R\n"),
+        "{out}"
+    );
     assert!(out.contains("\ntarget:   ") && out.contains("/lib of r/rookery\n"), "{out}");
     assert!(!out.contains("hush-hush") && !out.contains("more"), "{out}");
 }
@@ -182,9 +200,15 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
 #[test]
 fn a_terminal_has_colours_unless_variables_say_otherwise() {
     let text = shown_on_terminal(&[]);
-    assert!(text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"), "{text}");
+    assert!(
+        text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"),
+        "{text}"
+    );
     for variables in [[("NO_COLOR", "1")], [("CLICOLOR", "0")], [("TERM", "dumb")]] {
         let text = shown_on_terminal(&variables);
-        assert!(!text.contains('\x1b') && text.contains("Serving on http"), "{variables:?}: {text}");
+        assert!(
+            !text.contains('\x1b') && text.contains("Serving on http"),
+            "{variables:?}: {text}"
+        );
     }
 }

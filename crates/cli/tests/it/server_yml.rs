@@ -26,7 +26,11 @@ fn serve(
     variables: &[(&str, &str)],
 ) -> (Option<i32>, String) {
     let mut command = Command::new(installed.program());
-    command.args(["serve", "."]).args(words).current_dir(app.path()).envs(variables.iter().copied());
+    command
+        .args(["serve", "."])
+        .args(words)
+        .current_dir(app.path())
+        .envs(variables.iter().copied());
     let (status, _, said) = installed.run(&mut command);
     (status, said)
 }
@@ -36,10 +40,15 @@ fn a_file_has_several_workers_serve_unless_the_command_line_says_otherwise() {
     let installed = Installed::new();
     telling(&installed);
     let app = app("  workers: 3\n  drain: 5s\n  error_detail: full\n  start_retries: 0\n");
-    let run = |words: &[&str]| serve(&installed, &app, &[&["--port=0", "--log=none"], words].concat(), &[]);
+    let run = |words: &[&str]| {
+        serve(&installed, &app, &[&["--port=0", "--log=none"], words].concat(), &[])
+    };
     let (status, said) = run(&[]);
     assert_eq!(status, Some(3), "{said}");
-    assert!(said.contains("R: 3 target=") && said.contains("file:text:error_detail=full"), "{said}");
+    assert!(
+        said.contains("R: 3 target=") && said.contains("file:text:error_detail=full"),
+        "{said}"
+    );
     let (_, said) = run(&["--workers", "2", "--error-detail", "message"]);
     assert!(said.contains("R: 2 ") && said.contains(" cli:text:error_detail=message"), "{said}");
     let (status, said) = run(&["--workers", "1"]);
@@ -68,9 +77,13 @@ fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
     }
     // Certificates of the command line replace all that the file says of HTTPS.
     assert!(!said.contains("tls:number:hsts"), "{said}");
-    let words = ["--tls=dev", "--host=127.0.0.1", "--log=-", "--log-format=common", "--restart=never"];
+    let words =
+        ["--tls=dev", "--host=127.0.0.1", "--log=-", "--log-format=common", "--restart=never"];
     let (_, said) = serve(&installed, &app, &words, &[]);
-    assert!(said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"), "{said}");
+    assert!(
+        said.contains("host=127.0.0.1 ") && said.contains("log=stdout log_format=common"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -109,7 +122,10 @@ fn the_environment_has_precedence_over_the_file_and_says_so() {
     );
     let (status, said) = serve(&installed, &app, &[], &[("ROOKERY_DRAIN", "soon")]);
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("The environment variable ROOKERY_DRAIN must be a time such as"), "{said}");
+    assert!(
+        said.contains("The environment variable ROOKERY_DRAIN must be a time such as"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -138,7 +154,10 @@ fn a_mistake_in_a_file_is_told_with_its_position_before_r_is_started() {
             "  prot: 1\n",
             "_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?",
         ),
-        ("  tls: {hsts: 60}\n", "_server.yml`, line 4: `tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`."),
+        (
+            "  tls: {hsts: 60}\n",
+            "_server.yml`, line 4: `tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`.",
+        ),
     ] {
         let (status, said) = serve(&installed, &app(options), &[], &[]);
         assert_eq!(status, Some(1), "{said}");

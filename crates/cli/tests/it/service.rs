@@ -96,7 +96,10 @@ fn a_site_tells_where_it_is_and_that_it_lives() {
     let port = it.port();
     let said = manager.next();
     assert!(
-        said.starts_with(&format!("READY=1\nSTATUS=Serving on http://127.0.0.1:{port}\nMAINPID={}", it.id())),
+        said.starts_with(&format!(
+            "READY=1\nSTATUS=Serving on http://127.0.0.1:{port}\nMAINPID={}",
+            it.id()
+        )),
         "{said}"
     );
     for _ in 0..3 {
@@ -137,10 +140,16 @@ fn sockets_that_are_handed_over_are_served_and_left_open() {
         let waits = std::thread::spawn(move || get(port, "/"));
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
         command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
-        hand_over(&mut command, vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()]);
+        hand_over(
+            &mut command,
+            vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()],
+        );
         let mut it = Running::start(&mut command);
         let said = it.await_line("Serving on ");
-        assert!(said.contains(&format!("http://127.0.0.1:{port} and {}", path.display())), "{said}");
+        assert!(
+            said.contains(&format!("http://127.0.0.1:{port} and {}", path.display())),
+            "{said}"
+        );
         assert!(waits.join().unwrap().ends_with("home"), "{round}");
         assert!(ask_unix(&path).ends_with("home"));
         it.signal(libc::SIGTERM);
@@ -206,7 +215,11 @@ fn workers_are_told_nothing_of_the_manager() {
         assert!(said.trim_end().ends_with("heard:"), "{said}");
         // Its own listener and its control channel, and the manager's socket if it may accept connections itself.
         let count = if workers == "1" { 3 } else { 2 };
-        assert!(it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")), "{}", it.said);
+        assert!(
+            it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")),
+            "{}",
+            it.said
+        );
         it.signal(libc::SIGTERM);
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
         assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
@@ -217,11 +230,13 @@ fn workers_are_told_nothing_of_the_manager() {
 fn a_log_is_opened_anew_when_it_was_given_another_name() {
     let site = folder(&[("index.html", "home")]);
     let (log, old) = (site.path().join("access.log"), site.path().join("access.log.1"));
-    let mut it =
-        Running::start(rookery().arg("serve").arg(site.path()).args(["--port", "0"]).arg("--log").arg(&log));
+    let mut it = Running::start(
+        rookery().arg("serve").arg(site.path()).args(["--port", "0"]).arg("--log").arg(&log),
+    );
     let port = it.port();
     get(port, "/first");
-    let has = |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
+    let has =
+        |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     let until = |what: &dyn Fn() -> bool| {
         let until = Instant::now() + PATIENCE;
         while !what() {
@@ -250,7 +265,10 @@ fn a_place_of_admin_that_is_taken_is_said_with_what_helps() {
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("127.0.0.1:{}", tcp.local_addr().unwrap().port());
     for (at, says) in [
-        ("unix:file", "That file is no socket, and is left as it is: choose another path, or move it away."),
+        (
+            "unix:file",
+            "That file is no socket, and is left as it is: choose another path, or move it away.",
+        ),
         ("unix:socket", "Another server answers there: choose another path, or end that server."),
         (port.as_str(), "Another process has this port: choose another one."),
     ] {
@@ -279,7 +297,9 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
         let app = folder(&[("app.R", "1")]);
         let manager = Manager::at(&app.path().join("notify"));
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+        command
+            .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+            .current_dir(app.path());
         // A core that SIGQUIT writes is nobody's.
         // SAFETY: a system call alone, with a limit that lies here.
         let no_core = || match unsafe {
@@ -299,7 +319,9 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
         it.signal(second);
         assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.said);
         let until = Instant::now() + PATIENCE;
-        while fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z ")) {
+        while fs::read_to_string(format!("/proc/{pid}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "))
+        {
             assert!(Instant::now() < until, "{pid} lives on");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -339,7 +361,9 @@ fn with_workers_a_log_is_opened_anew_as_well() {
     let text = fs::read_to_string(&log).unwrap();
     let line = text.lines().next().unwrap();
     assert!(
-        line.starts_with("- - - [") && line.ends_with(&" -".repeat(9)) && !line.ends_with(&" -".repeat(10)),
+        line.starts_with("- - - [")
+            && line.ends_with(&" -".repeat(9))
+            && !line.ends_with(&" -".repeat(10)),
         "{line}"
     );
     fs::rename(&log, &old).unwrap();
@@ -353,17 +377,30 @@ fn with_workers_a_log_is_opened_anew_as_well() {
 fn without_a_server_status_says_so() {
     let empty = folder(&[]);
     let run = |words: &[&str]| {
-        let output = rookery().arg("status").args(words).env("TMPDIR", empty.path()).output().unwrap();
+        let output =
+            rookery().arg("status").args(words).env("TMPDIR", empty.path()).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (status, said) = run(&["999999999"]);
     assert_eq!(status, Some(1));
-    assert!(said.starts_with("rookery: Process 999999999 is no server of apps of this user."), "{said}");
-    assert!(run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: "));
-    assert!(run(&["some/app"]).1.contains("some/app. One that has another TMPDIR is found by its `--admin`"));
+    assert!(
+        said.starts_with("rookery: Process 999999999 is no server of apps of this user."),
+        "{said}"
+    );
+    assert!(
+        run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: ")
+    );
+    assert!(
+        run(&["some/app"])
+            .1
+            .contains("some/app. One that has another TMPDIR is found by its `--admin`")
+    );
     let (status, said) = run(&["a", "b"]);
     assert_eq!(status, Some(2));
-    assert!(said.starts_with("rookery: `rookery status` takes one app, process id or address."), "{said}");
+    assert!(
+        said.starts_with("rookery: `rookery status` takes one app, process id or address."),
+        "{said}"
+    );
 }
 
 #[test]
@@ -382,12 +419,23 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     let unix = format!("unix:{}", socket.display());
     let pid = pid.as_str();
     let unix = unix.as_str();
-    for words in [&[pid][..], &["my app"], &[], &[unix], &[socket.to_str().unwrap()], &[pid, "--json"]] {
+    for words in
+        [&[pid][..], &["my app"], &[], &[unix], &[socket.to_str().unwrap()], &[pid, "--json"]]
+    {
         let mut status = rookery();
-        status.arg("status").args(words).current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
+        status
+            .arg("status")
+            .args(words)
+            .current_dir(app.path())
+            .env("TMPDIR", app.path().join("tmp"));
         let output = status.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{words:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let names = if words.contains(&"--json") {
             format!("\"pid\":{pid},")
         } else {
@@ -413,7 +461,9 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
-        .write_all(b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n")
+        .write_all(
+            b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
+        )
         .unwrap();
     let mut head = [0; 12];
     stream.read_exact(&mut head).unwrap();
@@ -445,10 +495,12 @@ fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast(
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     let (mut it, manager) = start(&["--fail-fast"]);
     assert_eq!(it.end().0.code(), Some(5), "{}", it.said);
-    let until_end = std::iter::repeat_with(|| manager.next()).find(|said| said.contains("EXIT_STATUS"));
+    let until_end =
+        std::iter::repeat_with(|| manager.next()).find(|said| said.contains("EXIT_STATUS"));
     let said = until_end.unwrap();
     assert!(
-        said.starts_with("STATUS=All workers end again and again") && said.ends_with("EXIT_STATUS=5"),
+        said.starts_with("STATUS=All workers end again and again")
+            && said.ends_with("EXIT_STATUS=5"),
         "{said}"
     );
 }

@@ -17,10 +17,15 @@ fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
 
 #[test]
 fn files_are_served_and_logged_until_sigterm() {
-    let folder = folder(&[("index.html", "<p>home"), ("a/index.html", "<p>inner"), ("a/style.css", "b{}")]);
+    let folder =
+        folder(&[("index.html", "<p>home"), ("a/index.html", "<p>inner"), ("a/style.css", "b{}")]);
     let mut it = serve(&folder, &["--port", "0", "--log-format", "json"]);
     let port = it.port();
-    assert!(it.said.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))), "{}", it.said);
+    assert!(
+        it.said.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))),
+        "{}",
+        it.said
+    );
     let home = get(port, "/");
     assert!(home.starts_with("HTTP/1.1 200 ") && home.ends_with("<p>home"), "{home}");
     assert!(home.to_lowercase().contains("content-type: text/html; charset=utf-8"), "{home}");
@@ -33,7 +38,8 @@ fn files_are_served_and_logged_until_sigterm() {
                      Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     assert!(ask(port, handshake).starts_with("HTTP/1.1 404 "));
     assert!(
-        ask(port, "GET /a\\b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 404 ")
+        ask(port, "GET /a\\b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .starts_with("HTTP/1.1 404 ")
     );
     it.signal(libc::SIGTERM);
     let (status, out) = it.end();
@@ -50,7 +56,9 @@ fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
     for signals in [1, 2] {
         let mut it = serve(&folder, &["--port", "0", "--log=none"]);
         let mut client = connect(it.port());
-        client.write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        client
+            .write_all(b"GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            .unwrap();
         let mut first = [0; 4096];
         client.read_exact(&mut first).unwrap();
         it.signal(libc::SIGINT);
@@ -62,7 +70,11 @@ fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
         } else {
             let mut rest = Vec::new();
             client.read_to_end(&mut rest).unwrap();
-            assert!(rest.ends_with(b"xxxx") && rest.len() > large.len() - first.len(), "{}", rest.len());
+            assert!(
+                rest.ends_with(b"xxxx") && rest.len() > large.len() - first.len(),
+                "{}",
+                rest.len()
+            );
             assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
         }
     }
@@ -104,7 +116,11 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
     let folder = folder(&[("index.html", "home")]);
     let asked = |options: &[&str], variables: &[(&str, &str)], request: &str| {
         let mut command = rookery();
-        command.arg("serve").arg(folder.path()).args(["--port", "0", "--log-format", "json"]).args(options);
+        command
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0", "--log-format", "json"])
+            .args(options);
         let mut it = Running::start(command.envs(variables.iter().copied()));
         let answer = ask(it.port(), request);
         it.signal(libc::SIGTERM);
@@ -139,11 +155,17 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
         assert_eq!(log.contains("\"mine\""), is_believed, "{options:?} {variables:?}: {log}");
     }
     let mut it = Running::start(
-        rookery().arg("serve").arg(folder.path()).args(["--port", "0"]).env("ROOKERY_BODY_BYTES", "a lot"),
+        rookery()
+            .arg("serve")
+            .arg(folder.path())
+            .args(["--port", "0"])
+            .env("ROOKERY_BODY_BYTES", "a lot"),
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(
-        it.said.starts_with("rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"),
+        it.said.starts_with(
+            "rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"
+        ),
         "{}",
         it.said
     );
@@ -210,10 +232,14 @@ fn requests_in_the_clear_are_sent_on() {
     let other = made.port();
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
     let free = free_port();
-    let options =
-        ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"].map(String::from);
+    let options = ["--port=0", "--log=none", "--hsts=60", "--no-http2-websockets", "--tls-cert"]
+        .map(String::from);
     let mut options = options.to_vec();
-    options.extend([certificate.display().to_string(), "--redirect-from".to_owned(), free.to_string()]);
+    options.extend([
+        certificate.display().to_string(),
+        "--redirect-from".to_owned(),
+        free.to_string(),
+    ]);
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut it = serve(&folder, &words);
     let port = it.port();
@@ -225,12 +251,17 @@ fn requests_in_the_clear_are_sent_on() {
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 
     // A port that is taken, and a socket, which has none.
-    let mut taken = serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
+    let mut taken =
+        serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
     assert_eq!(taken.end().0.code(), Some(4));
     assert!(taken.said.contains(" of 127.0.0.1 is in use, by "), "{}", taken.said);
     let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
     assert_eq!(socket.end().0.code(), Some(2));
-    assert!(socket.said.contains("`--redirect-from` is a port beside that of the server"), "{}", socket.said);
+    assert!(
+        socket.said.contains("`--redirect-from` is a port beside that of the server"),
+        "{}",
+        socket.said
+    );
 }
 
 #[test]
@@ -256,7 +287,11 @@ fn a_port_that_is_taken_is_said_with_who_has_it() {
     let port = taken.local_addr().unwrap().port();
     let mut it = serve(&folder, &["--port", &port.to_string()]);
     assert_eq!(it.end().0.code(), Some(4));
-    assert!(it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")), "{}", it.said);
+    assert!(
+        it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")),
+        "{}",
+        it.said
+    );
 }
 
 /// Pages of its memory that are in the machine's, in bytes.
@@ -306,9 +341,16 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
 #[test]
 fn there_is_no_r_that_an_admin_listener_could_tell_of() {
     let folder = folder(&[("index.html", "")]);
-    let output =
-        rookery().arg("serve").arg(folder.path()).args(["--admin", "127.0.0.1:0"]).output().expect("it runs");
+    let output = rookery()
+        .arg("serve")
+        .arg(folder.path())
+        .args(["--admin", "127.0.0.1:0"])
+        .output()
+        .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("`--admin` tells of an app and its R, and a folder of files has none"), "{said}");
+    assert!(
+        said.contains("`--admin` tells of an app and its R, and a folder of files has none"),
+        "{said}"
+    );
 }

@@ -49,7 +49,10 @@ impl Running {
             match command.spawn() {
                 Ok(child) => break child,
                 // A copy of the program, which another test's child has open for writing until it becomes what it is to be.
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && Instant::now() < until => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::ExecutableFileBusy
+                        && Instant::now() < until =>
+                {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 Err(error) => panic!("it does not start: {error}"),
@@ -76,8 +79,11 @@ impl Running {
     /// Waits until it says something.
     fn await_words(&self, words: &str) {
         if self.stderr.buffer().is_empty() {
-            let mut of =
-                libc::pollfd { fd: self.stderr.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut of = libc::pollfd {
+                fd: self.stderr.get_ref().as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             let patience = i32::try_from(PATIENCE.as_millis()).expect("a minute");
             // SAFETY: one descriptor, which is open.
             let ready = unsafe { libc::poll(&raw mut of, 1, patience) };
@@ -98,7 +104,10 @@ impl Running {
 
     pub(crate) fn signal(&self, number: i32) {
         // SAFETY: a child that has not been waited for: the id is its.
-        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) }, 0);
+        assert_eq!(
+            unsafe { libc::kill(i32::try_from(self.child.id()).expect("a process id"), number) },
+            0
+        );
     }
 
     /// How it ended, and what it has written on stdout.
@@ -113,7 +122,12 @@ impl Running {
         };
         self.stderr.read_to_string(&mut self.said).expect("it is text");
         let mut out = String::new();
-        self.child.stdout.take().expect("it was piped").read_to_string(&mut out).expect("it is text");
+        self.child
+            .stdout
+            .take()
+            .expect("it was piped")
+            .read_to_string(&mut out)
+            .expect("it is text");
         (status, out)
     }
 }

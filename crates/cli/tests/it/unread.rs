@@ -18,7 +18,8 @@ fn full_pipe() -> (fs::File, OwnedFd) {
     // SAFETY: room for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
     // SAFETY: just made, and owned by nobody else.
-    let (reader, writer) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+    let (reader, writer) =
+        unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let mut writer = fs::File::from(writer);
     let set = |flags: libc::c_int| {
         // SAFETY: flags of a descriptor that is open.
@@ -106,7 +107,9 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
     let start = |what: &str, out: std::process::Stdio, err: std::process::Stdio| {
         let (port, started) = (free_port(), folder(&[]));
         let mut command = Command::new(installed.program());
-        command.args(["serve", what, "--log", "-", "--port", &port.to_string()]).current_dir(app.path());
+        command
+            .args(["serve", what, "--log", "-", "--port", &port.to_string()])
+            .current_dir(app.path());
         let command = installed.on_path(&mut command).env("LOUD_DIR", started.path());
         let it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
         until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
@@ -118,7 +121,8 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
         it
     };
     for what in ["site", "app.R"] {
-        let read = fastest_end(|| start(what, std::process::Stdio::null(), std::process::Stdio::null()));
+        let read =
+            fastest_end(|| start(what, std::process::Stdio::null(), std::process::Stdio::null()));
         let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
         let copy = |end: &OwnedFd| end.try_clone().expect("a copy").into();
         let unread = fastest_end(|| start(what, copy(&out), copy(&err)));
@@ -189,5 +193,9 @@ fn lines_that_nobody_has_read_are_counted_where_somebody_reads_again() {
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
     let said = reading.join().expect("it is read");
-    assert!(said.contains("rookery: ") && said.contains(" lines were lost: "), "{} bytes", said.len());
+    assert!(
+        said.contains("rookery: ") && said.contains(" lines were lost: "),
+        "{} bytes",
+        said.len()
+    );
 }

@@ -39,9 +39,13 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     assert!(last.starts_with("The app has not started: no such package ("), "{said}");
     assert!(last.contains("No worker became ready"), "{said}");
     // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
-    for line in
-        ["/my app", "target=", "cli:text:error_detail=full", "cli:number:request_timeout=90", "log=nothing"]
-    {
+    for line in [
+        "/my app",
+        "target=",
+        "cli:text:error_detail=full",
+        "cli:number:request_timeout=90",
+        "log=nothing",
+    ] {
         assert!(out.contains(line), "{line}: {out}");
     }
     assert!(!out.contains("trusted_proxies") && !out.contains("log_file"), "{out}");
@@ -72,7 +76,9 @@ fn signals_ask_for_a_worker_more_and_one_less_and_status_says_how_many_are_wante
     );
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    command
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command).env("TMPDIR", app.path()));
     it.await_line("started of 2.");
     it.signal(libc::SIGTTIN);
@@ -102,11 +108,23 @@ fn options_about_workers_are_for_one_as_well() {
         "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_LISTEN_FD:+listens}\" >&2\nexit 3\n",
     );
     let app = folder(&[("app.R", "1")]);
-    for (words, said) in
-        [(&[][..], "1 listens"), (&["--workers", "1"], "1 listens"), (&["--spares", "1"], "2 listens")]
-    {
+    for (words, said) in [
+        (&[][..], "1 listens"),
+        (&["--workers", "1"], "1 listens"),
+        (&["--spares", "1"], "2 listens"),
+    ] {
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--port", "0", "--no-log", "--start-retries", "0", "--drain", "5s"]);
+        command.args([
+            "serve",
+            ".",
+            "--port",
+            "0",
+            "--no-log",
+            "--start-retries",
+            "0",
+            "--drain",
+            "5s",
+        ]);
         let mut it = Running::start(installed.on_path(command.args(words).current_dir(app.path())));
         it.await_line(said);
         assert_eq!(it.end().0.code(), Some(3), "{}", it.said);
@@ -134,7 +152,9 @@ fn without_restarts_the_status_is_that_of_r_or_128_and_its_signal() {
     for (script, status) in [("exit 77", 77), ("kill -KILL $$", 137)] {
         executable(&installed.r(), &format!("#!/bin/bash\n{script}\n"));
         let mut command = Command::new(installed.program());
-        command.args(["serve", ".", "--port", "0", "--no-log", "--restart", "never"]).current_dir(app.path());
+        command
+            .args(["serve", ".", "--port", "0", "--no-log", "--restart", "never"])
+            .current_dir(app.path());
         let (found, _, said) = installed.run(&mut command);
         assert_eq!(found, Some(status), "{said}");
         assert!(said.contains("`--restart never`"), "{said}");
@@ -150,7 +170,10 @@ fn an_app_that_cannot_be_served_at_all_is_not_tried_again() {
     command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(app.path());
     let (status, _, said) = installed.run(&mut command);
     assert_eq!(status, Some(3), "{said}");
-    assert!(!said.contains("started again") && said.contains("has not started: `x` is no app."), "{said}");
+    assert!(
+        !said.contains("started again") && said.contains("has not started: `x` is no app."),
+        "{said}"
+    );
 }
 
 #[test]
@@ -159,7 +182,9 @@ fn a_signal_ends_workers_that_are_not_ready() {
     executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    command
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started");
     it.signal(libc::SIGTERM);
@@ -210,7 +235,9 @@ fn workers_that_are_starting_are_ended_soon_also_where_they_do_not_listen() {
     );
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"]).current_dir(app.path());
+    command
+        .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
+        .current_dir(app.path());
     let mut it = Running::start(installed.on_path(&mut command));
     it.await_line("started");
     let asked = std::time::Instant::now();

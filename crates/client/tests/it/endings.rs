@@ -99,8 +99,14 @@ fn one_that_is_silent_is_noticed() {
         ping
     });
     let mut bench = Bench::new();
-    bench.opened(&peer.url(), Settings { ping_time: Some(SHORT), pong_time: SHORT, ..Settings::default() });
-    assert_eq!(bench.closed(), (1006, "the server did not answer a ping in time".to_owned(), false));
+    bench.opened(
+        &peer.url(),
+        Settings { ping_time: Some(SHORT), pong_time: SHORT, ..Settings::default() },
+    );
+    assert_eq!(
+        bench.closed(),
+        (1006, "the server did not answer a ping in time".to_owned(), false)
+    );
     assert_eq!(peer.end().0, 0x89);
 }
 
@@ -119,7 +125,8 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     assert_eq!(bench.clients.event(0), None);
     // While it connects, too.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
+    let client =
+        bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.abandon(client);
     let (mut taken, _) = silent.accept().unwrap();
     taken.set_read_timeout(Some(PATIENCE)).unwrap();

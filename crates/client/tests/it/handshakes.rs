@@ -52,8 +52,12 @@ fn an_answer_that_is_wrong_is_none() {
         ("Sec-WebSocket-Accept does not answer the key", |_| {
             response("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "")
         }),
-        ("a subprotocol that was not asked for", |head| response(head, "Sec-WebSocket-Protocol: chat\r\n")),
-        ("not asked for", |head| response(head, "Sec-WebSocket-Extensions: permessage-deflate\r\n")),
+        ("a subprotocol that was not asked for", |head| {
+            response(head, "Sec-WebSocket-Protocol: chat\r\n")
+        }),
+        ("not asked for", |head| {
+            response(head, "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        }),
         ("did not upgrade", |_| b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec()),
         ("malformed head", |_| b"\x16\x03\x01 no HTTP at all \r\n\r\n".to_vec()),
     ];
@@ -116,7 +120,8 @@ fn one_that_never_answers_is_given_up() {
 fn closing_gives_up_connecting() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut bench = Bench::new();
-    let client = bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
+    let client =
+        bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.close(client, 1000, "");
     assert_eq!(bench.failed().0, "it was closed before it was open");
 }
@@ -136,10 +141,15 @@ fn the_request_says_what_was_asked_for() {
     };
     let url = format!("{}path?query=1", peer.url());
     bench.open(&url, settings);
-    assert!(matches!(bench.next(), Event::Opened { protocol: Some(chosen), .. } if chosen == "two"));
+    assert!(
+        matches!(bench.next(), Event::Opened { protocol: Some(chosen), .. } if chosen == "two")
+    );
     let head = peer.end();
     assert!(head.starts_with("GET /path?query=1 HTTP/1.1\r\n"), "{head}");
-    assert_eq!(header(&head, "host"), url.strip_prefix("ws://").and_then(|rest| rest.split('/').next()));
+    assert_eq!(
+        header(&head, "host"),
+        url.strip_prefix("ws://").and_then(|rest| rest.split('/').next())
+    );
     assert_eq!(header(&head, "sec-websocket-protocol"), Some("one, two"));
     assert_eq!(header(&head, "authorization"), Some("Bearer x"));
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rookery_client::{Address, CLIENTS, Clients, Content, Given, OpenError, READ_AHEAD, Roots, Settings};
+use rookery_client::{
+    Address, CLIENTS, Clients, Content, Given, OpenError, READ_AHEAD, Roots, Settings,
+};
 use rookery_websocket::protocol::OpCode;
 
 use crate::messages::echo;
@@ -90,7 +92,10 @@ fn what_the_application_does_not_take_is_not_read() {
         before = written.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(500));
     }
-    assert!(before < MESSAGES, "all of {MESSAGES} messages were taken of a server that nobody listens to");
+    assert!(
+        before < MESSAGES,
+        "all of {MESSAGES} messages were taken of a server that nobody listens to"
+    );
     // All that is there is what is read ahead: no more comes while none is taken.
     for _ in 0..READ_AHEAD / SIZE {
         assert_eq!(bench.message().as_bytes().len(), SIZE);
@@ -116,7 +121,8 @@ fn a_process_has_so_many_clients() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::parse(&format!("ws://{}/", silent.local_addr().unwrap())).unwrap();
     let mut clients = Clients::new(Box::new(|_| ()));
-    let open = |clients: &mut Clients| clients.open(address.clone(), Settings::default(), &Roots::System);
+    let open =
+        |clients: &mut Clients| clients.open(address.clone(), Settings::default(), &Roots::System);
     let first = open(&mut clients).unwrap();
     for _ in 1..CLIENTS {
         open(&mut clients).unwrap();
@@ -136,8 +142,11 @@ fn a_process_has_so_many_clients() {
 fn every_limit_has_a_row_and_a_test() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let model = std::fs::read_to_string(root.join("../../docs/SECURITY-MODEL.md")).unwrap();
-    let table =
-        model.split("| limit of a client |").nth(1).and_then(|rest| rest.split("\n\n").next()).unwrap();
+    let table = model
+        .split("| limit of a client |")
+        .nth(1)
+        .and_then(|rest| rest.split("\n\n").next())
+        .unwrap();
     let tests: String = ["endings", "handshakes", "limits"]
         .iter()
         .map(|name| std::fs::read_to_string(root.join(format!("tests/it/{name}.rs"))).unwrap())
@@ -149,7 +158,8 @@ fn every_limit_has_a_row_and_a_test() {
         assert!(tests.contains(&format!("#[test]\nfn {test}()")), "{test} is no test");
     }
     let settings = format!("{:#?}", Settings::default());
-    let own = settings.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    let own =
+        settings.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
     for field in own.filter_map(|line| Some(line.trim().split_once(": ")?.0)) {
         let is_limit = !["subprotocols", "headers", "compresses", "group"].contains(&field);
         assert!(!is_limit || table.contains(&format!("`{field}`")), "{field} has no row");

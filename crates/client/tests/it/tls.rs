@@ -47,7 +47,8 @@ fn wss_with_an_own_authority() {
     let text = std::fs::read_to_string(file("ca.pem")).unwrap();
     for roots in [roots("ca.pem"), Roots::These(text)] {
         let mut bench = Bench::new();
-        let client = bench.open_with(&format!("wss://localhost:{port}/"), Settings::default(), &roots);
+        let client =
+            bench.open_with(&format!("wss://localhost:{port}/"), Settings::default(), &roots);
         assert!(matches!(bench.next(), Event::Opened { .. }));
         for len in [0, 10, 100_000, 3_000_000] {
             let content = Content::Binary(vec![9; len]);
@@ -75,7 +76,10 @@ fn an_authority_that_is_not_trusted_is_told_with_its_remedy() {
 fn a_certificate_is_for_a_name() {
     let (_server, _listener, port) = secure_echo("other");
     let message = failed(&format!("wss://localhost:{port}/"), &roots("ca.pem"));
-    assert!(message.contains("not valid for name") || message.contains("NotValidForName"), "{message}");
+    assert!(
+        message.contains("not valid for name") || message.contains("NotValidForName"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -143,5 +147,8 @@ fn roots_that_are_none_are_an_error_at_once() {
     );
     assert!(matches!(open(roots("localhost.key")), BadRoots::Empty(_)));
     assert!(matches!(open(Roots::These("/dev/zero".to_owned())), BadRoots::Unreadable(..)));
-    assert!(matches!(open(Roots::These("-----BEGIN CERTIFICATE-----".to_owned())), BadRoots::Empty(_)));
+    assert!(matches!(
+        open(Roots::These("-----BEGIN CERTIFICATE-----".to_owned())),
+        BadRoots::Empty(_)
+    ));
 }

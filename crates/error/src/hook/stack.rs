@@ -57,8 +57,11 @@ enum Owner {
 /// Runs `run` with `hook` in force, and the hook before afterwards.
 #[inline]
 pub(super) fn lend<R>(hook: Option<&Arc<dyn ErrorHook>>, run: impl FnOnce() -> R) -> R {
-    let node =
-        Node { hook: hook.map(NonNull::from), owner: Owner::Caller, outside: Cell::new(INNERMOST.get()) };
+    let node = Node {
+        hook: hook.map(NonNull::from),
+        owner: Owner::Caller,
+        outside: Cell::new(INNERMOST.get()),
+    };
     // Declared after the node, so dropped before it, also when `run` panics.
     let _restore = Restore(&node);
     INNERMOST.set(Some(NonNull::from(&node)));

@@ -185,7 +185,10 @@ fn an_arc_is_kept() {
     let error = Error::from(Arc::clone(&object));
     assert_eq!(Arc::strong_count(&object), 2);
     assert_eq!(error.downcast_ref::<Failure>().expect("one").0, "in an arc");
-    assert_eq!((error.to_string(), format!("{error:#?}")), ("in an arc".into(), format!("{object:#?}")));
+    assert_eq!(
+        (error.to_string(), format!("{error:#?}")),
+        ("in an arc".into(), format!("{object:#?}"))
+    );
     // Shared or not, the very same arc comes out.
     let kept = error.clone();
     assert!(Arc::ptr_eq(&error.into_inner(), &object));

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
-    Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw, with_hook,
-    with_hook_option,
+    Error, ErrorHook, ErrorHookFuture, ErrorId, HookGuard, clear, current_hook, set_hook, throw,
+    with_hook, with_hook_option,
 };
 
 use crate::Count;
@@ -177,8 +177,10 @@ fn a_captured_none_clears_the_ambient_hook() {
 #[test]
 fn polls_nest() {
     let ((outer, outer_hook), (inner, inner_hook)) = (Count::new(), Count::new());
-    let mut inside =
-        Box::pin(ErrorHookFuture::with_hook(Some(inner_hook), poll_fn(|_| Poll::Ready(throw("inner")))));
+    let mut inside = Box::pin(ErrorHookFuture::with_hook(
+        Some(inner_hook),
+        poll_fn(|_| Poll::Ready(throw("inner"))),
+    ));
     let outside = poll_fn(move |cx| {
         throw("before");
         let polled = inside.as_mut().poll(cx);
@@ -340,7 +342,9 @@ fn guards_in_any_order() {
             guards[dropped] = None;
             let innermost = guards.iter().rposition(Option::is_some);
             match innermost {
-                Some(innermost) => assert!(in_force(&hooks[innermost]), "{order:?}, after {dropped}"),
+                Some(innermost) => {
+                    assert!(in_force(&hooks[innermost]), "{order:?}, after {dropped}")
+                }
                 None => assert!(current_hook().is_none()),
             }
         }

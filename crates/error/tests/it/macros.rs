@@ -14,7 +14,10 @@ fn names_in_a_message_are_the_callers() {
     }
     let message = "a local";
     assert_eq!(error!("{MESSAGE}").to_string(), "disk full");
-    assert_eq!(error!("{MESSAGE}: {TEXT}, {message}").to_string(), "disk full: of the caller, a local");
+    assert_eq!(
+        error!("{MESSAGE}: {TEXT}, {message}").to_string(),
+        "disk full: of the caller, a local"
+    );
     assert_eq!(error!("{}", MESSAGE).to_string(), "disk full");
     assert_eq!(fails().expect_err("it fails").to_string(), "from bail");
 }

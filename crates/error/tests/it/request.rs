@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use rookery_error::{
-    Delivery, Error, ErrorHook, ErrorHookFuture, ErrorId, Kind, QUEUED_REPORTS, Report, Reports, StaticError,
-    clear, error, throw, with_hook,
+    Delivery, Error, ErrorHook, ErrorHookFuture, ErrorId, Kind, QUEUED_REPORTS, Report, Reports,
+    StaticError, clear, error, throw, with_hook,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,8 @@ fn each_error_reaches_its_requests_hook_once_with_the_requests_id() {
     while let Some(report) = reports.take() {
         seen.push((report.request, format!("{:#}", report.error)));
     }
-    let expected = [(11, "head too large"), (22, "reading the head: timeout"), (12, "handler failed")];
+    let expected =
+        [(11, "head too large"), (22, "reading the head: timeout"), (12, "handler failed")];
     assert_eq!(seen, expected.map(|(request, text)| (request, text.to_owned())));
     for kind in [Counted::HeadTooLarge, Counted::Timeout, Counted::Handler] {
         assert_eq!(reports.count(kind), 1);
@@ -102,7 +103,8 @@ fn one_hook_serves_a_connection() {
     let mut connection = pin!(ErrorHookFuture::with_hook(Some(hook.clone()), connection));
     let mut cx = Context::from_waker(Waker::noop());
     while connection.as_mut().poll(&mut cx).is_pending() {}
-    let requests: Vec<_> = std::iter::from_fn(|| reports.take()).map(|report| report.request).collect();
+    let requests: Vec<_> =
+        std::iter::from_fn(|| reports.take()).map(|report| report.request).collect();
     assert_eq!(requests, [1, 2, 3, 4, 5]);
     assert_eq!(reports.count(Counted::Timeout), 5);
 }

@@ -22,7 +22,10 @@ fn display_is_one_level() {
 #[test]
 fn alternate_display_is_the_chain() {
     assert_eq!(format!("{:#}", three()), "reading the head: reset\nby peer: cable cut");
-    assert_eq!(format!("{:#}", three().with_backtrace()), "reading the head: reset\nby peer: cable cut");
+    assert_eq!(
+        format!("{:#}", three().with_backtrace()),
+        "reading the head: reset\nby peer: cable cut"
+    );
     assert_eq!(format!("{:#}", error!("alone")), "alone");
 }
 
@@ -70,5 +73,8 @@ fn backtrace_is_found_through_layers() {
     let backtrace = error.backtrace().expect("asked for");
     assert_eq!(backtrace.status(), std::backtrace::BacktraceStatus::Captured);
     let shown = format!("{error:?}");
-    assert!(shown.contains("Backtrace:") && shown.contains("backtrace_is_found_through_layers"), "{shown}");
+    assert!(
+        shown.contains("Backtrace:") && shown.contains("backtrace_is_found_through_layers"),
+        "{shown}"
+    );
 }

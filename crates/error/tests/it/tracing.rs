@@ -3,7 +3,9 @@
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use rookery_error::{Delivery, Error, ErrorHook, ErrorId, Kind, Reports, TracingHook, clear, error, throw};
+use rookery_error::{
+    Delivery, Error, ErrorHook, ErrorId, Kind, Reports, TracingHook, clear, error, throw,
+};
 use rookery_error::{trace_request, with_hook};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -84,6 +86,9 @@ fn events_carry_the_requests_id() {
     let hook = reports.hook();
     hook.begin(41);
     tracing::subscriber::with_default(lines.clone(), || hook.throw(error!("no")));
-    assert_eq!(*lines.0.lock().expect("no panic"), ["ERROR message=request failed request=41 error=no"]);
+    assert_eq!(
+        *lines.0.lock().expect("no panic"),
+        ["ERROR message=request failed request=41 error=no"]
+    );
     assert_eq!(reports.take().map(|report| report.request), Some(41));
 }

@@ -53,8 +53,14 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
     }
     assert!(matches!(link.push(Event::Request(Exchange::new())), Err(PushError::Full(_))));
     assert!(
-        link.push(Event::Closed { socket: 1, listener: 1, code: 1006, reason: "".into(), is_clean: false })
-            .is_ok()
+        link.push(Event::Closed {
+            socket: 1,
+            listener: 1,
+            code: 1006,
+            reason: "".into(),
+            is_clean: false
+        })
+        .is_ok()
     );
     assert!(matches!(link.next(), Some(Event::Request(_))));
     assert!(link.push(Event::Request(Exchange::new())).is_ok(), "a place is free again");
@@ -223,7 +229,10 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
                     }
                     // Both kinds of waiting in turn.
                     if round % 2 == 0 {
-                        assert!(link.wait(LOST), "a wake-up of the application was lost in round {round}");
+                        assert!(
+                            link.wait(LOST),
+                            "a wake-up of the application was lost in round {round}"
+                        );
                     } else if link.park() {
                         let rung = app_rung.recv_timeout(LOST);
                         assert!(rung.is_ok(), "the application was not rung in round {round}");
@@ -311,7 +320,8 @@ fn what_a_buffer_holds_counts_and_not_what_is_in_it() {
     let mut payload = Vec::with_capacity(1000);
     payload.push(1);
     let payload = Payload::Pooled(payload);
-    let _ = link.push(Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload });
+    let _ =
+        link.push(Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload });
     assert!(!link.has_room());
     link.next();
     assert!(link.has_room());

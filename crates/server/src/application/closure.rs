@@ -31,7 +31,12 @@ pub(crate) struct Closure {
 
 impl Closure {
     pub(crate) fn new(answering: Answering) -> Closure {
-        Closure { answering, commands: RefCell::default(), buffers: RefCell::default(), taken: Cell::new(0) }
+        Closure {
+            answering,
+            commands: RefCell::default(),
+            buffers: RefCell::default(),
+            taken: Cell::new(0),
+        }
     }
 }
 

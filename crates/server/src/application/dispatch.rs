@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_exchange::{
-    Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, Pushed,
-    ReplyBody,
+    Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError,
+    Pushed, ReplyBody,
 };
 use rookery_worker::{Scoreboard, now};
 use tokio::sync::Notify;
@@ -208,8 +208,14 @@ impl Dispatch {
 
     /// The application has the body of a call come in pieces: the key of the peer to be woken; `None` when nobody waits any
     /// more.
-    pub(crate) fn receive(&self, slot: u32, call: ExchangeId, listener: ListenerId) -> Option<usize> {
-        let peer = self.answers.put(slot, call, Answer::Receive(listener)).ok().map(|(peer, _)| peer);
+    pub(crate) fn receive(
+        &self,
+        slot: u32,
+        call: ExchangeId,
+        listener: ListenerId,
+    ) -> Option<usize> {
+        let peer =
+            self.answers.put(slot, call, Answer::Receive(listener)).ok().map(|(peer, _)| peer);
         if peer.is_none() {
             self.tell(Event::BodyEnd { call, listener, reason: Departure::Client });
         }

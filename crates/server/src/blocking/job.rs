@@ -24,7 +24,9 @@ impl<T> Future for Job<T> {
     type Output = io::Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        Pin::new(&mut self.0).poll(cx).map(|done| done.unwrap_or_else(|error| Err(io::Error::other(error))))
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|done| done.unwrap_or_else(|error| Err(io::Error::other(error))))
     }
 }
 

@@ -18,7 +18,14 @@ use super::file_state::{FileState, Kind, Stamp, Wait, is_missing};
 
 /// Whether `openat2` and its flag are to be had: not before Linux 5.12, nor in sandboxes that do not know it.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
-    rustix::fs::openat2(CWD, "/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::CACHED).is_ok()
+    rustix::fs::openat2(
+        CWD,
+        "/",
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::CACHED,
+    )
+    .is_ok()
 });
 
 /// Looks at what a path leads to, symbolic links followed, without opening it; `None` where there is nothing.
@@ -111,14 +118,17 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Wait
     }
     let page = rustix::param::page_size() as u64;
     let last = at + (len as u64).saturating_sub(1);
-    Ok(counts.cached > last / page - at / page && !is_arriving(file, at) && !is_arriving(file, last))
+    Ok(counts.cached > last / page - at / page
+        && !is_arriving(file, at)
+        && !is_arriving(file, last))
 }
 
 /// Whether a page is still being read. It counts as cached since that was begun; the system reads ahead in runs, so of a part
 /// it is the first or the last. A file system that cannot be asked has what is cached (tmpfs).
 fn is_arriving(file: &File, at: u64) -> bool {
     let mut byte = [0];
-    let read = rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
+    let read =
+        rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT);
     read == Err(rustix::io::Errno::AGAIN)
 }
 
@@ -156,7 +166,10 @@ mod tests {
         for _ in 0..50 {
             // SAFETY: no pointers; advice on an open file.
             unsafe {
-                assert_eq!(libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED), 0);
+                assert_eq!(
+                    libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED),
+                    0
+                );
                 assert_eq!(libc::readahead(file.as_raw_fd(), 0, 64 << 10), 0);
             }
             let told = is_resident(&file, 0, 64 << 10);

@@ -36,7 +36,9 @@ impl Drop for UnnamedFile {
         let Some(file) = self.0.take() else { return };
         // Not while a panic unwinds: a second one, for want of a thread, would end the process.
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !std::thread::panicking() => drop(runtime.spawn_blocking(move || drop(file))),
+            Ok(runtime) if !std::thread::panicking() => {
+                drop(runtime.spawn_blocking(move || drop(file)))
+            }
             _ => drop(file),
         }
     }
@@ -54,10 +56,14 @@ mod tests {
     fn an_unnamed_file_is_closed_on_another_thread() {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
-        assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) }, 0);
+        assert_eq!(
+            unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) },
+            0
+        );
         // SAFETY: both were just made and are owned by nobody else.
         let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
-        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let (goes_on, waits) = mpsc::channel::<()>();
         runtime.block_on(async {
             // The only such thread is busy: nothing is closed until it is free.

@@ -193,7 +193,8 @@ mod tests {
 
     /// The names of a struct's fields, as its `Debug` has them.
     fn fields(debug: &str) -> Vec<String> {
-        let own = debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+        let own =
+            debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
         own.filter_map(|line| Some(line.trim().split_once(": ")?.0.to_owned())).collect()
     }
 
@@ -203,10 +204,18 @@ mod tests {
         let mut wanted = fields(&format!("{:#?}", config.limits));
         wanted.retain(|name| name != "shares");
         wanted.extend(
-            fields(&format!("{:#?}", config.limits.shares)).iter().map(|name| format!("share_{name}")),
+            fields(&format!("{:#?}", config.limits.shares))
+                .iter()
+                .map(|name| format!("share_{name}")),
         );
-        assert_eq!(fields(&format!("{:#?}", config.queue)).len(), 4, "name those that are new in the table");
-        wanted.extend(["queue_requests", "queue_messages", "queue_bytes", "stream_queue"].map(str::to_owned));
+        assert_eq!(
+            fields(&format!("{:#?}", config.queue)).len(),
+            4,
+            "name those that are new in the table"
+        );
+        wanted.extend(
+            ["queue_requests", "queue_messages", "queue_bytes", "stream_queue"].map(str::to_owned),
+        );
         wanted.sort();
         let mut names: Vec<&str> = NAMED.iter().map(name).collect();
         names.sort_unstable();
@@ -215,7 +224,8 @@ mod tests {
 
     #[test]
     fn what_is_set_is_there_and_nothing_else() {
-        let values = |config: &Config| NAMED.iter().map(|limit| limit.get(config)).collect::<Vec<f64>>();
+        let values =
+            |config: &Config| NAMED.iter().map(|limit| limit.get(config)).collect::<Vec<f64>>();
         for (at, limit) in NAMED.iter().enumerate() {
             let value = if limit.kind == LimitKind::Percent { 33.0 } else { limit.least + 12345.0 };
             assert!(

@@ -92,7 +92,9 @@ impl<'a> Logged<'a> {
 
 impl Drop for Logged<'_> {
     fn drop(&mut self) {
-        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else { return };
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else {
+            return;
+        };
         upstream.ended = self.ended.or(upstream.ended);
         self.call.entry().set_upstream(upstream);
     }
@@ -142,8 +144,8 @@ impl Future for Asking {
             return Poll::Ready(Err(Lost::Overdue));
         }
         // Asked first, since that is what finds a FIN.
-        let has_gone =
-            self.connection.is_reset(cx) || (self.fate.is_waiting() && self.connection.waits_no_more());
+        let has_gone = self.connection.is_reset(cx)
+            || (self.fate.is_waiting() && self.connection.waits_no_more());
         if has_gone { Poll::Ready(Err(Lost::Gone)) } else { Poll::Pending }
     }
 }

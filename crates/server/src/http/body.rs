@@ -44,9 +44,11 @@ impl RequestBody for Incoming {
     }
 
     fn is_cut_short(error: &hyper::Error) -> bool {
-        let io = std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
+        let io =
+            std::error::Error::source(error).and_then(|source| source.downcast_ref::<io::Error>());
         io.is_some_and(|error| {
-            error.kind() != io::ErrorKind::InvalidData && error.kind() != io::ErrorKind::InvalidInput
+            error.kind() != io::ErrorKind::InvalidData
+                && error.kind() != io::ErrorKind::InvalidInput
         })
     }
 }
@@ -66,7 +68,8 @@ pub(super) async fn read<B: RequestBody>(
     let mut spool: Option<Spool> = None;
     let mut len = 0u64;
     // A body of unknown length, or one that will not stay in memory, needs no block.
-    let mut announced = body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
+    let mut announced =
+        body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| B::rejection(&error))?;
         // Trailers are read and dropped, as with httpuv.
@@ -79,8 +82,9 @@ pub(super) async fn read<B: RequestBody>(
             exchange.push_body(&data);
             call.hold_request(&mut exchange, 0).map_err(Some)?;
             if len >= BLOCK_FROM {
-                let block =
-                    announced.take().and_then(|total| call.http().blocks.take(usize::try_from(total).ok()?));
+                let block = announced
+                    .take()
+                    .and_then(|total| call.http().blocks.take(usize::try_from(total).ok()?));
                 if let Some(block) = block {
                     exchange.body_mut().use_block(block);
                 }
@@ -92,7 +96,8 @@ pub(super) async fn read<B: RequestBody>(
             None => {
                 let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
                 call.hold_request(&mut exchange, in_memory).map_err(Some)?;
-                let file = while_held(&mut body, Spool::start(&exchange, call)).await.map_err(refused)?;
+                let file =
+                    while_held(&mut body, Spool::start(&exchange, call)).await.map_err(refused)?;
                 call.let_go_beside(&exchange, file.batch.capacity());
                 file
             }

@@ -164,7 +164,11 @@ impl Call {
     // ---- what it holds ----
 
     /// Charges what the request holds in its exchange, and makes room for `also` beside it, which whoever has that charges.
-    pub(super) fn hold_request(&self, exchange: &mut Exchange, also: usize) -> Result<(), Rejection> {
+    pub(super) fn hold_request(
+        &self,
+        exchange: &mut Exchange,
+        also: usize,
+    ) -> Result<(), Rejection> {
         let (peers, held) = (&self.http().peers, &self.connection.standing.request);
         let own = exchange.capacity();
         let (has, needs) = (held.get(), own + also);

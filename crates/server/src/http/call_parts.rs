@@ -38,7 +38,11 @@ pub(super) struct CallParts {
 pub(super) struct KeptParts(RefCell<Vec<Box<CallParts>>>);
 
 impl KeptParts {
-    pub(super) fn take(&self, reports: &Arc<Reports<Rejection>>, budget: &Arc<Budget>) -> Box<CallParts> {
+    pub(super) fn take(
+        &self,
+        reports: &Arc<Reports<Rejection>>,
+        budget: &Arc<Budget>,
+    ) -> Box<CallParts> {
         let kept = self.0.borrow_mut().pop();
         kept.unwrap_or_else(|| {
             Box::new(CallParts {

@@ -56,7 +56,8 @@ fn poll(
                 }
             }
             if chunk.is_last {
-                return ready!(connection.poll_flush(cx)).map_or(Poll::Ready(false), |()| Poll::Ready(true));
+                return ready!(connection.poll_flush(cx))
+                    .map_or(Poll::Ready(false), |()| Poll::Ready(true));
             }
             *writing = None;
         }
@@ -145,8 +146,14 @@ mod tests {
     #[test]
     fn a_chunk_is_the_same_however_much_of_it_is_written_at_a_time() {
         for step in 1..40 {
-            assert_eq!(written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step), b"9\r\ndata: 1\n\n\r\n");
-            assert_eq!(written(Chunk::of(Bytes::from(vec![b'x'; 16])), step), b"10\r\nxxxxxxxxxxxxxxxx\r\n");
+            assert_eq!(
+                written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step),
+                b"9\r\ndata: 1\n\n\r\n"
+            );
+            assert_eq!(
+                written(Chunk::of(Bytes::from(vec![b'x'; 16])), step),
+                b"10\r\nxxxxxxxxxxxxxxxx\r\n"
+            );
             assert_eq!(written(Chunk::last(), step), b"0\r\n\r\n");
         }
     }

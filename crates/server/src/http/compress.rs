@@ -69,7 +69,8 @@ pub fn mark(headers: &mut HeaderMap) {
     if let Some(etag) = headers.get_mut(ETAG) {
         if etag.as_bytes().starts_with(b"\"") {
             let weak = [b"W/", etag.as_bytes()].concat();
-            *etag = HeaderValue::from_bytes(&weak).expect("a value with two letters in front is a value");
+            *etag = HeaderValue::from_bytes(&weak)
+                .expect("a value with two letters in front is a value");
         }
     }
 }
@@ -125,8 +126,10 @@ impl Gzip {
             }
             let before = self.deflate.total_in();
             // Fails only for a stream that is not set up, or that is finished: `finish` resets it.
-            let status =
-                self.deflate.compress_vec(input, out, flush).expect("the stream is set up and not finished");
+            let status = self
+                .deflate
+                .compress_vec(input, out, flush)
+                .expect("the stream is set up and not finished");
             input = &input[(self.deflate.total_in() - before) as usize..];
             let has_room = out.len() < out.capacity();
             let is_done = match flush {
@@ -165,7 +168,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
         let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
         let coding = parts.next().unwrap_or_default();
         let quality = parts.find_map(weight).unwrap_or(1000);
-        let slot = if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip") {
+        let slot = if coding.eq_ignore_ascii_case(b"gzip") || coding.eq_ignore_ascii_case(b"x-gzip")
+        {
             &mut gzip
         } else if coding == b"*" {
             &mut any
@@ -184,7 +188,9 @@ fn accepts_gzip(value: &[u8]) -> bool {
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match value {
-        [whole, b'.', decimals @ ..] if decimals.len() <= 3 && decimals.iter().all(u8::is_ascii_digit) => {
+        [whole, b'.', decimals @ ..]
+            if decimals.len() <= 3 && decimals.iter().all(u8::is_ascii_digit) =>
+        {
             (whole, decimals)
         }
         [whole] => (whole, &[][..]),
@@ -224,7 +230,8 @@ fn is_compressible(content_type: &[u8]) -> bool {
     }
 }
 
-const COMPRESSIBLE_IMAGES: &[&[u8]] = &[b"bmp", b"svg+xml", b"vnd.microsoft.icon", b"x-icon", b"x-ms-bmp"];
+const COMPRESSIBLE_IMAGES: &[&[u8]] =
+    &[b"bmp", b"svg+xml", b"vnd.microsoft.icon", b"x-icon", b"x-ms-bmp"];
 
 const COMPRESSED_APPLICATIONS: &[&[u8]] = &[
     b"font-woff",

@@ -132,7 +132,15 @@ impl Connection {
             is_watched: Cell::new(false),
             session: OnceCell::from(Rc::clone(session)),
             is_stream: true,
-            ..Connection::fresh(http, *listener, site, Transport::within(), ends.get(), standing, charge)
+            ..Connection::fresh(
+                http,
+                *listener,
+                site,
+                Transport::within(),
+                ends.get(),
+                standing,
+                charge,
+            )
         })
     }
 
@@ -219,8 +227,10 @@ impl Connection {
     /// Tells the application how the client came, and who it is.
     pub(super) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_believed(self.is_proxy);
-        exchange
-            .set_transport(came_by_https(headers, self.has_tls(), self.is_proxy), self.client.get().cloned());
+        exchange.set_transport(
+            came_by_https(headers, self.has_tls(), self.is_proxy),
+            self.client.get().cloned(),
+        );
     }
 
     fn now(&self) -> u32 {
@@ -303,7 +313,8 @@ impl Connection {
         let written = match &mut *sending {
             None => transport.poll_write_vectored(cx, buffers),
             Some(files) => {
-                match files.poll_write(cx, &mut transport, buffers, &self.http.scratch, self.now()) {
+                match files.poll_write(cx, &mut transport, buffers, &self.http.scratch, self.now())
+                {
                     Sent::Socket(written) => {
                         if files.left() == 0 {
                             *sending = None;

@@ -29,7 +29,13 @@ use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
 /// Starts to serve a connection that has been accepted. It is counted before its task first runs: of those that wait to be
 /// accepted, many are before that.
-pub(crate) fn spawn(http: &Rc<Http>, listener: ListenerId, site: &Site, transport: Transport, ends: Ends) {
+pub(crate) fn spawn(
+    http: &Rc<Http>,
+    listener: ListenerId,
+    site: &Site,
+    transport: Transport,
+    ends: Ends,
+) {
     let connection = Connection::new(http, listener, site, transport, ends);
     let seat = http.peers.join(Rc::clone(&connection) as _);
     connection.key.set(seat.key());
@@ -91,7 +97,8 @@ const ADDED_LINES: usize = 16;
 /// Bytes and lines of a head.
 fn head_limits(connection: &Connection) -> (usize, usize) {
     let limits = &connection.http.peers.limits;
-    let (bytes, lines) = if connection.site.is_supervised() { (ADDED_BYTES, ADDED_LINES) } else { (0, 0) };
+    let (bytes, lines) =
+        if connection.site.is_supervised() { (ADDED_BYTES, ADDED_LINES) } else { (0, 0) };
     (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
 }
 
@@ -148,7 +155,9 @@ async fn serve(driven: Driven, seat: Seat) {
             DriveEnd::Ended(End::HeadTimeout) => refuse(connection, Rejection::HeadTimeout),
             DriveEnd::Ended(End::Overload) => refuse(connection, Rejection::Overload),
             DriveEnd::Ended(End::BodyTimeout) => refuse(connection, Rejection::BodyTimeout),
-            DriveEnd::Failed(error) if error.is_parse_too_large() && connection.is_refused.get() => {
+            DriveEnd::Failed(error)
+                if error.is_parse_too_large() && connection.is_refused.get() =>
+            {
                 let may_be_larger = head_limits(connection).1 > SMALL_TABLE;
                 if std::mem::take(&mut has_small_table) && may_be_larger {
                     connection.is_refused.set(false);
@@ -189,7 +198,11 @@ async fn serve(driven: Driven, seat: Seat) {
 }
 
 /// Drives hyper until it has ended, or is not wanted any more; with what it has read and not taken.
-async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: bool) -> (DriveEnd, Bytes) {
+async fn drive(
+    connection: &Rc<Connection>,
+    rewound: Bytes,
+    has_small_table: bool,
+) -> (DriveEnd, Bytes) {
     let (head_bytes, header_lines) = head_limits(connection);
     let mut builder = http1::Builder::new();
     builder.half_close(true).title_case_headers(true).max_buf_size(head_bytes.max(MIN_BUFFER));
@@ -215,7 +228,9 @@ async fn drive(connection: &Rc<Connection>, rewound: Bytes, has_small_table: boo
                     end if end.is_now() => Poll::Ready(DriveEnd::Ended(end)),
                     _ if connection.may_park() => Poll::Ready(DriveEnd::Parked),
                     _ if connection.leaves_hyper() => Poll::Ready(DriveEnd::Chunked),
-                    _ if connection.standing.phase() == Phase::Stream && connection.is_stream_over(cx) => {
+                    _ if connection.standing.phase() == Phase::Stream
+                        && connection.is_stream_over(cx) =>
+                    {
                         Poll::Ready(DriveEnd::Ended(End::Now))
                     }
                     _ => Poll::Pending,

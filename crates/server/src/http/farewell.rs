@@ -20,9 +20,15 @@ pub(super) fn refuse(connection: &Connection, rejection: Rejection) {
 /// not read.
 pub(super) fn refuse_with(connection: &Connection, rejection: Rejection, text: &str) {
     connection.http.report(rejection);
-    record_unreadable(&connection.http.log, connection.ends.get().remote, rejection.status(), text.len());
+    record_unreadable(
+        &connection.http.log,
+        connection.ends.get().remote,
+        rejection.status(),
+        text.len(),
+    );
     let hsts = connection.hsts().and_then(|value| value.to_str().ok());
-    let hsts = hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
+    let hsts =
+        hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
     let head = format!(
         "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
         status = rejection.status_line(),

@@ -116,8 +116,10 @@ fn note_client(connection: &Connection) {
 async fn answer_plain(connection: &Connection) {
     let head = read_head(connection).await;
     let url = url(&head, connection.ends.get().local);
-    let text =
-        format!("400 Bad Request: this port speaks HTTPS{}{url}\n", if url.is_empty() { "" } else { ": " });
+    let text = format!(
+        "400 Bad Request: this port speaks HTTPS{}{url}\n",
+        if url.is_empty() { "" } else { ": " }
+    );
     farewell::refuse_with(connection, Rejection::PlainOnTls, &text);
 }
 
@@ -174,7 +176,10 @@ mod tests {
     fn the_url_that_was_meant() {
         let local = Some("192.0.2.1:8443".parse().unwrap());
         for (head, expected) in [
-            ("GET /a?b=c HTTP/1.1\r\nHost: example.org:8443\r\n\r\n", "https://example.org:8443/a?b=c"),
+            (
+                "GET /a?b=c HTTP/1.1\r\nHost: example.org:8443\r\n\r\n",
+                "https://example.org:8443/a?b=c",
+            ),
             ("GET /a HTTP/1.0\r\nAccept: */*\r\n\r\n", "https://192.0.2.1:8443/a"),
             ("GET / HTTP/1.1\r\nhOST:  a \r\n", "https://a/"),
             ("GET / HTTP/1.1\r\nHost: a b/<c>\r\n\r\n", "https://192.0.2.1:8443/"),

@@ -38,7 +38,9 @@ pub(super) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     if !is_fine {
         return Err(Rejection::Host);
     }
-    if head.method == Method::CONNECT || (head.uri.scheme().is_none() && head.uri.authority().is_some()) {
+    if head.method == Method::CONNECT
+        || (head.uri.scheme().is_none() && head.uri.authority().is_some())
+    {
         return Err(Rejection::Target);
     }
     if head.uri.scheme().is_some() {
@@ -89,7 +91,8 @@ pub(super) fn is_host(value: &[u8]) -> bool {
         // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
         // something else is enough.
         let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
-        let is_fine = end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
+        let is_fine =
+            end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
         (is_fine, &literal[end + 1..])
     } else {
         let end = value.iter().position(|byte| !is_host_byte(*byte)).unwrap_or(value.len());
@@ -128,10 +131,9 @@ fn is_host_byte(byte: u8) -> bool {
 /// Whether two hexadecimal digits follow each `%`.
 fn has_whole_escapes(host: &[u8]) -> bool {
     !host.contains(&b'%')
-        || host
-            .split(|byte| *byte == b'%')
-            .skip(1)
-            .all(|part| part.len() >= 2 && part[0].is_ascii_hexdigit() && part[1].is_ascii_hexdigit())
+        || host.split(|byte| *byte == b'%').skip(1).all(|part| {
+            part.len() >= 2 && part[0].is_ascii_hexdigit() && part[1].is_ascii_hexdigit()
+        })
 }
 
 /// Whether a comma-separated list has a token, in whatever case.
@@ -141,7 +143,8 @@ pub(super) fn has_token(list: &[u8], token: &[u8]) -> bool {
 
 /// Writes the head into the exchange.
 pub(super) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade: bool) {
-    let version = if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+    let version =
+        if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
     let method = head.method.as_str().as_bytes();
     if head.uri.scheme().is_some() {
         // The absolute form keeps scheme and authority, as httpuv has it. Only proxies' clients send it.
@@ -169,7 +172,8 @@ pub(super) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool
     let last = headers.get_all("x-forwarded-proto").iter().next_back();
     let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
     // Of a WebSocket some say `wss`.
-    let is_secure = |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
+    let is_secure =
+        |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
     told.map_or(is_own, |told| is_secure(told.trim_ascii()))
 }
 
@@ -179,9 +183,13 @@ mod tests {
 
     #[test]
     fn tokens_of_a_list() {
-        for (list, expected) in
-            [("close", true), ("Close", true), ("keep-alive, close", true), ("closed", false), ("", false)]
-        {
+        for (list, expected) in [
+            ("close", true),
+            ("Close", true),
+            ("keep-alive, close", true),
+            ("closed", false),
+            ("", false),
+        ] {
             assert_eq!(has_token(list.as_bytes(), b"close"), expected, "{list}");
         }
     }
@@ -209,7 +217,11 @@ mod tests {
             (&[], true, true, true),
             (&[], false, true, false),
         ] {
-            assert_eq!(came_by_https(&headers(values), is_own, is_believed), expected, "{values:?}");
+            assert_eq!(
+                came_by_https(&headers(values), is_own, is_believed),
+                expected,
+                "{values:?}"
+            );
         }
     }
 

@@ -170,7 +170,9 @@ fn next<B: RequestBody>(
             body.hold_unread(cx);
         }
         // Nothing else would tell that the client has gone.
-        return Pin::new(asking).poll(cx).map(|answered| answered.map_or_else(Step::Lost, Step::Answer));
+        return Pin::new(asking)
+            .poll(cx)
+            .map(|answered| answered.map_or_else(Step::Lost, Step::Answer));
     }
     if let Some(answer) = asking.answer() {
         return Poll::Ready(Step::Answer(answer));

@@ -56,13 +56,18 @@ pub(super) fn answer(
 }
 
 /// The URL over HTTPS. A client is sent to no host but those that are this server's: a cache between could keep the answer for others.
-fn location(redirect: &Redirect, head: &Parts, local: Option<SocketAddr>) -> Result<HeaderValue, Rejection> {
+fn location(
+    redirect: &Redirect,
+    head: &Parts,
+    local: Option<SocketAddr>,
+) -> Result<HeaderValue, Rejection> {
     let host = host(&head.headers).ok_or(Rejection::Host)?;
     let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let is_ours = match address.parse::<IpAddr>() {
         Ok(address) => {
             let address = address.to_canonical();
-            local.is_some_and(|local| local.ip() == address) || redirect.tls.names(&address.to_string())
+            local.is_some_and(|local| local.ip() == address)
+                || redirect.tls.names(&address.to_string())
         }
         Err(_) => redirect.tls.is_for(host),
     };

@@ -2,8 +2,8 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
-    RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
@@ -83,7 +83,9 @@ impl Framing {
                     std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
                 false
             }
-            "keep-alive" | "transfer-encoding" | "upgrade" | "proxy-connection" | "trailer" => false,
+            "keep-alive" | "transfer-encoding" | "upgrade" | "proxy-connection" | "trailer" => {
+                false
+            }
             _ => true,
         }
     }
@@ -109,7 +111,8 @@ pub(super) fn build(
     let tells_id = call.connection.site.tells_request_id;
     let body = {
         let copied = exchange.reply_copied().unwrap_or_default();
-        let total = exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+        let total =
+            exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
         let (out, names) = call.out_and_names();
         out.reserve(total);
         for (name, value) in exchange.reply_headers() {
@@ -152,7 +155,11 @@ pub(super) fn build(
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;
                 framing.closes |= is_old && stream.length().is_none();
                 if !is_old && stream.length().is_none() && !call.connection.is_stream() {
-                    stream.set_chunks(if framing.closes || is_last { Chunks::Last } else { Chunks::Yes });
+                    stream.set_chunks(if framing.closes || is_last {
+                        Chunks::Last
+                    } else {
+                        Chunks::Yes
+                    });
                 }
                 Content::Stream(stream)
             }
@@ -200,8 +207,9 @@ pub(super) fn finish(
     is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
     let peers = &call.http().peers;
-    let compressor =
-        (is_gzip && is_made).then(|| peers.hold(Share::Compressors, content.compressor_bytes())).flatten();
+    let compressor = (is_gzip && is_made)
+        .then(|| peers.hold(Share::Compressors, content.compressor_bytes()))
+        .flatten();
     let source = if is_bodiless {
         if status == StatusCode::RESET_CONTENT {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
@@ -256,7 +264,9 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
         Content::Stream(stream) if !stream.rules.is_compressible || stream.length().is_some() => {
             return false;
         }
-        Content::Stream(stream) if stream.rules.is_events => return !headers.contains_key(CONTENT_ENCODING),
+        Content::Stream(stream) if stream.rules.is_events => {
+            return !headers.contains_key(CONTENT_ENCODING);
+        }
         Content::Stream(_) => None,
         content => Some(content.len()),
     };
@@ -264,12 +274,16 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
 }
 
 /// Makes the answer to a request that is not served.
-pub(super) fn reject(mut call: Call, mut headers: HeaderMap, rejection: Rejection) -> Response<ReplyBody> {
+pub(super) fn reject(
+    mut call: Call,
+    mut headers: HeaderMap,
+    rejection: Rejection,
+) -> Response<ReplyBody> {
     rookery_error::throw(rejection.error());
     call.replies();
     let is_temporary = matches!(rejection, Rejection::Busy | Rejection::Overload);
-    let is_for_events =
-        is_temporary && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
+    let is_for_events = is_temporary
+        && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
     headers.clear();
     let (status, kind, text) = if is_for_events {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -120,10 +120,14 @@ impl http_body::Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             Source::Empty | Source::Measured(..) => SizeHint::with_exact(0),
-            Source::Whole(bytes) | Source::Plain(bytes, ..) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Whole(bytes) | Source::Plain(bytes, ..) => {
+                SizeHint::with_exact(bytes.len() as u64)
+            }
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) | Source::GzipStream(_) => SizeHint::default(),
-            Source::Stream(stream) => stream.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Source::Stream(stream) => {
+                stream.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+            }
         }
     }
 }
@@ -184,7 +188,9 @@ impl Content {
             Content::Nothing => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
-            Content::File { .. } | Content::Unnamed { .. } | Content::Stream(_) => return COMPRESSOR_BYTES,
+            Content::File { .. } | Content::Unnamed { .. } | Content::Stream(_) => {
+                return COMPRESSOR_BYTES;
+            }
         };
         if len <= GZIP_HERE {
             0
@@ -204,7 +210,9 @@ impl Content {
             Content::File { file, is_local, at, len } => {
                 Source::File(FileSource::new(SentFile::named(file, is_local), at, len))
             }
-            Content::Unnamed { file, len } => Source::File(FileSource::new(SentFile::unnamed(file), 0, len)),
+            Content::Unnamed { file, len } => {
+                Source::File(FileSource::new(SentFile::unnamed(file), 0, len))
+            }
             Content::Stream(stream) => Source::Stream(stream),
         }
     }
@@ -234,7 +242,9 @@ impl Content {
                 keep(ready, &bytes);
                 return Source::Whole(bytes);
             }
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => return Source::Plain(bytes, charge, ready),
+            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
+                return Source::Plain(bytes, charge, ready);
+            }
             Content::Whole(bytes) => Input::Whole(bytes),
             Content::File { file, is_local, at, len } => {
                 Input::File { file: Arc::new(SentFile::named(file, is_local)), at, left: len }

@@ -115,7 +115,8 @@ impl Compressing {
                     bytes.is_empty()
                 }
                 Input::File { file, at, left } => {
-                    let mut piece = vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_PIECE)];
+                    let mut piece =
+                        vec![0; usize::try_from(*left).unwrap_or(usize::MAX).min(GZIP_PIECE)];
                     file.read_exact_at(&mut piece, *at)?;
                     self.gzip.push(&piece, &mut out);
                     *at += piece.len() as u64;
@@ -221,7 +222,8 @@ impl GzipStream {
                     self.stream.compresses(bytes.len(), was_unflushed);
                     let is_last = !self.stream.has_next();
                     if bytes.len() > PIECE_HERE {
-                        self.working = Some(Job::start(move || Ok(compressor.piece(&bytes, is_last))));
+                        self.working =
+                            Some(Job::start(move || Ok(compressor.piece(&bytes, is_last))));
                         continue;
                     }
                     let (compressor, out) = compressor.piece(&bytes, is_last);

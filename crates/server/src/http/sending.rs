@@ -92,7 +92,9 @@ impl Drop for SentFile {
     fn drop(&mut self) {
         // Another machine is not asked: it keeps what is open, or frees it by itself.
         let is_local = self.is_local.get() == Some(&true);
-        if self.had_name && !(is_local && self.metadata().is_ok_and(|metadata| metadata.nlink() == 0)) {
+        if self.had_name
+            && !(is_local && self.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
+        {
             self.file.close();
         }
     }
@@ -142,7 +144,9 @@ impl Sending {
             Some(part) if Arc::ptr_eq(&part.file, file) && part.at + part.left as u64 == at => {
                 part.left += len;
             }
-            _ => self.parts.push_back(Part { file: Arc::clone(file), at, left: len, end: at + left }),
+            _ => {
+                self.parts.push_back(Part { file: Arc::clone(file), at, left: len, end: at + left })
+            }
         }
         Bytes::from_static(&STANDS_IN[..len])
     }
@@ -215,7 +219,9 @@ impl Sending {
                 }
             } else if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
                 match transport.poll_send_file(cx, &part.file, part.at, len) {
-                    Poll::Ready(Ok(0)) => break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                    Poll::Ready(Ok(0)) => {
+                        break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    }
                     Poll::Ready(Err(error)) if cannot_send(&error) => self.cannot_send = true,
                     sent => break sent,
                 }
@@ -250,9 +256,9 @@ impl Part {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {
             let ahead = (self.at + AHEAD).min(self.end).max(to);
-            let found = [ahead, to]
-                .into_iter()
-                .find(|to| nowait::is_resident(&self.file, self.at, (to - self.at) as usize) == Ok(true));
+            let found = [ahead, to].into_iter().find(|to| {
+                nowait::is_resident(&self.file, self.at, (to - self.at) as usize) == Ok(true)
+            });
             *cached = (found.unwrap_or(0), now);
         }
         cached.0 >= to
@@ -261,8 +267,10 @@ impl Part {
 
 /// Whether a transport or a file cannot do it at all.
 fn cannot_send(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP))
-        || error.kind() == io::ErrorKind::Unsupported
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)
+    ) || error.kind() == io::ErrorKind::Unsupported
 }
 
 #[cfg(test)]
@@ -274,7 +282,8 @@ mod tests {
 
     #[test]
     fn a_file_that_has_been_replaced_is_closed_on_another_thread() {
-        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let (goes_on, waits) = mpsc::channel::<()>();
         let dir = tempfile::tempdir().unwrap();
         let open = |name: &str| {

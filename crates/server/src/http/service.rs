@@ -46,7 +46,10 @@ pub(super) fn refuse(
     })
 }
 
-async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result<Response<ReplyBody>, Gone> {
+async fn reply_to<B: RequestBody>(
+    mut call: Call,
+    request: Request<B>,
+) -> Result<Response<ReplyBody>, Gone> {
     let (mut head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
     let said = match hear_and_check(&mut call, &mut head, has_body) {
@@ -104,7 +107,8 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
         return Box::pin(show_head(call, exchange, headers, form)).await;
     }
     if has_body {
-        if call.connection.site.sees_heads && call.http().dispatch.application.sees_head(&exchange) {
+        if call.connection.site.sees_heads && call.http().dispatch.application.sees_head(&exchange)
+        {
             match ask(&mut call, exchange, Event::Head).await {
                 Ok(Answer::Proceed(asked)) => exchange = asked,
                 Ok(Answer::Reply(answered)) => {
@@ -147,9 +151,8 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
             std::future::pending().await
         }
         Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
-        Ok(Answer::Proceed(_) | Answer::Receive(_)) | Err(Unanswered::Gone | Unanswered::Receives(_)) => {
-            Err(Gone)
-        }
+        Ok(Answer::Proceed(_) | Answer::Receive(_))
+        | Err(Unanswered::Gone | Unanswered::Receives(_)) => Err(Gone),
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
@@ -159,7 +162,11 @@ async fn reply_to<B: RequestBody>(mut call: Call, request: Request<B>) -> Result
 ///
 /// # Errors
 /// When that, or the head, is wrong.
-fn hear_and_check(call: &mut Call, head: &mut Parts, has_body: bool) -> Result<Option<Box<Said>>, Rejection> {
+fn hear_and_check(
+    call: &mut Call,
+    head: &mut Parts,
+    has_body: bool,
+) -> Result<Option<Box<Said>>, Rejection> {
     let said = supervised::hear(call, head, has_body)?;
     head::check(head, has_body)?;
     if let Some(cookie) = call.connection.site.session_cookie.as_deref() {
@@ -171,7 +178,9 @@ fn hear_and_check(call: &mut Call, head: &mut Parts, has_body: bool) -> Result<O
 
 /// The application has accepted the handshake of a WebSocket.
 fn becomes_websocket(call: &mut Call, mut answered: Box<Exchange>) {
-    if let Some(cookie) = call.connection.site.session_cookie.as_deref().filter(|_| call.gives_cookie) {
+    if let Some(cookie) =
+        call.connection.site.session_cookie.as_deref().filter(|_| call.gives_cookie)
+    {
         // A name and a value of ours: they are not refused.
         let text = cookie.set_cookie(answered.is_https());
         let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
@@ -201,7 +210,11 @@ async fn show_head(
         Err(Unanswered::Receives(asking)) => {
             // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
             let (id, listener) = (call.id, call.connection.listener);
-            call.http().dispatch.tell(Event::BodyEnd { call: id, listener, reason: Departure::Client });
+            call.http().dispatch.tell(Event::BodyEnd {
+                call: id,
+                listener,
+                reason: Departure::Client,
+            });
             drop(asking);
             Ok(supervised::say(call, headers, ASK_AGAIN, form))
         }
@@ -212,9 +225,15 @@ async fn show_head(
 }
 
 /// The exchange of a request, with its head and with what is known of its client.
-fn begin_exchange(call: &Call, head: &Parts, said: Option<Box<Said>>, is_upgrade: bool) -> Box<Exchange> {
+fn begin_exchange(
+    call: &Call,
+    head: &Parts,
+    said: Option<Box<Said>>,
+    is_upgrade: bool,
+) -> Box<Exchange> {
     let connection = &call.connection;
-    let mut exchange = call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
+    let mut exchange =
+        call.http().dispatch.begin(call.id, connection.listener, connection.key.get());
     let ends = said.as_deref().map_or_else(|| connection.ends.get(), supervised::ends);
     head::fill(&mut exchange, head, ends, is_upgrade);
     exchange.set_logged(call.is_logged());
@@ -257,7 +276,12 @@ fn overdue(call: Call, headers: HeaderMap, has_body: bool) -> Response<ReplyBody
     reply::reject(call, headers, Rejection::RequestTimeout)
 }
 
-fn busy(call: Call, exchange: Box<Exchange>, headers: HeaderMap, has_body: bool) -> Response<ReplyBody> {
+fn busy(
+    call: Call,
+    exchange: Box<Exchange>,
+    headers: HeaderMap,
+    has_body: bool,
+) -> Response<ReplyBody> {
     call.http().dispatch.finish(exchange);
     call.leaves_rest(has_body);
     reply::reject(call, headers, Rejection::Busy)

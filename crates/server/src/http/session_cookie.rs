@@ -21,7 +21,11 @@ pub struct CookieNames {
 impl CookieNames {
     /// The names for a server that is called so; `""` adds nothing to them.
     pub fn new(server: &str) -> CookieNames {
-        CookieNames::of(if server.is_empty() { NAME.to_owned() } else { format!("{NAME}-{server}") })
+        CookieNames::of(if server.is_empty() {
+            NAME.to_owned()
+        } else {
+            format!("{NAME}-{server}")
+        })
     }
 
     fn of(plain: String) -> CookieNames {
@@ -151,7 +155,8 @@ impl SessionCookie {
 
     /// Gives the cookie to a client with a reply, unless that is for caches which many share.
     pub(super) fn give(&self, headers: &mut HeaderMap, is_https: bool) {
-        let for_all = headers.get_all("cache-control").iter().any(|value| is_for_all(value.as_bytes()));
+        let for_all =
+            headers.get_all("cache-control").iter().any(|value| is_for_all(value.as_bytes()));
         let text = self.names.set_cookie(&self.value, is_https, self.is_embedded);
         if let Some(value) = HeaderValue::try_from(text).ok().filter(|_| !for_all) {
             headers.append(SET_COOKIE, value);
@@ -209,12 +214,16 @@ mod tests {
                 headers.append(COOKIE, HeaderValue::from_static(cookies));
             }
             assert_eq!(cookie.take(&mut headers), gives, "{cookies:?}");
-            let found: Vec<_> = headers.get_all(COOKIE).iter().map(|value| value.to_str().unwrap()).collect();
+            let found: Vec<_> =
+                headers.get_all(COOKIE).iter().map(|value| value.to_str().unwrap()).collect();
             assert_eq!(found, left);
         }
         let mut headers = HeaderMap::new();
         cookie.give(&mut headers, true);
-        assert_eq!(headers[SET_COOKIE], "__Host-rookery-shop=AbC-_9; Path=/; HttpOnly; Secure; SameSite=Lax");
+        assert_eq!(
+            headers[SET_COOKIE],
+            "__Host-rookery-shop=AbC-_9; Path=/; HttpOnly; Secure; SameSite=Lax"
+        );
         let mut headers = HeaderMap::new();
         headers.insert("cache-control", HeaderValue::from_static("max-age=60, public"));
         cookie.give(&mut headers, false);
@@ -226,7 +235,9 @@ mod tests {
         for text in ["rookery x 1", "rookery-shop AbC-_9 0"] {
             assert_eq!(SessionCookie::read(text).unwrap().text(), text);
         }
-        for wrong in ["", "a", "a b", "a b 2", "a b 1 c", "a; b 1", "a b;c 1", " b 1", "a  1", "a b\n 1"] {
+        for wrong in
+            ["", "a", "a b", "a b 2", "a b 1 c", "a; b 1", "a b;c 1", " b 1", "a  1", "a b\n 1"]
+        {
             assert!(SessionCookie::read(wrong).is_none(), "{wrong:?}");
         }
     }

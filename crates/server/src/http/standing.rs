@@ -204,7 +204,12 @@ impl Standing {
 
     /// A tick has passed; says whether the peer is too late with what it has to do. What it has not taken of what was written is asked of the
     /// transport: a system call, while a write waits.
-    pub(super) fn is_late(&self, ticks: &Ticks, now: u32, unsent: impl FnOnce() -> Option<u32>) -> bool {
+    pub(super) fn is_late(
+        &self,
+        ticks: &Ticks,
+        now: u32,
+        unsent: impl FnOnce() -> Option<u32>,
+    ) -> bool {
         match self.phase.get() {
             Phase::Application => false,
             Phase::Handshake => self.lasted(now) > ticks.handshake,
@@ -279,7 +284,9 @@ impl Standing {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,
             (Share::Requests, Phase::Body) => self.request.get(),
             // A body may come while the reply before it is not read.
-            (Share::Replies, Phase::Reply | Phase::Flush | Phase::Body) if self.is_write_blocked.get() => {
+            (Share::Replies, Phase::Reply | Phase::Flush | Phase::Body)
+                if self.is_write_blocked.get() =>
+            {
                 self.reply.get()
             }
             _ => 0,

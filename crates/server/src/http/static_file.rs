@@ -16,8 +16,8 @@ use super::reply_body::{self, Content, ReplyBody};
 use crate::blocking::job::Job;
 use crate::rejection::Rejection;
 use crate::static_files::{
-    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading, ReadyFile,
-    RequestHead, content_range, error_body, read_small, unsatisfiable,
+    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading,
+    ReadyFile, RequestHead, content_range, error_body, read_small, unsatisfiable,
 };
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
@@ -42,7 +42,12 @@ pub(super) enum Waiting {
 }
 
 /// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
-pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: ReplyForm) -> Answered {
+pub(super) fn answer(
+    mut call: Call,
+    head: &mut Parts,
+    has_body: bool,
+    form: ReplyForm,
+) -> Answered {
     call.replies();
     let request = RequestHead {
         method: head.method.as_str(),
@@ -55,7 +60,14 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
         Decision::Application => return Answered::Application(call),
         Decision::Refuse(status) => {
             call.leaves_rest(has_body);
-            return reply_with(call, head, Found::Status { status, headers: Vec::new() }, None, true, form);
+            return reply_with(
+                call,
+                head,
+                Found::Status { status, headers: Vec::new() },
+                None,
+                true,
+                form,
+            );
         }
         Decision::Open(lookup) => lookup,
     };
@@ -66,7 +78,9 @@ pub(super) fn answer(mut call: Call, head: &mut Parts, has_body: bool, form: Rep
     let now = SystemTime::now();
     let found = lookup.open_now(&mut http.ready_files.borrow_mut(), now, out);
     match found {
-        FoundNow::Ready(file, outcome) => Answered::Reply(ready(call, emptied(head), &file, outcome, form)),
+        FoundNow::Ready(file, outcome) => {
+            Answered::Reply(ready(call, emptied(head), &file, outcome, form))
+        }
         FoundNow::Found(found, Reading::Done(bytes)) => {
             reply_with(call, head, found, Some(bytes), true, form)
         }
@@ -125,7 +139,9 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
     if headers.contains_key(http::header::TRANSFER_ENCODING) {
         return BodyFraming::Chunked;
     }
-    let len = headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let len = headers
+        .get(http::header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     len.map_or(BodyFraming::Absent, BodyFraming::Length)
 }
 
@@ -214,7 +230,9 @@ fn reply_with(
 ) -> Answered {
     let (status, lines, content) = match (found, bytes) {
         (Found::Application, _) => return Answered::Application(call),
-        (Found::File { status, headers, .. }, Some(bytes)) => (status, headers, Content::Whole(bytes)),
+        (Found::File { status, headers, .. }, Some(bytes)) => {
+            (status, headers, Content::Whole(bytes))
+        }
         (Found::File { file, offset, len, status, headers }, None) => {
             (status, headers, Content::File { file, is_local, at: offset, len })
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given, StreamId,
-    StreamRules,
+    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given,
+    StreamId, StreamRules,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -221,10 +221,12 @@ impl Stream {
     /// Sends a comment, if its events have been silent for long.
     pub(super) fn sweep(&self, now: u32) {
         let clock = &self.peers.clock;
-        let silence = ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
+        let silence =
+            ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
         let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.since.get()) >= silence;
         // What waits is no silence, but a client that does not read.
-        let is_idle = self.has_head.get() && self.is_open() && self.queued.get() + self.in_hyper.get() == 0;
+        let is_idle =
+            self.has_head.get() && self.is_open() && self.queued.get() + self.in_hyper.get() == 0;
         if is_due && is_idle && self.is_between.get() {
             self.add(COMMENT);
             self.wake();
@@ -369,7 +371,9 @@ impl Stream {
     pub(super) fn has_head(&self) {
         self.has_head.set(true);
         self.is_unflushed.set(true);
-        if self.rules.is_events && self.sent.get() + self.queued.get() as u64 == 0 && self.length().is_none()
+        if self.rules.is_events
+            && self.sent.get() + self.queued.get() as u64 == 0
+            && self.length().is_none()
         {
             // A proxy passes a head on with the first byte behind it.
             self.add(COMMENT);
@@ -399,7 +403,8 @@ impl Stream {
 
     /// Whether it has failed, and what came before that has been written.
     pub(super) fn is_cut(&self) -> bool {
-        let is_written = self.queued.get() == 0 && !self.is_unflushed.get() && self.compressing.get() == 0;
+        let is_written =
+            self.queued.get() == 0 && !self.is_unflushed.get() && self.compressing.get() == 0;
         self.state.get() == State::Failed && self.has_head.get() && is_written
     }
 

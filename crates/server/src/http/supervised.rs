@@ -30,7 +30,8 @@ pub(super) fn hear(
     let said = if is_supervised { take(&mut head.headers) } else { Ok(None) };
     call.log(head, said.as_ref().ok().and_then(Option::as_deref));
     said.and_then(|said| {
-        let is_both = has_body && said.as_deref().is_some_and(|said| matches!(said.body, Body::Later(_)));
+        let is_both =
+            has_body && said.as_deref().is_some_and(|said| matches!(said.body, Body::Later(_)));
         if is_both { Err(Rejection::Unreadable) } else { Ok(said) }
     })
 }
@@ -91,7 +92,8 @@ pub(super) fn show(exchange: &mut Exchange, said: Said) {
     if said.body == Body::Seen {
         exchange.set_head_seen();
     }
-    exchange.set_supervised(said.ticket.map_or(0, Ticket::word), said.id.as_deref().map(str::as_bytes));
+    exchange
+        .set_supervised(said.ticket.map_or(0, Ticket::word), said.id.as_deref().map(str::as_bytes));
     let client = said.client.map(|client| {
         Arc::new(ClientCertificate { subject: client.subject, fingerprint: client.fingerprint })
     });

@@ -49,7 +49,9 @@ impl Drop for OfAddress {
 /// What counts as one address: an IPv6 client has a /64 to itself (RFC 6177).
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
+        }
         address @ IpAddr::V4(_) => address,
     }
 }

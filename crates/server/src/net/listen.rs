@@ -32,7 +32,11 @@ impl Bound {
     pub(crate) fn of(socket: OwnedFd) -> Bound {
         let tcp = TcpListener::from(socket);
         // The standard library knows no address of another family.
-        if tcp.local_addr().is_ok() { Bound::Tcp(tcp) } else { Bound::Unix(OwnedFd::from(tcp).into()) }
+        if tcp.local_addr().is_ok() {
+            Bound::Tcp(tcp)
+        } else {
+            Bound::Unix(OwnedFd::from(tcp).into())
+        }
     }
 
     /// The same socket once more.
@@ -99,7 +103,9 @@ impl Acceptor {
     /// The next connection. Dropped, none is lost.
     pub(crate) async fn accept(&self) -> io::Result<Arrival> {
         let accept = |bound: &Rc<Bound>| match &**bound {
-            Bound::Tcp(socket) => socket.accept().map(|(socket, remote)| Arrival::Tcp(socket, remote)),
+            Bound::Tcp(socket) => {
+                socket.accept().map(|(socket, remote)| Arrival::Tcp(socket, remote))
+            }
             Bound::Unix(socket) => socket.accept().map(|(socket, _)| Arrival::Unix(socket)),
         };
         self.bound.async_io(Interest::READABLE, accept).await
@@ -181,7 +187,8 @@ impl Arrival {
             }
             Arrival::Unix(socket) => {
                 socket.set_nonblocking(true)?;
-                let socket = std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let socket =
+                    std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
                 let close_in_child = CloseInChild::new(&socket);
                 (Socket::Unix(UnixStream::new(socket)?), close_in_child, Ends::default())
             }

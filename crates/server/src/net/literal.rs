@@ -36,7 +36,9 @@ mod tests {
             literal_address(&format!("::1%{}", address.scope_id()), 80),
             Some(SocketAddr::V6(address))
         );
-        for wrong in ["localhost", "", "::/0", "127.0.0.1%lo", "::1%nowhere", "::1%", "::1%0", "::1%a\0b"] {
+        for wrong in
+            ["localhost", "", "::/0", "127.0.0.1%lo", "::1%nowhere", "::1%", "::1%0", "::1%a\0b"]
+        {
             assert_eq!(literal_address(wrong, 80), None, "{wrong:?}");
         }
     }

@@ -38,8 +38,10 @@ impl Proxies {
     /// # Errors
     /// The first that is none of these.
     pub fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Proxies, NotAProxy> {
-        let proxies: Result<Vec<_>, _> =
-            texts.into_iter().map(|text| Proxy::of(text).ok_or_else(|| NotAProxy(text.to_owned()))).collect();
+        let proxies: Result<Vec<_>, _> = texts
+            .into_iter()
+            .map(|text| Proxy::of(text).ok_or_else(|| NotAProxy(text.to_owned())))
+            .collect();
         Ok(Proxies(Some(proxies?).filter(|proxies| !proxies.is_empty()).map(Arc::from)))
     }
 
@@ -51,7 +53,9 @@ impl Proxies {
     pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
         self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, peer) {
             (Proxy::Unix, None) => true,
-            (Proxy::Network(network, bits), Some(peer)) => within(peer.to_canonical(), *network, *bits),
+            (Proxy::Network(network, bits), Some(peer)) => {
+                within(peer.to_canonical(), *network, *bits)
+            }
             _ => false,
         })
     }
@@ -76,7 +80,8 @@ impl Proxy {
 /// Whether an address begins with the bits of a network.
 fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     // Shifting by all bits there are is no shift.
-    let same = |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
+    let same =
+        |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
     match (address, network) {
         (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
         (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
@@ -90,7 +95,8 @@ mod tests {
 
     #[test]
     fn a_proxy_is_an_address_a_network_or_a_unix_socket() {
-        let proxies = Proxies::of(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"]).unwrap();
+        let proxies =
+            Proxies::of(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"]).unwrap();
         for (peer, expected) in [
             ("192.0.2.1", true),
             ("192.0.2.2", false),

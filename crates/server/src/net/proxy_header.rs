@@ -48,7 +48,9 @@ fn line(bytes: &[u8]) -> Begin {
     let Some(end) = within.iter().position(|byte| *byte == b'\n') else {
         return if bytes.len() < LINE { Begin::Part } else { Begin::Other };
     };
-    let Some(text) = within[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok()) else {
+    let Some(text) =
+        within[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok())
+    else {
         return Begin::Other;
     };
     let mut words = text.split(' ').skip(1);
@@ -69,13 +71,17 @@ fn addresses<'a>(
 ) -> Option<(SocketAddr, SocketAddr)> {
     let mut address = || -> Option<IpAddr> {
         let word = words.next()?;
-        if family == "TCP4" { word.parse().ok().map(IpAddr::V4) } else { word.parse().ok().map(IpAddr::V6) }
+        if family == "TCP4" {
+            word.parse().ok().map(IpAddr::V4)
+        } else {
+            word.parse().ok().map(IpAddr::V6)
+        }
     };
     let (from, to) = (address()?, address()?);
     let mut port = || {
         let word = words.next()?;
-        let is_plain =
-            word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
+        let is_plain = word.bytes().all(|byte| byte.is_ascii_digit())
+            && (word == "0" || !word.starts_with('0'));
         word.parse().ok().filter(|_| is_plain)
     };
     let ends = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
@@ -91,7 +97,8 @@ fn binary(bytes: &[u8]) -> Begin {
     }
     let Some(rest) = rest.get(..len) else { return Begin::Part };
     let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
-    let v4 = |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
+    let v4 =
+        |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
     let v6 = |at: usize| {
         let octets: [u8; 16] = rest[at..at + 16].try_into().expect("sixteen of them");
         IpAddr::V6(Ipv6Addr::from(octets))
@@ -128,14 +135,18 @@ mod tests {
     #[test]
     fn headers_of_both_versions_in_one_piece_and_in_any_two() {
         let four = [&[192, 0, 2, 1, 198, 51, 100, 1][..], &[0x30, 0x39, 1, 0xBB], b"TLVs"].concat();
-        let (client, server): (Ipv6Addr, Ipv6Addr) = ("2001:db8::1".parse().unwrap(), Ipv6Addr::LOCALHOST);
+        let (client, server): (Ipv6Addr, Ipv6Addr) =
+            ("2001:db8::1".parse().unwrap(), Ipv6Addr::LOCALHOST);
         let six = [&client.octets()[..], &server.octets(), &[0, 1, 0, 2]].concat();
         for (header, expected) in [
             (
                 b"PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n".to_vec(),
                 Some(ends("192.0.2.1:12345", "198.51.100.1:443")),
             ),
-            (b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(), Some(ends("[2001:db8::1]:1", "[::1]:2"))),
+            (
+                b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(),
+                Some(ends("[2001:db8::1]:1", "[::1]:2")),
+            ),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff::1 whatever 1\r\n".to_vec(), None),
             (second(0x21, 0x11, &four), Some(ends("192.0.2.1:12345", "198.51.100.1:443"))),

@@ -87,7 +87,9 @@ impl Socket {
                 Socket::Unix(socket) => socket.poll_write_ready(cx),
             })?;
             let sent = match self {
-                Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len)),
+                Socket::Tcp(socket) => {
+                    socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
+                }
                 Socket::Unix(socket) => socket.try_write_by(|| send_file(socket, file, at, len)),
             };
             match sent {
@@ -122,7 +124,9 @@ impl Socket {
         let peek = || {
             let mut byte = 0u8;
             // SAFETY: `fd` is open, `byte` has room for one byte, and MSG_DONTWAIT keeps the call from blocking.
-            let n = unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT) };
+            let n = unsafe {
+                libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+            };
             match n {
                 0 => Ok(None),
                 1.. => Ok(Some(byte)),
@@ -219,7 +223,9 @@ impl Socket {
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         if found <= 0 || poll.revents == 0 {
             PeerEnd::Open
-        } else if matches!(self, Socket::Tcp(_)) && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+        } else if matches!(self, Socket::Tcp(_))
+            && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
+        {
             PeerEnd::Gone
         } else {
             PeerEnd::Shut
@@ -232,7 +238,9 @@ impl Socket {
         let set = |level, option, value: libc::c_int| {
             let size = size_of::<libc::c_int>() as libc::socklen_t;
             // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves it unprobed.
-            unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size) };
+            unsafe {
+                libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), size)
+            };
         };
         let seconds = libc::c_int::try_from(interval.as_secs()).unwrap_or(libc::c_int::MAX);
         #[cfg(target_os = "linux")]
@@ -262,7 +270,9 @@ impl Socket {
                 let size = size_of::<libc::c_int>() as libc::socklen_t;
                 let value = (&raw const value).cast();
                 // SAFETY: the descriptor is open and `value` is as long as said. Failing leaves the system's default.
-                unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size) };
+                unsafe {
+                    libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size)
+                };
             };
             set(libc::TCP_NOTSENT_LOWAT, UNSENT);
             set(

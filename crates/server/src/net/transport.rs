@@ -53,7 +53,8 @@ pub(super) enum Channel {
 
 /// Bytes both ways within a transport that others share. What is written has been handed over, and leaves with the others'.
 pub(crate) trait Tunnel: fmt::Debug {
-    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>>;
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>)
+    -> Poll<io::Result<()>>;
 
     fn poll_write_vectored(
         &mut self,
@@ -133,7 +134,9 @@ impl Transport {
         };
         let Some(socket) = self.socket() else { return Poll::Ready(Ok(None)) };
         let header = ready!(socket.poll_peek(cx, &mut buffer, judge))?;
-        let Some(header) = header else { return Poll::Ready(Err(io::ErrorKind::InvalidData.into())) };
+        let Some(header) = header else {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        };
         socket.take(&mut buffer[..header.len])?;
         Poll::Ready(Ok(header.ends))
     }
@@ -141,7 +144,9 @@ impl Transport {
     /// Drives the handshake of TLS to its end; there is none in the clear.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => Poll::Ready(Ok(Greeting::Done)),
+            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => {
+                Poll::Ready(Ok(Greeting::Done))
+            }
             Channel::Tls(tls) => tls.poll_handshake(cx),
         }
     }
@@ -169,7 +174,11 @@ impl Transport {
     }
 
     /// As [`poll_read_buf`](Self::poll_read_buf), into initialised memory.
-    pub(crate) fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         ready!(self.poll_read_buf(cx, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
@@ -190,7 +199,11 @@ impl Transport {
     }
 
     /// As [`poll_write_vectored`](Self::poll_write_vectored), of a piece that may take as much memory again over TLS, which takes all of it.
-    pub(crate) fn poll_write_piece(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match &mut self.channel {
             Channel::Tls(tls) => tls.poll_write_piece(cx, piece),
             _ => self.poll_write_vectored(cx, &[io::IoSlice::new(piece)]),

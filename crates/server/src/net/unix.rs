@@ -75,7 +75,9 @@ impl SocketFile {
 /// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() && is_refused(path)? => std::fs::remove_file(path),
+        Ok(found) if found.file_type().is_socket() && is_refused(path)? => {
+            std::fs::remove_file(path)
+        }
         _ => Ok(()),
     }
 }

@@ -137,7 +137,11 @@ impl AsyncRead for UnixStream {
 }
 
 impl AsyncWrite for UnixStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_by(cx, || io::Write::write(&mut self.socket.get_ref(), bytes))
     }
 
@@ -212,6 +216,9 @@ mod tests {
         });
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         drop(b);
-        assert!(matches!(writing.await.unwrap(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset));
+        assert!(matches!(
+            writing.await.unwrap(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        ));
     }
 }

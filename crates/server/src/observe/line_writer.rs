@@ -110,7 +110,8 @@ impl LineWriter {
             if left.is_zero() {
                 break false;
             }
-            (state, _) = shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         };
         state.flushing -= 1;
         is_flushed
@@ -198,7 +199,8 @@ fn write_lines(shared: &Shared, mut out: impl Write, prefix: &str) {
         if written == lines.len() {
             missing = 0;
         } else {
-            let refused = lines[written.min(note)..note].split(|byte| *byte == b'\n').count() as u64 - 1;
+            let refused =
+                lines[written.min(note)..note].split(|byte| *byte == b'\n').count() as u64 - 1;
             shared.lose(refused);
             missing += refused;
             is_cut |= written > 0 && lines[written - 1] != b'\n';
@@ -286,9 +288,9 @@ mod tests {
         assert!(writer.flush(Duration::from_secs(60)));
         let rest: Vec<u8> = reads.try_iter().flatten().collect();
         assert!(rest.starts_with(&kilobyte));
-        assert!(
-            rest.ends_with(b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n")
-        );
+        assert!(rest.ends_with(
+            b"\ntold: 2 lines were lost: the log could not be written, or not fast enough\n"
+        ));
         assert_eq!(rest.len() / kilobyte.len(), BUFFER_BYTES / kilobyte.len());
     }
 

@@ -57,7 +57,8 @@ const FALLBACK: u64 = 1 << 30;
 
 fn physical() -> Option<u64> {
     // SAFETY: no pointers are involved; -1 means that the system does not know.
-    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
 }
 
@@ -108,8 +109,11 @@ mod tests {
 
     #[test]
     fn the_least_limit_of_a_group_and_of_those_above_it_counts() {
-        let two =
-            tree(&[("a/memory.max", "4000\n"), ("a/b/memory.max", "max\n"), ("a/b/c/memory.max", "5000\n")]);
+        let two = tree(&[
+            ("a/memory.max", "4000\n"),
+            ("a/b/memory.max", "max\n"),
+            ("a/b/c/memory.max", "5000\n"),
+        ]);
         assert_eq!(group_limit(two.path(), "0::/a/b/c\n"), Some(4000));
         assert_eq!(group_limit(two.path(), "0::/\n"), None);
         let one = tree(&[

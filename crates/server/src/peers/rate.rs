@@ -26,7 +26,8 @@ impl Rate {
 /// A duration in ticks, rounded down.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
     // Longer ones would be over as soon as they begin: the clock wraps.
-    u32::try_from(time.as_nanos() / tick.as_nanos()).map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
+    u32::try_from(time.as_nanos() / tick.as_nanos())
+        .map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
 /// How far one peer is behind. Counting costs an addition a read or write; the rest is the sweep's.
@@ -74,7 +75,10 @@ impl Pace {
 
     /// How many ticks the peer is behind.
     pub(crate) fn lag(&self, rate: Rate) -> u32 {
-        self.behind.get().checked_div(rate.tick).map_or(0, |lag| u32::try_from(lag).unwrap_or(u32::MAX))
+        self.behind
+            .get()
+            .checked_div(rate.tick)
+            .map_or(0, |lag| u32::try_from(lag).unwrap_or(u32::MAX))
     }
 }
 

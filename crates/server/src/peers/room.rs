@@ -62,7 +62,9 @@ impl Peers {
         self.each(|_, peer| {
             let (held, serial) = (peer.held(share), peer.serial());
             if held > least
-                && largest.as_ref().is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest))
+                && largest
+                    .as_ref()
+                    .is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest))
             {
                 largest = Some((held, serial, Rc::clone(peer)));
             }

@@ -219,12 +219,22 @@ impl Peers {
     /// How many of them are a listener's.
     pub(crate) fn len_of(&self, listener: ListenerId) -> usize {
         let entries = self.entries.borrow();
-        entries.iter().flatten().filter(|peer| peer.listener() == listener && peer.has_seat()).count()
+        entries
+            .iter()
+            .flatten()
+            .filter(|peer| peer.listener() == listener && peer.has_seat())
+            .count()
     }
 
     /// Those of a listener.
     pub(crate) fn of(&self, listener: ListenerId) -> Vec<Rc<dyn Peer>> {
-        self.entries.borrow().iter().flatten().filter(|peer| peer.listener() == listener).cloned().collect()
+        self.entries
+            .borrow()
+            .iter()
+            .flatten()
+            .filter(|peer| peer.listener() == listener)
+            .cloned()
+            .collect()
     }
 
     /// Moves the clock on and looks at every deadline; called each tick for as long as the thread lives.

@@ -100,7 +100,12 @@ async fn rest(acceptor: Acceptor, gate: &mut Gate) -> Acceptor {
     }
 }
 
-fn welcome(shared: &Rc<Shared>, arrival: Arrival, listener: ListenerId, site: &Site) -> io::Result<()> {
+fn welcome(
+    shared: &Rc<Shared>,
+    arrival: Arrival,
+    listener: ListenerId,
+    site: &Site,
+) -> io::Result<()> {
     let (peers, limits) = (&shared.peers, &shared.peers.limits);
     if site.is_supervised() && !arrival.is_of_supervisor() {
         // It is told nothing.

@@ -40,7 +40,9 @@ impl Alarm {
 #[cfg(target_os = "linux")]
 fn timer() -> Option<OwnedFd> {
     // SAFETY: makes a descriptor and touches no memory.
-    let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+    let fd = unsafe {
+        libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
+    };
     // SAFETY: a descriptor that was just made and is owned by nobody else.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -54,7 +56,9 @@ fn start(timer: &OwnedFd, delay: Duration) -> bool {
     };
     let setting = libc::itimerspec { it_interval: never, it_value: once };
     // SAFETY: `timer` is an open timer and `setting` is valid; the former setting is not asked for.
-    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) == 0 }
+    unsafe {
+        libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const setting, std::ptr::null_mut()) == 0
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -197,7 +197,10 @@ mod tests {
         assert!(!announcements.change(Vec::new()));
         assert_eq!((announcements.unsent(), announcements.wait()), (None, Wait::Applied));
         assert!(announcements.change(vec![1]));
-        assert_eq!((announcements.unsent(), announcements.wait()), (Some((1, &[1][..])), Wait::Pending));
+        assert_eq!(
+            (announcements.unsent(), announcements.wait()),
+            (Some((1, &[1][..])), Wait::Pending)
+        );
         announcements.on_sent();
         assert!(!announcements.change(vec![1]));
         assert_eq!(announcements.unsent(), None);

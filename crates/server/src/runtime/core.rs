@@ -132,7 +132,9 @@ impl Core {
         };
         let theirs = Arc::clone(&control);
         let handle = with_signals_blocked(|| {
-            std::thread::Builder::new().name("rookery-io".to_owned()).spawn(move || run(setup, &theirs))
+            std::thread::Builder::new()
+                .name("rookery-io".to_owned())
+                .spawn(move || run(setup, &theirs))
         })
         .map_err(ListenError::Thread)?;
         *thread = Some(Thread { control: Arc::clone(&control), handle });
@@ -165,7 +167,10 @@ impl Core {
 }
 
 /// Waits until the I/O thread has done what it was started for.
-fn started(carried_out: &mpsc::Receiver<io::Result<()>>, control: &Control) -> Result<(), ListenError> {
+fn started(
+    carried_out: &mpsc::Receiver<io::Result<()>>,
+    control: &Control,
+) -> Result<(), ListenError> {
     match carried_out.recv() {
         Ok(Ok(())) => Ok(()),
         Ok(Err(source)) => Err(ListenError::Thread(source)),

@@ -82,7 +82,8 @@ pub(super) struct Setup {
 pub(super) fn run(setup: Setup, control: &Control) {
     // Also when something below panics: a thread that has given an order must not wait for ever.
     let _closes = ClosesAtEnd(control);
-    let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } = setup;
+    let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } =
+        setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -112,14 +113,16 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let accepts = supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
+    let accepts =
+        supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
     let is_timed = measured.is_some() || accepts;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(measured), is_timed);
     let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
-    let outcome =
-        catch_unwind(AssertUnwindSafe(|| runtime.block_on(carry_out(&shared, &drain, control, supervision))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(carry_out(&shared, &drain, control, supervision))
+    }));
     SHARED.set(None);
     let failure = outcome.err().map(|panic| text_of(&*panic));
     if let Some(failure) = &failure {
@@ -140,7 +143,9 @@ pub(super) fn run(setup: Setup, control: &Control) {
 /// What a panic said.
 fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic").to_owned()
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("a panic")
+        .to_owned()
 }
 
 /// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
@@ -209,13 +214,18 @@ async fn carry_out(
                 }
                 Order::SetAccepting { listener, is_on, done } => {
                     if let Some(listening) = listeners.get(&listener) {
-                        listening.keeper.set(if is_on { Accepting::Yes } else { Accepting::Paused });
+                        listening.keeper.set(if is_on {
+                            Accepting::Yes
+                        } else {
+                            Accepting::Paused
+                        });
                     }
                     let _ = done.send(());
                 }
                 Order::CopySockets { listener, done } => {
                     let none = || Err(io::ErrorKind::NotConnected.into());
-                    let _ = done.send(listeners.get(&listener).map_or_else(none, Listening::copy_sockets));
+                    let _ = done
+                        .send(listeners.get(&listener).map_or_else(none, Listening::copy_sockets));
                 }
                 Order::Attend { supervision, done } => {
                     attending.get_or_insert_with(|| start_attending(shared, supervision));
@@ -314,7 +324,9 @@ fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] 
         }),
         tokio::task::spawn_local({
             let shared = Rc::clone(shared);
-            async move { patience::stay_awake(&shared.patience, &shared.dispatch, || shared.deliver()).await }
+            async move {
+                patience::stay_awake(&shared.patience, &shared.dispatch, || shared.deliver()).await
+            }
         }),
     ]
 }

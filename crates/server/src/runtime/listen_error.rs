@@ -32,7 +32,10 @@ impl fmt::Display for ListenError {
                     )
                 }
                 io::ErrorKind::PermissionDenied => {
-                    write!(f, "permission denied: {address} is not for this user; choose a port above 1023")
+                    write!(
+                        f,
+                        "permission denied: {address} is not for this user; choose a port above 1023"
+                    )
                 }
                 io::ErrorKind::AddrNotAvailable => {
                     write!(
@@ -45,7 +48,9 @@ impl fmt::Display for ListenError {
             ListenError::Thread(source) => {
                 write!(f, "cannot start the I/O thread: {source}")?;
                 if descriptor::is_exhausted(source) {
-                    f.write_str(": close files or connections, or raise the limit on them (`ulimit -n`)")?;
+                    f.write_str(
+                        ": close files or connections, or raise the limit on them (`ulimit -n`)",
+                    )?;
                 }
                 Ok(())
             }

@@ -54,7 +54,11 @@ impl Patience {
 
 /// Stays awake each time that is to be: gives the processor to whoever wants it, and looks at sockets and at what the application has
 /// sent, which `deliver` carries out.
-pub(super) async fn stay_awake(patience: &Patience, dispatch: &Dispatch, deliver: impl Fn() -> bool) {
+pub(super) async fn stay_awake(
+    patience: &Patience,
+    dispatch: &Dispatch,
+    deliver: impl Fn() -> bool,
+) {
     loop {
         patience.begins.notified().await;
         let until = Instant::now() + STAYS;

@@ -39,7 +39,8 @@ impl PublicListeners {
 
     /// Returns copies of the sockets with what they serve: `site`, and redirects to it.
     pub(super) fn groups(&self, site: &Site) -> io::Result<Vec<Group>> {
-        let copies = |sockets: &[Bound]| sockets.iter().map(Bound::copy).collect::<io::Result<Vec<_>>>();
+        let copies =
+            |sockets: &[Bound]| sockets.iter().map(Bound::copy).collect::<io::Result<Vec<_>>>();
         let group = |bound, site| Group { bound, site: Box::new(site), is_public: true };
         let own = Site { callers: Callers::Clients, redirect: None, ..site.clone() };
         let mut groups = vec![group(copies(&self.sockets)?, own)];

@@ -48,7 +48,10 @@ impl Server {
     /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, every WebSocket is
     /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
     /// of what is on this side of the link; `answer` must not block.
-    pub fn answering(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
+    pub fn answering(
+        config: Config,
+        answer: impl Fn(&mut Exchange) + Send + Sync + 'static,
+    ) -> Server {
         Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: true })
     }
 
@@ -60,7 +63,10 @@ impl Server {
 
     /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, the handshakes of WebSockets
     /// included, and must not block. Nothing comes over its [`link`](Self::link).
-    pub fn of_answers(config: Config, answer: impl Fn(&mut Exchange) + Send + Sync + 'static) -> Server {
+    pub fn of_answers(
+        config: Config,
+        answer: impl Fn(&mut Exchange) + Send + Sync + 'static,
+    ) -> Server {
         Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: false })
     }
 
@@ -116,7 +122,12 @@ impl Server {
     ///
     /// # Errors
     /// When the path cannot be bound, and when the I/O thread cannot be started.
-    pub fn listen_unix(&self, path: &Path, mask: Option<u32>, site: Site) -> Result<Listener, ListenError> {
+    pub fn listen_unix(
+        &self,
+        path: &Path,
+        mask: Option<u32>,
+        site: Site,
+    ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, file) = unix::bind(path, mask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
@@ -129,7 +140,11 @@ impl Server {
     ///
     /// # Errors
     /// When a socket cannot be made non-blocking or copied, when the I/O thread cannot be started, and when a socket cannot be watched there.
-    pub fn listen_given(&self, sockets: &GivenSockets, site: Site) -> Result<Listener, ListenError> {
+    pub fn listen_given(
+        &self,
+        sockets: &GivenSockets,
+        site: Site,
+    ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (sockets, local) = sockets.copies().map_err(given)?;
         let id = self.core.start(sockets, site)?;
@@ -151,7 +166,8 @@ impl Server {
         site: Site,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
-        let failed = |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
+        let failed =
+            |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
         let mut groups = supervision.public_groups(&site).map_err(failed)?;
         let site = Site {
             callers: Callers::Supervisor,

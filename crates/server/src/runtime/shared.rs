@@ -43,8 +43,13 @@ impl Shared {
         (scoreboard, is_timed): (Option<Arc<Scoreboard>>, bool),
     ) -> Rc<Shared> {
         let patience = Patience::new(scoreboard.is_some());
-        let dispatch =
-            Dispatch::new(application, limits.pool_bytes, Arc::clone(&budget), scoreboard, is_timed);
+        let dispatch = Dispatch::new(
+            application,
+            limits.pool_bytes,
+            Arc::clone(&budget),
+            scoreboard,
+            is_timed,
+        );
         let peers = Peers::new(limits, budget, reclaim);
         let scratch = Scratch::new();
         let websockets = WebSockets::new(WebSocketShared::new(

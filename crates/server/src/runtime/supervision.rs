@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rookery_worker::{Control, Inherited, KEEP_WEBSOCKETS, MOST_ANNOUNCED, Message, Received, Scoreboard};
+use rookery_worker::{
+    Control, Inherited, KEEP_WEBSOCKETS, MOST_ANNOUNCED, Message, Received, Scoreboard,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -83,7 +85,10 @@ pub enum Confirmation {
 
 impl Supervision {
     /// Of what the process was given. `hear` is told what the supervisor asks, on the I/O thread, and must not block.
-    pub fn new(inherited: Inherited, hear: impl Fn(Request) + Send + Sync + 'static) -> Supervision {
+    pub fn new(
+        inherited: Inherited,
+        hear: impl Fn(Request) + Send + Sync + 'static,
+    ) -> Supervision {
         let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
         let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
@@ -174,7 +179,9 @@ impl Supervision {
     pub fn announce(&self, files: &StaticFiles) {
         let mut announcements = self.announcements();
         // Under the lock, so that of two changes the later is told last.
-        if announcements.change(files.announcement(MOST_ANNOUNCED)) && !self.send_unsent(&mut announcements) {
+        if announcements.change(files.announcement(MOST_ANNOUNCED))
+            && !self.send_unsent(&mut announcements)
+        {
             self.is_full.notify_one();
         }
     }
@@ -183,7 +190,8 @@ impl Supervision {
     /// called on the I/O thread, which receives the supervisor's answer.
     pub fn wait_until_applied(&self) -> Confirmation {
         let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
-        let waited = self.answered.wait_timeout_while(self.announcements(), APPLIES_WITHIN, is_pending);
+        let waited =
+            self.answered.wait_timeout_while(self.announcements(), APPLIES_WITHIN, is_pending);
         let (mut announcements, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match announcements.wait() {
             Wait::Applied => Confirmation::Applied,
@@ -202,7 +210,8 @@ impl Supervision {
             match self.control.announce(number, bytes) {
                 Ok(()) => announcements.on_sent(),
                 // A system that takes no such message: the files stay with this process.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::InvalidInput && announcements.empty() => {}
                 // The channel is full; or the supervisor has gone, and the I/O thread receives the end.
                 Err(_) => return false,
             }
@@ -307,10 +316,14 @@ impl Supervision {
     /// otherwise each message that the supervisor reads would wake the I/O thread.
     async fn attend(self: &Arc<Supervision>, peers: &Rc<Peers>) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
-        let interest =
-            if waits_for_room { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let interest = if waits_for_room {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        };
         // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
-        let watched = unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
+        let watched =
+            unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // The end of the channel could not be noticed.
             (self.hear)(Request::Gone);

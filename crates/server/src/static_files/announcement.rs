@@ -67,7 +67,9 @@ fn is_above(above: &str, below: &str) -> bool {
 ///
 /// # Errors
 /// For anything else, and for keys, paths and headers that [`StaticFiles::set`] would refuse.
-pub fn read_announcement(mut bytes: &[u8]) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {
+pub fn read_announcement(
+    mut bytes: &[u8],
+) -> Result<BTreeMap<String, StaticPath>, MalformedAnnouncement> {
     let mut paths = BTreeMap::new();
     while !bytes.is_empty() {
         let (key, path) = read(&mut bytes).ok_or(MalformedAnnouncement)?;
@@ -181,8 +183,10 @@ mod tests {
     }
 
     fn files() -> StaticFiles {
-        let header = |name: &str, value: &str| Header::new(name.as_bytes(), value.as_bytes()).unwrap();
-        let validation = Validation::Require(RequiredHeader::new("X-Secret", b"\xe9 \"==\" ;\0").unwrap());
+        let header =
+            |name: &str, value: &str| Header::new(name.as_bytes(), value.as_bytes()).unwrap();
+        let validation =
+            Validation::Require(RequiredHeader::new("X-Secret", b"\xe9 \"==\" ;\0").unwrap());
         let files = StaticFiles::new();
         files.set_options(StaticOptions { fallthrough: true, ..StaticOptions::default() });
         files
@@ -191,7 +195,10 @@ mod tests {
                     ("/", at("/srv/www", Overrides::default())),
                     (
                         "/a/b",
-                        at("/srv/b", Overrides { validation: Some(validation), ..Overrides::default() }),
+                        at(
+                            "/srv/b",
+                            Overrides { validation: Some(validation), ..Overrides::default() },
+                        ),
                     ),
                     ("/a", at("", Overrides { exclude: Some(true), ..Overrides::default() })),
                     (
@@ -202,7 +209,11 @@ mod tests {
                                 index: Some(false),
                                 fallthrough: Some(false),
                                 html_charset: Some(Charset::new("").unwrap()),
-                                headers: Some(vec![header("A", "1"), header("A", ""), header("B", "\t")]),
+                                headers: Some(vec![
+                                    header("A", "1"),
+                                    header("A", ""),
+                                    header("B", "\t"),
+                                ]),
                                 ..Overrides::default()
                             },
                         ),

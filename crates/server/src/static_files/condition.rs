@@ -66,7 +66,8 @@ impl Conditions {
     pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
         let value = |name| request.headers.value(name);
         // Section 14.2: a Range is defined for GET alone.
-        let range = if request.method == "GET" { value("range").and_then(parse_range) } else { None };
+        let range =
+            if request.method == "GET" { value("range").and_then(parse_range) } else { None };
         let list = |name| request.headers.list(name).map(|list| list.into_owned().into());
         Conditions {
             matches: list("if-match"),
@@ -109,7 +110,9 @@ impl Conditions {
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         match &self.if_range {
             None => true,
-            Some(IfRange::Date(date)) => representation.is_settled && representation.modified == Some(*date),
+            Some(IfRange::Date(date)) => {
+                representation.is_settled && representation.modified == Some(*date)
+            }
             Some(IfRange::Never) => false,
             Some(IfRange::Tag(tag)) => **tag == *representation.etag,
         }
@@ -176,7 +179,9 @@ fn number(digits: &[u8]) -> Option<u64> {
         return None;
     }
     Some(
-        digits.iter().fold(0u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))),
+        digits.iter().fold(0u64, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+        }),
     )
 }
 
@@ -229,7 +234,10 @@ fn opaque_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The seconds of a time that an HTTP date can say: from 1970 to the end of 9999.
 pub(crate) fn http_seconds(time: SystemTime) -> Option<u64> {
-    time.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs()).filter(|seconds| *seconds < YEAR_10000)
+    time.duration_since(UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+        .filter(|seconds| *seconds < YEAR_10000)
 }
 
 const YEAR_10000: u64 = 253_402_300_800;
@@ -238,8 +246,12 @@ const YEAR_10000: u64 = 253_402_300_800;
 mod tests {
     use super::*;
 
-    const FILE: Representation<'static> =
-        Representation { etag: b"\"t-1\"", modified: Some(784_111_777), is_settled: true, len: 100 };
+    const FILE: Representation<'static> = Representation {
+        etag: b"\"t-1\"",
+        modified: Some(784_111_777),
+        is_settled: true,
+        len: 100,
+    };
 
     #[test]
     fn ranges() {
@@ -300,8 +312,11 @@ mod tests {
             ("", false),
         ] {
             let if_range = Some(parse_if_range(value.as_bytes()));
-            let conditions =
-                Conditions { range: Some(ByteRange::From(0, 0)), if_range, ..Conditions::default() };
+            let conditions = Conditions {
+                range: Some(ByteRange::From(0, 0)),
+                if_range,
+                ..Conditions::default()
+            };
             let expected = if strong_applies { Outcome::Partial(0..1) } else { Outcome::Whole };
             assert_eq!(conditions.evaluate(&FILE), expected, "{value}");
             assert_eq!(conditions.evaluate(&weak), Outcome::Whole, "{value}, not settled");
@@ -363,13 +378,20 @@ mod tests {
         let since = |seconds| Conditions { modified_since: Some(seconds), ..Conditions::default() };
         assert_eq!(since(784_111_777).evaluate(&FILE), Outcome::NotModified);
         assert_eq!(since(784_111_776).evaluate(&FILE), Outcome::Whole);
-        assert_eq!(since(u64::MAX).evaluate(&Representation { modified: None, ..FILE }), Outcome::Whole);
+        assert_eq!(
+            since(u64::MAX).evaluate(&Representation { modified: None, ..FILE }),
+            Outcome::Whole
+        );
         let other = Conditions { none_match: Some((*b"\"other\"").into()), ..since(u64::MAX) };
         assert_eq!(other.evaluate(&FILE), Outcome::Whole);
         let same = Conditions { none_match: Some((*b"\"t-1\"").into()), ..since(0) };
         assert_eq!(same.evaluate(&FILE), Outcome::NotModified);
         let with_range = Conditions { range: Some(ByteRange::From(500, 600)), ..same };
-        assert_eq!(with_range.evaluate(&FILE), Outcome::NotModified, "a range of what has not changed");
+        assert_eq!(
+            with_range.evaluate(&FILE),
+            Outcome::NotModified,
+            "a range of what has not changed"
+        );
     }
 
     #[test]
@@ -395,7 +417,8 @@ mod tests {
             let conditions = Conditions { matches, unmodified_since, if_range, ..ranged.clone() };
             assert_eq!(conditions.evaluate(&FILE), expected, "{conditions:?}");
             let both = Conditions { none_match: tag("\"t-1\""), ..conditions.clone() };
-            let expected = if expected == Outcome::Failed { expected } else { Outcome::NotModified };
+            let expected =
+                if expected == Outcome::Failed { expected } else { Outcome::NotModified };
             assert_eq!(both.evaluate(&FILE), expected, "{both:?}");
         }
         let undated = Representation { modified: None, ..FILE };

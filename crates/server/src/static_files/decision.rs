@@ -32,7 +32,9 @@ pub(crate) fn decide(tree: &Tree<Arc<Mapping>>, request: &RequestHead<'_>) -> De
         return Decision::Application;
     }
     let Some(target) = Target::decode(request.target) else { return Decision::Application };
-    let Some((mapping, rest)) = tree.longest_prefix(target.path()) else { return Decision::Application };
+    let Some((mapping, rest)) = tree.longest_prefix(target.path()) else {
+        return Decision::Application;
+    };
     let options = &mapping.options;
     if options.exclude {
         return Decision::Application;
@@ -43,7 +45,11 @@ pub(crate) fn decide(tree: &Tree<Arc<Mapping>>, request: &RequestHead<'_>) -> De
         }
     }
     let miss = || {
-        if options.fallthrough { Decision::Application } else { Decision::Refuse(StatusCode::BAD_REQUEST) }
+        if options.fallthrough {
+            Decision::Application
+        } else {
+            Decision::Refuse(StatusCode::BAD_REQUEST)
+        }
     };
     if !matches!(request.method, "GET" | "HEAD") {
         return miss();

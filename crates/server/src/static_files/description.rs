@@ -22,7 +22,12 @@ pub(crate) struct Description {
 
 impl Description {
     /// Of the file at `path`, answered at `now`.
-    pub(crate) fn new(mapping: &Mapping, path: &[u8], state: &FileState, now: SystemTime) -> Description {
+    pub(crate) fn new(
+        mapping: &Mapping,
+        path: &[u8],
+        state: &FileState,
+        now: SystemTime,
+    ) -> Description {
         let modified = state.modified();
         let is_settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
         let given_etag = mapping.options.headers.iter().find(|header| header.is("etag"));
@@ -81,8 +86,10 @@ impl Description {
     /// The headers of 304.
     pub(crate) fn not_modified(&self, mapping: &Mapping) -> Vec<Header> {
         let given = mapping.options.headers.iter();
-        let mut headers: Vec<Header> =
-            given.filter(|header| NOT_MODIFIED_HEADERS.iter().any(|name| header.is(name))).cloned().collect();
+        let mut headers: Vec<Header> = given
+            .filter(|header| NOT_MODIFIED_HEADERS.iter().any(|name| header.is(name)))
+            .cloned()
+            .collect();
         if !mapping.has_header("etag") {
             headers.push(self.etag.clone());
         }
@@ -106,4 +113,5 @@ pub(crate) const SETTLED: Duration = Duration::from_secs(2);
 const OWN_HEADERS: usize = 5;
 
 /// What a 304 must have if a 200 would have it (RFC 9110, 15.4.5); Date is the server's.
-const NOT_MODIFIED_HEADERS: [&str; 5] = ["cache-control", "content-location", "etag", "expires", "vary"];
+const NOT_MODIFIED_HEADERS: [&str; 5] =
+    ["cache-control", "content-location", "etag", "expires", "vary"];

@@ -49,7 +49,10 @@ impl StaticFiles {
     ///
     /// # Errors
     /// See [`PathError`].
-    pub fn set(&self, paths: impl IntoIterator<Item = (String, StaticPath)>) -> Result<(), PathError> {
+    pub fn set(
+        &self,
+        paths: impl IntoIterator<Item = (String, StaticPath)>,
+    ) -> Result<(), PathError> {
         let paths: Vec<_> = paths.into_iter().collect();
         paths.iter().try_for_each(|(key, path)| check_key(key).and_then(|()| check_path(path)))?;
         let mut settings = self.settings();
@@ -62,7 +65,10 @@ impl StaticFiles {
     ///
     /// # Errors
     /// See [`PathError`]; nothing is changed then.
-    pub fn replace(&self, paths: impl IntoIterator<Item = (String, StaticPath)>) -> Result<(), PathError> {
+    pub fn replace(
+        &self,
+        paths: impl IntoIterator<Item = (String, StaticPath)>,
+    ) -> Result<(), PathError> {
         let paths: BTreeMap<_, _> = paths.into_iter().collect();
         paths.iter().try_for_each(|(key, path)| check_key(key).and_then(|()| check_path(path)))?;
         let mut settings = self.settings();
@@ -147,8 +153,13 @@ pub(super) fn check_key(key: &str) -> Result<(), PathError> {
         return Err(PathError::KeyLength);
     }
     let segments = key.strip_prefix('/').ok_or(PathError::Key)?;
-    let is_named = |segment: &str| !matches!(segment, "" | "." | "..") && !segment.contains(['\\', '\0']);
-    if segments.is_empty() || segments.split('/').all(is_named) { Ok(()) } else { Err(PathError::Key) }
+    let is_named =
+        |segment: &str| !matches!(segment, "" | "." | "..") && !segment.contains(['\\', '\0']);
+    if segments.is_empty() || segments.split('/').all(is_named) {
+        Ok(())
+    } else {
+        Err(PathError::Key)
+    }
 }
 
 pub(super) fn check_path(path: &StaticPath) -> Result<(), PathError> {

@@ -32,8 +32,12 @@ impl Header {
     /// See [`InvalidHeader`].
     pub fn new(name: &[u8], value: &[u8]) -> Result<Header, InvalidHeader> {
         let parsed = HeaderName::from_bytes(name).map_err(|_| InvalidHeader::Name)?;
-        if [http::header::CONTENT_LENGTH, http::header::TRANSFER_ENCODING, http::header::CONTENT_RANGE]
-            .contains(&parsed)
+        if [
+            http::header::CONTENT_LENGTH,
+            http::header::TRANSFER_ENCODING,
+            http::header::CONTENT_RANGE,
+        ]
+        .contains(&parsed)
         {
             return Err(InvalidHeader::Framing);
         }
@@ -61,7 +65,8 @@ impl Header {
     /// The header for a header map, which spells names in lower case. The value is not copied.
     pub fn into_http(self) -> (HeaderName, HeaderValue) {
         let name = HeaderName::from_bytes(&self.name).expect("checked when the header was made");
-        let value = HeaderValue::from_maybe_shared(self.value).expect("checked when the header was made");
+        let value =
+            HeaderValue::from_maybe_shared(self.value).expect("checked when the header was made");
         (name, value)
     }
 
@@ -83,7 +88,9 @@ impl fmt::Display for InvalidHeader {
                 "Content-Length, Transfer-Encoding and Content-Range are written by the server"
             }
             InvalidHeader::Name => "a header's name must be a token (letters, digits, - and _)",
-            InvalidHeader::Value => "a header's value must not contain line breaks or control bytes",
+            InvalidHeader::Value => {
+                "a header's value must not contain line breaks or control bytes"
+            }
         })
     }
 }

@@ -171,7 +171,9 @@ impl Lookup {
     }
 
     fn try_open(&self, ready: &mut ReadyFiles, now: SystemTime) -> Result<Known, Wait> {
-        let Some((mut kind, mut state)) = nowait::look(&self.path)? else { return Ok(Known::Missing) };
+        let Some((mut kind, mut state)) = nowait::look(&self.path)? else {
+            return Ok(Known::Missing);
+        };
         let index = kind == Kind::Directory && self.mapping.options.index;
         let mut with_index = FilePath::new();
         if index {
@@ -207,12 +209,19 @@ impl Lookup {
     }
 
     /// What an open file answers; with what can be kept of it, where all of it is sent.
-    fn found(self, path: &[u8], file: File, state: &FileState, now: SystemTime) -> (Found, Option<Fresh>) {
+    fn found(
+        self,
+        path: &[u8],
+        file: File,
+        state: &FileState,
+        now: SystemTime,
+    ) -> (Found, Option<Fresh>) {
         let description = Description::new(&self.mapping, path, state, now);
         let outcome = self.conditions.evaluate(&description.representation());
         let (status, range) = match outcome {
             Outcome::Failed => {
-                let (status, headers) = (StatusCode::PRECONDITION_FAILED, vec![description.etag().clone()]);
+                let (status, headers) =
+                    (StatusCode::PRECONDITION_FAILED, vec![description.etag().clone()]);
                 return (Found::Status { status, headers }, None);
             }
             Outcome::NotModified => {
@@ -221,7 +230,8 @@ impl Lookup {
                 return (Found::NotModified { headers, whole, len: state.len }, None);
             }
             Outcome::Unsatisfiable => {
-                let (status, headers) = (StatusCode::RANGE_NOT_SATISFIABLE, vec![unsatisfiable(state.len)]);
+                let (status, headers) =
+                    (StatusCode::RANGE_NOT_SATISFIABLE, vec![unsatisfiable(state.len)]);
                 return (Found::Status { status, headers }, None);
             }
             Outcome::Partial(range) => (StatusCode::PARTIAL_CONTENT, range),

@@ -8,7 +8,8 @@ use bytes::Bytes;
 /// the charset, if there is one.
 pub(crate) fn media_type(path: &Path, html_charset: &str) -> Bytes {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    let known = OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(extension)).map(|(_, kind)| *kind);
+    let known =
+        OURS.iter().find(|(ours, _)| ours.eq_ignore_ascii_case(extension)).map(|(_, kind)| *kind);
     let kind = known.or_else(|| mime_guess::from_ext(extension).first_raw()).unwrap_or(UNKNOWN);
     if kind == "text/html" && !html_charset.is_empty() {
         return Bytes::from(format!("text/html; charset={html_charset}"));

@@ -63,6 +63,8 @@ pub use files::StaticFiles;
 pub use header::{Header, InvalidHeader};
 pub(crate) use lookup::{Fetched, FoundNow, Reading, content_range, read_small, unsatisfiable};
 pub use lookup::{Found, Lookup, error_body};
-pub use options::{Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation};
+pub use options::{
+    Charset, Overrides, PathError, RequiredHeader, StaticOptions, StaticPath, Validation,
+};
 pub(crate) use ready::{Form, Fresh, Headers, ReadyFile, ReadyFiles};
 pub use request::{BodyFraming, RequestHead, RequestHeaders};

@@ -113,7 +113,11 @@ impl RequiredHeader {
     /// [`InvalidHeader::Name`] for a name no header can have.
     pub fn new(name: &str, value: &[u8]) -> Result<RequiredHeader, InvalidHeader> {
         let lower = HeaderName::from_bytes(name.as_bytes()).map_err(|_| InvalidHeader::Name)?;
-        Ok(RequiredHeader { name: name.into(), lower_name: lower.as_str().into(), value: value.into() })
+        Ok(RequiredHeader {
+            name: name.into(),
+            lower_name: lower.as_str().into(),
+            value: value.into(),
+        })
     }
 
     /// The name as it was given.
@@ -224,7 +228,9 @@ mod tests {
         }
         assert!(!secret.is_met_by(None));
         let empty = RequiredHeader::new("x", b"").unwrap();
-        assert!(empty.is_met_by(Some(b"")) && !empty.is_met_by(Some(b"a")) && !empty.is_met_by(None));
+        assert!(
+            empty.is_met_by(Some(b"")) && !empty.is_met_by(Some(b"a")) && !empty.is_met_by(None)
+        );
         assert_eq!(RequiredHeader::new("a b", b""), Err(InvalidHeader::Name));
         assert!(!format!("{secret:?}").contains("abc"));
     }

@@ -26,9 +26,11 @@ impl<'a> Target<'a> {
     pub(crate) fn decode(raw: &'a [u8]) -> Option<Target<'a>> {
         let rest = raw.strip_prefix(b"/")?;
         match plain_len(rest) {
-            Some(len) => {
-                Some(Target { as_sent: Some(&raw[..=len]), decoded: SmallVec::new(), hazard: false })
-            }
+            Some(len) => Some(Target {
+                as_sent: Some(&raw[..=len]),
+                decoded: SmallVec::new(),
+                hazard: false,
+            }),
             None => Target::decode_each(rest),
         }
     }
@@ -121,8 +123,9 @@ mod tests {
         let mut decoded = Vec::new();
         let mut index = 0;
         while index < raw.len() {
-            let hex =
-                raw.get(index + 1..index + 3).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let hex = raw
+                .get(index + 1..index + 3)
+                .filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
             match hex {
                 Some(hex) if raw.as_bytes()[index] == b'%' => {
                     decoded.push(u8::from_str_radix(hex, 16).unwrap());
@@ -137,10 +140,12 @@ mod tests {
         if decoded.contains(&b'\\') {
             return None;
         }
-        let hazard =
-            decoded.contains(&0) || [&decoded[..], b"/"].concat().windows(4).any(|window| window == b"/../");
-        let kept: Vec<&[u8]> =
-            decoded.split(|byte| *byte == b'/').filter(|segment| !matches!(*segment, b"" | b".")).collect();
+        let hazard = decoded.contains(&0)
+            || [&decoded[..], b"/"].concat().windows(4).any(|window| window == b"/../");
+        let kept: Vec<&[u8]> = decoded
+            .split(|byte| *byte == b'/')
+            .filter(|segment| !matches!(*segment, b"" | b"."))
+            .collect();
         Some(([b"/", &kept.join(&b'/')[..]].concat(), hazard))
     }
 
@@ -152,7 +157,9 @@ mod tests {
         for length in 0..=6u32 {
             for number in 0..10u32.pow(length) {
                 let mut raw = String::from("/");
-                (0..length).for_each(|place| raw.push_str(PIECES[(number / 10u32.pow(place) % 10) as usize]));
+                (0..length).for_each(|place| {
+                    raw.push_str(PIECES[(number / 10u32.pow(place) % 10) as usize])
+                });
                 let ours = Target::decode(raw.as_bytes())
                     .map(|target| (target.path().to_vec(), target.is_hazardous()));
                 assert_eq!(ours, naive(&raw), "{raw:?}");
@@ -193,6 +200,11 @@ mod tests {
             assert_eq!(seen, *expected, "{raw}");
         }
         assert!(!Target::decode(&vec![b'/'; INLINE * 400]).unwrap().decoded.spilled());
-        assert!(!Target::decode(b"/a/long/but/ordinary/path%20to/some/file.js").unwrap().decoded.spilled());
+        assert!(
+            !Target::decode(b"/a/long/but/ordinary/path%20to/some/file.js")
+                .unwrap()
+                .decoded
+                .spilled()
+        );
     }
 }

@@ -39,7 +39,8 @@ impl<T> Tree<T> {
         let mut found = node.value.as_ref().map(|value| (value, rest));
         while !rest.is_empty() {
             let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
-            let Ok(index) = node.children.binary_search_by(|(name, _)| (**name).cmp(&rest[..end])) else {
+            let Ok(index) = node.children.binary_search_by(|(name, _)| (**name).cmp(&rest[..end]))
+            else {
                 break;
             };
             node = &node.children[index].1;
@@ -83,7 +84,11 @@ mod tests {
         ];
         for (path, expected) in table {
             let expected = expected.map(|(key, rest)| (key, rest.as_bytes()));
-            assert_eq!(tree.longest_prefix(path.as_bytes()).map(|(v, rest)| (*v, rest)), expected, "{path}");
+            assert_eq!(
+                tree.longest_prefix(path.as_bytes()).map(|(v, rest)| (*v, rest)),
+                expected,
+                "{path}"
+            );
         }
         tree.insert(b"/", "/");
         assert_eq!(tree.longest_prefix(b"/x/q"), Some((&"/", &b"x/q"[..])));

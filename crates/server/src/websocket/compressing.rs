@@ -16,12 +16,15 @@ use crate::blocking::job::Job;
 impl Mailbox {
     /// Whether a message is being compressed elsewhere: what is sent next has to wait for it.
     pub(super) fn is_compressing(&self) -> bool {
-        self.compression.as_ref().is_some_and(|compression| compression.sending.borrow().busy.is_some())
+        self.compression
+            .as_ref()
+            .is_some_and(|compression| compression.sending.borrow().busy.is_some())
     }
 
     /// Bytes of messages that wait behind the one that is being compressed, which has a charge of its own.
     pub(super) fn behind_aside(&self) -> usize {
-        let busy = self.compression.as_ref().and_then(|compression| compression.sending.borrow().busy);
+        let busy =
+            self.compression.as_ref().and_then(|compression| compression.sending.borrow().busy);
         self.aside.get() - busy.unwrap_or(0)
     }
 
@@ -85,7 +88,8 @@ impl Mailbox {
         let len = payload.as_bytes().len();
         let charge = self.shared.peers.hold(Share::Queues, len);
         let mut endpoint = self.endpoint.borrow_mut();
-        let (Some(compression), Some(charge), Ok(())) = (&self.compression, charge, endpoint.check_message())
+        let (Some(compression), Some(charge), Ok(())) =
+            (&self.compression, charge, endpoint.check_message())
         else {
             return endpoint.send_owned(opcode, payload).ok().flatten();
         };
@@ -95,7 +99,14 @@ impl Mailbox {
         self.aside.set(self.aside.get() + len);
         let job = Job::start(move || {
             let mut frame = Vec::new();
-            encode_message(&mut frame, opcode, Fin::Last, None, payload.as_bytes(), Some(&mut deflater));
+            encode_message(
+                &mut frame,
+                opcode,
+                Fin::Last,
+                None,
+                payload.as_bytes(),
+                Some(&mut deflater),
+            );
             Ok((deflater, frame, payload, charge))
         });
         let mailbox = Rc::clone(self);

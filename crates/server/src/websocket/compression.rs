@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rookery_exchange::{Charge, Exchange, MessageKind, Payload, Share};
-use rookery_websocket::protocol::deflate::{Agreed, DeflateConfig, Deflater, Inflater, Level, Takeover};
+use rookery_websocket::protocol::deflate::{
+    Agreed, DeflateConfig, Deflater, Inflater, Level, Takeover,
+};
 use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
 
 use super::shared::Shared;

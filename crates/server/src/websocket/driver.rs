@@ -49,10 +49,11 @@ fn most_fragments(message_bytes: u64) -> u32 {
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
 pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
-    let mailbox = match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
-        Open::Here(mailbox) => mailbox,
-        Open::Elsewhere(relay) => return spawn_relay(sockets, relay, upgraded),
-    };
+    let mailbox =
+        match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
+            Open::Here(mailbox) => mailbox,
+            Open::Elsewhere(relay) => return spawn_relay(sockets, relay, upgraded),
+        };
     let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
     seat.give(Rc::clone(&mailbox) as _);
@@ -355,7 +356,8 @@ impl Driver {
             let mut endpoint = self.mailbox.endpoint.borrow_mut();
             endpoint.heard(input.len());
             let was_open = endpoint.may_send();
-            let (n, received) = endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
+            let (n, received) =
+                endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
             drop(endpoint);
             match received {
                 Received::Text(payload) => tell(&self.mailbox, MessageKind::Text, payload),

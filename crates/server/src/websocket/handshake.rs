@@ -12,7 +12,9 @@ use rookery_websocket::protocol::handshake::OriginPolicy;
 /// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2 there is no key (RFC 8441, 5), and no Upgrade but
 /// the server's own word for it.
 pub(crate) fn is_opening(head: &Parts) -> bool {
-    head.headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
+    head.headers
+        .get(UPGRADE)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
         && match head.version {
             Version::HTTP_2 => true,
             Version::HTTP_11 => head.headers.contains_key(KEY),
@@ -54,7 +56,10 @@ const OURS: [&[u8]; 9] = [
     b"trailer",
 ];
 
-fn app_headers(exchange: &Exchange, extensions: Extensions) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn app_headers(
+    exchange: &Exchange,
+    extensions: Extensions,
+) -> impl Iterator<Item = (&[u8], &[u8])> {
     let are_ours = matches!(extensions, Extensions::Ours(_));
     let is_ours = move |name: &[u8]| {
         OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
@@ -64,7 +69,11 @@ fn app_headers(exchange: &Exchange, extensions: Extensions) -> impl Iterator<Ite
 }
 
 /// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.
-pub(super) fn switching_protocols(exchange: &Exchange, key: &[u8], extensions: Extensions) -> Vec<u8> {
+pub(super) fn switching_protocols(
+    exchange: &Exchange,
+    key: &[u8],
+    extensions: Extensions,
+) -> Vec<u8> {
     let mut head = format!(
         "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
         httpdate::fmt_http_date(std::time::SystemTime::now()),
@@ -92,7 +101,9 @@ pub(crate) fn accepting(exchange: &Exchange, extensions: Extensions) -> HeaderMa
         }
     }
     for (name, value) in app_headers(exchange, extensions) {
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(name), HeaderValue::from_bytes(value))
+        {
             headers.append(name, value);
         }
     }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 
-use rookery_exchange::{Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId};
+use rookery_exchange::{
+    Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId,
+};
 use rookery_websocket::endpoint::{Due, Duty, Endpoint};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
@@ -98,7 +100,8 @@ impl Mailbox {
     pub(super) fn new(shared: &Rc<Shared>, exchange: &Exchange) -> Rc<Mailbox> {
         let now = shared.now();
         let compression = agree(shared, exchange);
-        let mut endpoint = Endpoint::new(Role::Server, compression.as_ref().and_then(|with| with.deflater()));
+        let mut endpoint =
+            Endpoint::new(Role::Server, compression.as_ref().and_then(|with| with.deflater()));
         let agreed = compression.as_ref().map(|with| with.agreed);
         let key = exchange.header(KEY.as_bytes());
         if let Some(key) = key {
@@ -248,7 +251,8 @@ impl Mailbox {
         if self.is_compressing() {
             return self.close_later(code, reason);
         }
-        let code = (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
+        let code =
+            (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
         self.say_goodbye(code, &String::from_utf8_lossy(reason));
         self.wake();
     }
@@ -321,7 +325,8 @@ impl Peer for Mailbox {
             // It waits for the supervisor, which takes in lumps what a client takes slowly.
             self.has_moved(Tick(now));
         } else if state == State::Closing || (is_open && self.is_blocked.get()) {
-            let taken = self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
+            let taken =
+                self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
                 self.shut_at.set(None);
                 self.has_moved(Tick(now));
@@ -335,7 +340,10 @@ impl Peer for Mailbox {
                 return self.abort();
             }
         }
-        if is_open && self.is_inside.get() && self.sending.tick(ticks.message_rate, self.sending.take()) {
+        if is_open
+            && self.is_inside.get()
+            && self.sending.tick(ticks.message_rate, self.sending.take())
+        {
             self.is_inside.set(false);
             self.shared.report(self.id, Rejection::MessageTimeout);
             self.say_goodbye(Some(CloseCode::POLICY), "message too slow");

@@ -201,7 +201,12 @@ impl Relay {
             return;
         }
         let code = CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY);
-        encode_close(&mut self.goodbye.borrow_mut(), Some(code), &String::from_utf8_lossy(reason), None);
+        encode_close(
+            &mut self.goodbye.borrow_mut(),
+            Some(code),
+            &String::from_utf8_lossy(reason),
+            None,
+        );
         self.ends_at(End::Closing);
         self.say_goodbye();
         Relay::wake(self);
@@ -252,7 +257,9 @@ impl Relay {
             }
         }
         let (mut transport, mut far) = (self.transport.borrow_mut(), self.far.borrow_mut());
-        let (Some(transport), Some(far)) = (&mut *transport, &mut *far) else { return Poll::Ready(()) };
+        let (Some(transport), Some(far)) = (&mut *transport, &mut *far) else {
+            return Poll::Ready(());
+        };
         let passed = if self.end.get() == End::Over {
             Err(io::ErrorKind::ConnectionAborted.into())
         } else {
@@ -330,7 +337,8 @@ impl Relay {
                 self.ends_at(End::Ended);
             } else if !self.down.borrow().is_over {
                 self.shared.dispatch.has_passed_on.set(true);
-                let passed = way.pass_on(&scratch[..n], |bytes| Pin::new(&mut *far).poll_write(cx, bytes));
+                let passed =
+                    way.pass_on(&scratch[..n], |bytes| Pin::new(&mut *far).poll_write(cx, bytes));
                 if passed.is_err() {
                     way.kept = Vec::new();
                     way.at = 0;
@@ -374,8 +382,10 @@ impl Relay {
                 self.worker_has_ended();
             } else if !self.has_said_goodbye.get() {
                 let n = self.follow(&mut scratch[..n]);
-                way.pass_on(&scratch[..n], |bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]))
-                    .inspect(|()| self.count_read(n - (way.kept.len() - way.at)))?;
+                way.pass_on(&scratch[..n], |bytes| {
+                    transport.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+                })
+                .inspect(|()| self.count_read(n - (way.kept.len() - way.at)))?;
                 drop(way);
                 if self.is_to_say_goodbye() {
                     self.say_goodbye();
@@ -399,7 +409,8 @@ impl Relay {
     fn flush_down(&self, cx: &mut Context<'_>, transport: &mut Transport) -> io::Result<bool> {
         let mut way = self.down.borrow_mut();
         let before = way.kept.len() - way.at;
-        let mut flushed = way.poll_flush(|bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]));
+        let mut flushed =
+            way.poll_flush(|bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]));
         if flushed.is_ready() {
             if let Poll::Ready(Err(error)) = flushed {
                 return Err(error);
@@ -453,8 +464,11 @@ impl Relay {
     fn hold(&self, charge: &Charge, kept: usize) {
         let (has, needs) = (charge.bytes(), if kept <= FREE { 0 } else { kept });
         if needs > has {
-            let share =
-                if std::ptr::eq(charge, &raw const self.kept_up) { Share::Messages } else { Share::Queues };
+            let share = if std::ptr::eq(charge, &raw const self.kept_up) {
+                Share::Messages
+            } else {
+                Share::Queues
+            };
             if !self.shared.peers.make_room(share, has, needs - has) {
                 return self.end_for_others();
             }
@@ -493,12 +507,15 @@ impl Peer for Relay {
             End::Open if !self.is_blocked.get() => return,
             end => end == End::Open,
         };
-        let taken = self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
+        let taken =
+            self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
         if taken > 0 {
             self.since.set(now);
         }
         let patience = if is_open { ticks.stall } else { ticks.close };
-        if self.reading.tick(ticks.message_rate, taken) || now.wrapping_sub(self.since.get()) > patience {
+        if self.reading.tick(ticks.message_rate, taken)
+            || now.wrapping_sub(self.since.get()) > patience
+        {
             if is_open {
                 self.shared.report(self.id, Rejection::Unread);
             }

@@ -83,7 +83,11 @@ impl Mailbox {
             self.queue.set(0);
             self.abort();
         } else {
-            self.queue.set(if self.queue.bytes() > 0 { len.next_multiple_of(QUEUE_STEP) } else { 0 });
+            self.queue.set(if self.queue.bytes() > 0 {
+                len.next_multiple_of(QUEUE_STEP)
+            } else {
+                0
+            });
         }
         self.wake();
     }

@@ -100,7 +100,8 @@ mod tests {
     fn a_limit_of_decades_is_not_over_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
             let time = Duration::from_secs(seconds);
-            let limits = Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
+            let limits =
+                Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
             let rules = rules(&Ticks::of(&limits));
             let start = Tick(7);
             assert!(!start.has_reached(start.after(rules.close)), "{seconds}");

@@ -179,7 +179,8 @@ fn half_sent_messages() {
     let refused = usize::try_from(app.server.reports().count(Rejection::Overload)).unwrap();
     assert!(refused < 10, "{refused}");
     until("who was refused is told", || heard::<4>(&slow).len() == refused);
-    let is_overload = |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
+    let is_overload =
+        |frame: &[u8; 4]| (frame[0], &frame[2..]) == (0x88, &1013u16.to_be_bytes()[..]);
     assert!(heard(&slow).iter().all(is_overload));
     drop(slow);
     await_used(&app, Share::Messages, 0);
@@ -250,16 +251,25 @@ fn replies_that_are_not_read() {
 fn compressors() {
     let page = b"compress me ".repeat(50_000);
     for (percent, encoding) in [(5, Some("gzip")), (0, None)] {
-        let limits = Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
+        let limits =
+            Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
         let page = page.clone();
         let app = App::new(limits, move |exchange| {
             exchange.begin_reply(200);
-            exchange.set_reply_body(if exchange.path() == b"/small" { &page[..1000] } else { &page });
+            exchange.set_reply_body(if exchange.path() == b"/small" {
+                &page[..1000]
+            } else {
+                &page
+            });
         });
         let mut client = app.connect();
         for (path, encoding) in [("/", encoding), ("/small", Some("gzip"))] {
             client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
-            assert_eq!(client.reply().unwrap().header("content-encoding"), encoding, "{percent} {path}");
+            assert_eq!(
+                client.reply().unwrap().header("content-encoding"),
+                encoding,
+                "{percent} {path}"
+            );
         }
         await_used(&app, Share::Compressors, 0);
     }
@@ -447,9 +457,14 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
 fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
+    let queue =
+        rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
     let app = App::with(
-        Config { limits: Limits { memory: Some(80 << 20), ..Limits::default() }, queue, ..Config::default() },
+        Config {
+            limits: Limits { memory: Some(80 << 20), ..Limits::default() },
+            queue,
+            ..Config::default()
+        },
         Site::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {

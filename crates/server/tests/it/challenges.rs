@@ -67,10 +67,17 @@ fn offering(protocols: &[&[u8]]) -> Arc<ClientConfig> {
 fn served(folder: &tempfile::TempDir, challenges: &Challenges) -> (App, Listener, Tls) {
     let file = folder.path().join("certificate.pem");
     let pair = CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) };
-    let settings =
-        TlsSettings { pairs: vec![pair], challenges: Some(challenges.clone()), ..TlsSettings::default() };
+    let settings = TlsSettings {
+        pairs: vec![pair],
+        challenges: Some(challenges.clone()),
+        ..TlsSettings::default()
+    };
     let tls = Tls::new(settings, |_| ()).unwrap();
-    let app = App::with(Config::default(), Site { tls: Some(tls.clone()), ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        Site { tls: Some(tls.clone()), ..Site::default() },
+        echo(hello),
+    );
     let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port: 443 }));
     let site = Site { redirect, ..Site::default() };
     let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
@@ -78,7 +85,8 @@ fn served(folder: &tempfile::TempDir, challenges: &Challenges) -> (App, Listener
 }
 
 fn issue(folder: &tempfile::TempDir) {
-    let both = ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
+    let both =
+        ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
     std::fs::write(folder.path().join("certificate.pem"), both.concat()).unwrap();
 }
 
@@ -119,7 +127,15 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     let path = folder_of_proof.path().join("proof.der");
     std::fs::write(&path, &der).unwrap();
     let openssl = std::process::Command::new("openssl")
-        .args(["x509", "-inform", "DER", "-noout", "-ext", "subjectAltName,1.3.6.1.5.5.7.1.31", "-in"])
+        .args([
+            "x509",
+            "-inform",
+            "DER",
+            "-noout",
+            "-ext",
+            "subjectAltName,1.3.6.1.5.5.7.1.31",
+            "-in",
+        ])
         .arg(&path)
         .output();
     let text = String::from_utf8(openssl.unwrap().stdout).unwrap();
@@ -138,7 +154,10 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
         // One that offers both is no browser, and no authority either.
         assert_eq!(client.is_ok(), protocols.len() < 2, "{protocols:?}");
     }
-    assert_eq!(shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap().get("/").status, 200);
+    assert_eq!(
+        shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap().get("/").status,
+        200
+    );
     challenges.clear();
     assert!(refused("app.example.org").contains("NoApplicationProtocol"));
 }
@@ -170,9 +189,14 @@ fn what_stands_in_for_a_certificate_is_gone_when_it_is_there() {
     let file = folder.path().join("certificate.pem");
     let own = CertificatePair { certificate: Pem::File(file.clone()), key: Pem::File(file) };
     let challenges = Some(Challenges::new(vec!["localhost".to_owned(), "example.test".to_owned()]));
-    let settings = TlsSettings { pairs: vec![own, pair("other")], challenges, ..TlsSettings::default() };
+    let settings =
+        TlsSettings { pairs: vec![own, pair("other")], challenges, ..TlsSettings::default() };
     let tls = Tls::new(settings, |_| ()).unwrap();
-    let app = App::with(Config::default(), Site { tls: Some(tls.clone()), ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        Site { tls: Some(tls.clone()), ..Site::default() },
+        echo(hello),
+    );
     let trusting = Arc::new(client_config(None));
     let is_served = |name: &str| shake(app.address, &trusting, name).is_ok();
     assert!(is_served("example.test") && !is_served("localhost"));

@@ -51,7 +51,10 @@ fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
     // One transport dies, the other ends in order: neither is told again.
     drop(dies);
     while let Some((opcode, payload)) = reads.frame() {
-        assert!((opcode, payload.len()) == (2, 4 << 20) || (opcode, &payload[..]) == (8, &[0x03, 0xE8][..]));
+        assert!(
+            (opcode, payload.len()) == (2, 4 << 20)
+                || (opcode, &payload[..]) == (8, &[0x03, 0xE8][..])
+        );
         if opcode == 8 {
             break;
         }

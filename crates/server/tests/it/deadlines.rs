@@ -111,7 +111,8 @@ fn a_websocket_that_is_paused_is_noticed_to_be_reset() {
 #[test]
 fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it_may_stall() {
     const COUNT: usize = 3000;
-    let received = |app: &App| app.log.lock().unwrap().iter().filter(|line| *line == "message 1").count();
+    let received =
+        |app: &App| app.log.lock().unwrap().iter().filter(|line| *line == "message 1").count();
     let busy = Busy::new(short_heads());
     let mut client = busy.app.secure();
     client.upgrade(b"");
@@ -160,7 +161,8 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
 #[test]
 fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
     // Ticks of 100 ms.
-    let limits = Limits { connections: 3, ping_time: Duration::from_millis(400), ..Limits::default() };
+    let limits =
+        Limits { connections: 3, ping_time: Duration::from_millis(400), ..Limits::default() };
     let busy = Busy::new(limits);
     let mut pinging: Vec<Peer> = (0..3).map(|_| Peer::new(&busy.app)).collect();
     for peer in &mut pinging {
@@ -179,8 +181,11 @@ fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
 
 #[test]
 fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
-    let limits =
-        Limits { idle_time: Duration::from_millis(800), head_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        idle_time: Duration::from_millis(800),
+        head_time: 10 * PATIENCE,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 200);
@@ -198,7 +203,8 @@ fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
 #[test]
 fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
     // Ticks of 10 ms: buffers are given up after two of them.
-    let app = App::new(Limits { close_time: Duration::from_millis(40), ..Limits::default() }, hello);
+    let app =
+        App::new(Limits { close_time: Duration::from_millis(40), ..Limits::default() }, hello);
     for pause in [0, 5, 50, 200] {
         let mut client: Client = app.connect();
         for lines in ["\r\n", "\r\n\r\n", "\n", "\r\n\r\n\r\n"] {
@@ -269,7 +275,9 @@ fn in_any_order(seed: u64) {
                 }
             }
             5 | 6 if !open.is_empty() => match open.swap_remove(below(open.len())) {
-                Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => reset(client.socket),
+                Open::Http1(client) | Open::Socket1(client) if below(2) == 0 => {
+                    reset(client.socket)
+                }
                 _ => {}
             },
             // Ticks of 100 ms.

@@ -69,7 +69,14 @@ impl Peer {
     fn encode(&mut self, payload: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mask = Some(MaskKey([1, 2, 3, 4]));
-        encode_message(&mut out, OpCode::Binary, Fin::Last, mask, payload, Some(&mut self.deflater));
+        encode_message(
+            &mut out,
+            OpCode::Binary,
+            Fin::Last,
+            mask,
+            payload,
+            Some(&mut self.deflater),
+        );
         out
     }
 
@@ -132,8 +139,10 @@ fn compressed_messages_of_every_size_come_back_in_order() {
         let mut peer = Peer::open(&app, "permessage-deflate; client_max_window_bits");
         let answer = peer.answer.clone().unwrap();
         assert_eq!(answer.contains("server_no_context_takeover"), !keeps_window, "{answer}");
-        let sizes =
-            [0, 1, 511, 512, 4096, 65_535, 65_536, 65_537, 300, 1_000_000, 10, 5_000_000, 600, 70_000];
+        let sizes = [
+            0, 1, 511, 512, 4096, 65_535, 65_536, 65_537, 300, 1_000_000, 10, 5_000_000, 600,
+            70_000,
+        ];
         let messages: Vec<Vec<u8>> = sizes
             .iter()
             .enumerate()
@@ -209,7 +218,9 @@ fn a_websocket_that_ends_while_a_message_is_compressed_leaves_nothing() {
     let count = || app.log.lock().unwrap().iter().filter(|line| line.starts_with("closed")).count();
     until("all have ended", || count() == 20);
     let budget = app.server.budget();
-    until("nothing is charged", || budget.used(Share::Queues) == 0 && budget.used(Share::Messages) == 0);
+    until("nothing is charged", || {
+        budget.used(Share::Queues) == 0 && budget.used(Share::Messages) == 0
+    });
 }
 
 #[test]

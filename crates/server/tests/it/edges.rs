@@ -15,8 +15,14 @@ use crate::tls_support::app;
 fn count(exchange: &mut Exchange) {
     let lines = |name: &[u8]| exchange.headers().filter(|header| header.name == name).count();
     // Lines of one name are one to the application.
-    let many = exchange.header(b"x-many").map_or(0, |value| value.split(|byte| *byte == b',').count());
-    let text = format!("lengths {} many {} body {}", lines(b"content-length"), many, exchange.body().len());
+    let many =
+        exchange.header(b"x-many").map_or(0, |value| value.split(|byte| *byte == b',').count());
+    let text = format!(
+        "lengths {} many {} body {}",
+        lines(b"content-length"),
+        many,
+        exchange.body().len()
+    );
     exchange.begin_reply(200);
     exchange.set_reply_body(text.as_bytes());
 }
@@ -131,7 +137,9 @@ fn continuation_without_end_is_refused_whatever_its_frames_carry() {
         return;
     }
     let app = app(Limits::default(), hello);
-    for payload in [vec![], vec![0x82], block(&[("a", "b")]), block(&[("x-many", &"1".repeat(9000))])] {
+    for payload in
+        [vec![], vec![0x82], block(&[("a", "b")]), block(&[("x-many", &"1".repeat(9000))])]
+    {
         let len = payload.len();
         let goodbye = crate::http2_attacks::beside(&app, move |mut peer| {
             peer.send(frame(kind::HEADERS, END_STREAM, 1, &block(GET)));
@@ -195,11 +203,13 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
 
 #[test]
 fn half_a_head_behind_a_request_has_the_time_of_a_head() {
-    let limits = Limits { head_time: Duration::from_secs(3), idle_time: 10 * PATIENCE, ..Limits::default() };
+    let limits =
+        Limits { head_time: Duration::from_secs(3), idle_time: 10 * PATIENCE, ..Limits::default() };
     let app = App::new(limits, hello);
-    for first in
-        ["GET /a HTTP/1.1\r\nHost: a\r\n\r\n", "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab"]
-    {
+    for first in [
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab",
+    ] {
         let mut client = app.connect();
         client.send(format!("{first}GET /b HTTP/1.1\r\nHost: a\r\nX: "));
         assert_eq!(client.reply().unwrap().status, 200);
@@ -228,7 +238,10 @@ fn a_205_has_no_body() {
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let reply = client.reply().unwrap();
-        assert_eq!((reply.status, reply.header("content-length"), reply.body.len()), (205, Some("0"), 0));
+        assert_eq!(
+            (reply.status, reply.header("content-length"), reply.body.len()),
+            (205, Some("0"), 0)
+        );
     }
     let two = Two::new(&app).request(to("GET", "/", &[]).body(Vec::new()).unwrap()).unwrap();
     assert_eq!((two.status, two.header("content-length"), two.body.len()), (205, Some("0"), 0));

@@ -26,7 +26,10 @@ impl Folder {
         let overrides = Overrides { fallthrough: Some(true), ..Overrides::default() };
         let path = |overrides| StaticPath { path: dir.path().into(), overrides };
         files
-            .set([("/s".to_owned(), path(Overrides::default())), ("/f".to_owned(), path(overrides))])
+            .set([
+                ("/s".to_owned(), path(Overrides::default())),
+                ("/f".to_owned(), path(overrides)),
+            ])
             .unwrap();
         let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
         Folder { app, dir }
@@ -101,7 +104,9 @@ fn answers(folder: &Folder) -> Vec<[Reply; 4]> {
     settle();
     let mut client = folder.app.connect();
     REQUESTS
-        .map(|(method, target, more)| std::array::from_fn(|_| ask(&mut client, method, target, more)))
+        .map(|(method, target, more)| {
+            std::array::from_fn(|_| ask(&mut client, method, target, more))
+        })
         .into()
 }
 
@@ -154,20 +159,26 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
     let folder = Folder::new();
     let before = answers(&folder);
     // The last one forbids what the others are tried with.
-    for call in [libc::SYS_preadv2, libc::SYS_sendfile, CACHESTAT, libc::SYS_statx, libc::SYS_openat2] {
+    for call in
+        [libc::SYS_preadv2, libc::SYS_sendfile, CACHESTAT, libc::SYS_statx, libc::SYS_openat2]
+    {
         let files = files_of(&folder);
         let before = &before;
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 forbid(call);
                 // Another server, none of whose files is kept.
-                let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
+                let app =
+                    App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
                 let mut client = app.connect();
                 for ((method, target, more), replies) in REQUESTS.into_iter().zip(before) {
                     for _ in 0..3 {
                         let reply = ask(&mut client, method, target, more);
                         let heads = (&replies[0].head, &reply.head);
-                        assert!(reply == replies[0], "{call}: {method} {target} {more:?}: {heads:?}");
+                        assert!(
+                            reply == replies[0],
+                            "{call}: {method} {target} {more:?}: {heads:?}"
+                        );
                     }
                 }
             });
@@ -253,7 +264,8 @@ fn a_large_file_arrives_byte_by_byte_and_with_what_is_asked_for_behind_it() {
     let mut client = folder.app.connect();
     for _ in 0..3 {
         // At once, so that several files are queued for one connection, with heads between them.
-        let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+        let get =
+            |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
         client.send(
             [
                 get("/s/large.bin", ""),
@@ -362,10 +374,15 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a.bin"), bytes(UNREAD)).unwrap();
     let files = StaticFiles::new();
-    files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })]).unwrap();
+    files
+        .set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])
+        .unwrap();
     let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
-    let app =
-        App::with(Config { limits, ..Config::default() }, Site { files, ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config { limits, ..Config::default() },
+        Site { files, ..Site::default() },
+        echo(hello),
+    );
     let mut slow = app.connect();
     slow.send("GET /s/a.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     // Others are served meanwhile.

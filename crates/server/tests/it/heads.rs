@@ -1,7 +1,9 @@
 //! Heads that are refused, and headers whose reading decides who answers.
 
 use rookery_exchange::Exchange;
-use rookery_server::static_files::{Overrides, RequiredHeader, StaticFiles, StaticPath, Validation};
+use rookery_server::static_files::{
+    Overrides, RequiredHeader, StaticFiles, StaticPath, Validation,
+};
 use rookery_server::{Config, Limits, Site};
 
 use crate::support::{App, echo, hello};
@@ -42,7 +44,11 @@ fn a_target_of_an_authority_alone_is_refused() {
             let mut client = app.connect();
             client.send(format!("{method} {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
             let reply = client.reply().expect("an answer");
-            assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{method} {target}");
+            assert_eq!(
+                (reply.status, reply.header("connection")),
+                (400, Some("close")),
+                "{method} {target}"
+            );
         }
     }
     assert_eq!(app.requests(), 0);
@@ -69,7 +75,11 @@ fn the_host_of_an_absolute_target_is_the_host() {
     let app = App::new(Limits::default(), path_and_hosts);
     let mut client = app.connect();
     for (line, host, seen) in [
-        ("GET http://a.example:81/x HTTP/1.1", "Host: b\r\n", "http://a.example:81/x host=a.example:81"),
+        (
+            "GET http://a.example:81/x HTTP/1.1",
+            "Host: b\r\n",
+            "http://a.example:81/x host=a.example:81",
+        ),
         ("GET http://a/ HTTP/1.1", "Host: a\r\n", "http://a/ host=a"),
         ("GET http://[::1]:8/ HTTP/1.1", "Host: b\r\n", "http://[::1]:8/ host=[::1]:8"),
         ("GET http://a/ HTTP/1.0", "Connection: keep-alive\r\n", "http://a/ host=a"),
@@ -92,7 +102,11 @@ fn the_host_of_an_absolute_target_is_the_host() {
         let mut client = app.connect();
         client.send(format!("GET {target} HTTP/1.1\r\n{host}\r\n"));
         let reply = client.reply().expect("an answer");
-        assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{target} {host:?}");
+        assert_eq!(
+            (reply.status, reply.header("connection")),
+            (400, Some("close")),
+            "{target} {host:?}"
+        );
         assert!(client.is_closed(), "{target} {host:?}");
     }
 }
@@ -104,7 +118,9 @@ fn a_static_files_rule_sees_the_host_of_an_absolute_target() {
     let files = StaticFiles::new();
     let required = RequiredHeader::new("Host", b"inner").unwrap();
     let own = Overrides { validation: Some(Validation::Require(required)), ..Overrides::default() };
-    files.set([("/".to_owned(), StaticPath { path: folder.path().into(), overrides: own })]).unwrap();
+    files
+        .set([("/".to_owned(), StaticPath { path: folder.path().into(), overrides: own })])
+        .unwrap();
     let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
     for (line, host, status) in [
         ("GET /a.txt", "inner", 200),
@@ -146,10 +162,13 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
         (&["\u{a0}chunked"], 400),
     ] {
         for also in ["", "Content-Length: 5\r\n"] {
-            let fields = format!("Transfer-Encoding: {}\r\n", lines.join("\r\nTransfer-Encoding: "));
+            let fields =
+                format!("Transfer-Encoding: {}\r\n", lines.join("\r\nTransfer-Encoding: "));
             let before = app.requests();
             let mut client = app.connect();
-            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}{also}\r\n5\r\nHello\r\n0\r\n\r\n"));
+            client.send(format!(
+                "POST / HTTP/1.1\r\nHost: a\r\n{fields}{also}\r\n5\r\nHello\r\n0\r\n\r\n"
+            ));
             let reply = client.reply().expect("an answer");
             assert_eq!(reply.status, status, "{lines:?} {also}");
             assert_eq!(app.requests() - before, usize::from(status == 200), "{lines:?} {also}");
@@ -171,7 +190,10 @@ fn only_a_websocket_bypasses_static_files() {
     std::fs::write(folder.path().join("a.txt"), "from the file").unwrap();
     let files = StaticFiles::new();
     files
-        .set([("/ws".to_owned(), StaticPath { path: folder.path().into(), ..StaticPath::default() })])
+        .set([(
+            "/ws".to_owned(),
+            StaticPath { path: folder.path().into(), ..StaticPath::default() },
+        )])
         .unwrap();
     let site = Site { files, ..Site::default() };
     let app = App::with(Config::default(), site, echo(hello));

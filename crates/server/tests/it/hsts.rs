@@ -87,7 +87,11 @@ fn refusals_say_it() {
         ("NONSENSE\r\n\r\n", 400),
     ] {
         let reply = refused(request);
-        assert_eq!((reply.status, told(&reply).as_deref()), (status, Some("max-age=60")), "{request}");
+        assert_eq!(
+            (reply.status, told(&reply).as_deref()),
+            (status, Some("max-age=60")),
+            "{request}"
+        );
     }
     let large = to("POST", "/", &[("content-length", "5000")]).body(vec![0; 5000]).unwrap();
     let two = Two::new(&app).request(large).unwrap();

@@ -157,7 +157,9 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
         format!(
             "{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         ),
-        format!("{head}Transfer-Encoding: chunked\r\n\r\nzz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"),
+        format!(
+            "{head}Transfer-Encoding: chunked\r\n\r\nzz\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+        ),
         format!(
             "{head}Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         ),
@@ -274,7 +276,8 @@ fn a_text_is_compressed_for_those_who_ask() {
         assert_eq!(reply.header("vary"), Some("Accept-Encoding"));
         assert!(reply.body.len() < len / 10, "{}", reply.body.len());
         let mut plain = Vec::new();
-        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&reply.body[..]), &mut plain).unwrap();
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&reply.body[..]), &mut plain)
+            .unwrap();
         assert_eq!(plain, "0123456789".repeat(len / 10).as_bytes());
     }
     assert_eq!(client.get("/small").header("content-encoding"), None);
@@ -285,7 +288,8 @@ fn a_head_of_two_thousand_lines_is_read_and_the_connection_goes_on() {
     let app = App::new(Limits::default(), mirror);
     let mut client = app.connect();
     assert_eq!(client.get("/before").status, 200);
-    let lines: String = (0..1999).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+    let lines: String =
+        (0..1999).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
     let reply = body(&client.reply().unwrap());
     assert_eq!(reply.lines().count(), 2001);

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
-use rookery_exchange::{ASK_MARK, Command as Down, Departure, Event, Exchange, Payload, Share, StreamRules};
+use rookery_exchange::{
+    ASK_MARK, Command as Down, Departure, Event, Exchange, Payload, Share, StreamRules,
+};
 use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
@@ -129,7 +131,8 @@ fn many_requests_at_a_time_over_one_connection() {
             tokio::spawn(ask(client.requests.clone(), request))
         });
         for (at, answer) in all.collect::<Vec<_>>().into_iter().enumerate() {
-            let answer = tokio::time::timeout(PATIENCE, answer).await.expect("in time").unwrap().unwrap();
+            let answer =
+                tokio::time::timeout(PATIENCE, answer).await.expect("in time").unwrap().unwrap();
             assert!(answer.status == 200 && answer.body == vec![at as u8; at * 100], "{at}");
         }
     });
@@ -146,7 +149,10 @@ fn files_ranges_conditions_and_compression() {
     fs::write(dir.path().join("text.txt"), &text).unwrap();
     let files = StaticFiles::new();
     files
-        .set([("/".to_owned(), StaticPath { path: dir.path().into(), overrides: Overrides::default() })])
+        .set([(
+            "/".to_owned(),
+            StaticPath { path: dir.path().into(), overrides: Overrides::default() },
+        )])
         .unwrap();
     let site = Site { files, ..site(settings(&["localhost"])) };
     let app = App::with(Config::default(), site, echo(hello));
@@ -168,8 +174,11 @@ fn files_ranges_conditions_and_compression() {
         let packed = get("/text.txt", &[("accept-encoding", "gzip")]);
         assert_eq!(packed.header("content-encoding"), Some("gzip"));
         let mut unpacked = String::new();
-        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked)
-            .unwrap();
+        std::io::Read::read_to_string(
+            &mut flate2::read::GzDecoder::new(&packed.body[..]),
+            &mut unpacked,
+        )
+        .unwrap();
         assert_eq!(unpacked, text);
     }
     let head = client.request(to("HEAD", "/large.bin", &[]).body(Vec::new()).unwrap()).unwrap();
@@ -221,7 +230,10 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
         }
         _ => {}
     });
-    (App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), handler), opens)
+    (
+        App::with(Config { limits, ..Config::default() }, site(settings(&["localhost"])), handler),
+        opens,
+    )
 }
 
 #[test]
@@ -229,8 +241,14 @@ fn replies_in_pieces() {
     let (app, opens) = pieces(Limits::default());
     let client = Two::new(&app);
     let pulled = client.get("/pull");
-    assert!(pulled.is_whole && pulled.body.len() == 1_000_000 && pulled.header("content-length").is_none());
-    assert!(pulled.body.chunks(10_000).enumerate().all(|(at, piece)| piece == [at as u8 + 1; 10_000]));
+    assert!(
+        pulled.is_whole
+            && pulled.body.len() == 1_000_000
+            && pulled.header("content-length").is_none()
+    );
+    assert!(
+        pulled.body.chunks(10_000).enumerate().all(|(at, piece)| piece == [at as u8 + 1; 10_000])
+    );
     opens.recv_timeout(PATIENCE).unwrap();
     app.await_event("departed Done");
     let cut = client.get("/cut");
@@ -265,7 +283,8 @@ fn pieces_that_wait_and_compress_to_nothing_arrive() {
     let packed = client.request(request).unwrap();
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     let mut unpacked = Vec::new();
-    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed.body[..]), &mut unpacked)
+        .unwrap();
     assert_eq!(unpacked.len(), PIECES * 20_000);
     app.await_event("departed Done");
 }
@@ -386,9 +405,11 @@ fn the_access_log_names_the_protocol() {
     assert_eq!(peer.outcome(1), Heard::Status(400));
     until("three lines", || lines.text().lines().count() == 3);
     let text = lines.text();
-    for expected in
-        ["\"GET /two?a=b HTTP/2.0\" 200 13 ", "\"GET /one HTTP/1.1\" 200 13 ", "\"GET * HTTP/2.0\" 400 "]
-    {
+    for expected in [
+        "\"GET /two?a=b HTTP/2.0\" 200 13 ",
+        "\"GET /one HTTP/1.1\" 200 13 ",
+        "\"GET * HTTP/2.0\" 400 ",
+    ] {
         assert!(text.contains(expected), "{text} has no {expected}");
     }
 }
@@ -399,8 +420,8 @@ fn http_1_is_spoken_where_http_2_is_not_wanted() {
     let app = App::with(Config::default(), site(only), echo(hello));
     let mut config = crate::tls_support::client_config(None);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let mut client =
-        crate::tls_support::shake(app.address, &Arc::new(config), "localhost").expect("a handshake");
+    let mut client = crate::tls_support::shake(app.address, &Arc::new(config), "localhost")
+        .expect("a handshake");
     assert_eq!(client.tls.as_ref().unwrap().alpn_protocol(), Some(&b"http/1.1"[..]));
     assert_eq!(client.get("/").status, 200);
 }
@@ -427,7 +448,11 @@ fn curl_is_served() {
     let mut command = Command::new("curl");
     command.args(["-sS", "--http2", "--resolve", &resolve, "--cacert"]).arg(file("ca.pem"));
     command.arg("--data-binary").arg(format!("@{}", dir.path().join("up").display()));
-    command.arg("-o").arg(dir.path().join("down")).args(["-w", "%{http_version} %{http_code}", &url]);
+    command.arg("-o").arg(dir.path().join("down")).args([
+        "-w",
+        "%{http_version} %{http_code}",
+        &url,
+    ]);
     let Ok(output) = command.output() else { return println!("NOT TESTED: there is no curl") };
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2 200", "{output:?}");
     assert!(fs::read(dir.path().join("down")).unwrap() == body);

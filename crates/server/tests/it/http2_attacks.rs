@@ -8,8 +8,8 @@ use rookery_exchange::{Command, Event, Exchange, Share};
 use rookery_server::{Config, Limits, Rejection, Site};
 
 use crate::http2_support::{
-    ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, get, kind, ordinary,
-    post, setting,
+    ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, get, kind,
+    ordinary, post, setting,
 };
 use crate::support::{App, Handler, PATIENCE, alone, hello, until};
 use crate::tls_support::{app, settings, site};
@@ -33,7 +33,8 @@ fn resident() -> usize {
 /// The time that the I/O thread has worked: whatever else the machine does, that of an exchange is what was done before it was answered.
 /// For a process with one server.
 fn worked() -> Duration {
-    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
+    let threads =
+        std::fs::read_dir("/proc/self/task").unwrap().map(|thread| thread.unwrap().path());
     let is_io = |thread: &std::path::Path| {
         std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name == "rookery-io\n")
     };
@@ -57,7 +58,10 @@ fn exchange(other: &mut crate::support::Client) -> Duration {
 
 /// Lets a peer attack until it has said what it has, while another connection is asked all the time: it is answered within a bound
 /// relative to that of an idle server, and the memory stays as it was. For a test that is [alone].
-pub(crate) fn beside<T: Send + 'static>(app: &App, attack: impl FnOnce(Peer) -> T + Send + 'static) -> T {
+pub(crate) fn beside<T: Send + 'static>(
+    app: &App,
+    attack: impl FnOnce(Peer) -> T + Send + 'static,
+) -> T {
     let mut other = app.secure();
     let idle = (0..20).map(|_| exchange(&mut other)).max().unwrap();
     let peer = Peer::new(app);
@@ -480,7 +484,8 @@ fn a_window_that_is_never_opened() {
 
 #[test]
 fn a_window_that_is_opened_byte_by_byte() {
-    let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits =
+        Limits { reply_rate: 1000, idle_time: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, |exchange| {
         exchange.begin_reply(200);
         exchange.set_reply_body(&vec![b'a'; 1 << 20]);

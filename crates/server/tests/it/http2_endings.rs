@@ -7,7 +7,9 @@ use std::time::Duration;
 use rookery_exchange::{Command, Departure, Event, Payload, Share, StreamRules};
 use rookery_server::{Config, Limits};
 
-use crate::http2_support::{END_STREAM, GET, Heard, Peer, code, frame, get, kind, ordinary, post, setting};
+use crate::http2_support::{
+    END_STREAM, GET, Heard, Peer, code, frame, get, kind, ordinary, post, setting,
+};
 use crate::receiving::{ends, receiving_at, rules};
 use crate::support::{App, Handler, PATIENCE, hello, until};
 use crate::tls_support::{app, settings, site};
@@ -64,7 +66,11 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     };
     let piece = || {
         stream.flow.give(5);
-        say(Command::Piece { stream: id, payload: Payload::Pooled(b"piece".to_vec()), goes_on: false });
+        say(Command::Piece {
+            stream: id,
+            payload: Payload::Pooled(b"piece".to_vec()),
+            goes_on: false,
+        });
     };
     piece();
     assert_eq!(peer.outcome(1), Heard::Status(200));
@@ -87,7 +93,8 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
 #[test]
 fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
     // A peer that does not read would be waited for for as long.
-    let limits = Limits { stop_time: PATIENCE * 10, close_time: PATIENCE * 10, ..Limits::default() };
+    let limits =
+        Limits { stop_time: PATIENCE * 10, close_time: PATIENCE * 10, ..Limits::default() };
     let mut app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
@@ -179,7 +186,9 @@ fn a_reply_without_a_body_has_none() {
     let app = app(Limits::default(), |exchange| {
         let status = std::str::from_utf8(&exchange.path()[1..]).unwrap().parse().unwrap_or(200);
         exchange.begin_reply(status);
-        for name in ["TE", "Keep-Alive", "Upgrade", "Transfer-Encoding", "Proxy-Connection", "Trailer"] {
+        for name in
+            ["TE", "Keep-Alive", "Upgrade", "Transfer-Encoding", "Proxy-Connection", "Trailer"]
+        {
             exchange.push_reply_header(name.as_bytes(), b"chunked").unwrap();
         }
         exchange.set_reply_body(b"a body all the same");
@@ -237,10 +246,15 @@ fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
         let id = opens.recv_timeout(PATIENCE).unwrap();
         assert_eq!(peer.outcome(stream), Heard::Status(200));
         peer.reset(stream);
-        app.server.link().send(Command::Cut { stream: id, reason: Departure::Error, page: Vec::new() });
+        app.server.link().send(Command::Cut {
+            stream: id,
+            reason: Departure::Error,
+            page: Vec::new(),
+        });
         app.server.link().flush();
     }
-    let told = || app.log.lock().unwrap().iter().filter(|line| line.starts_with("departed")).count();
+    let told =
+        || app.log.lock().unwrap().iter().filter(|line| line.starts_with("departed")).count();
     until("all are told", || told() >= 20);
     peer.ask(101, &get("/again"));
     opens.recv_timeout(PATIENCE).unwrap();

@@ -3,7 +3,9 @@
 use rookery_exchange::Exchange;
 use rookery_server::Limits;
 
-use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, post};
+use crate::http2_support::{
+    END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, kind, post,
+};
 use crate::support::hello;
 use crate::tls_support::app;
 
@@ -65,7 +67,11 @@ fn what_means_two_things_is_refused() {
         // Lengths.
         (with(&[("content-length", "5")]), RESET, "a length, and no body"),
         (with(&[("content-length", "0")]), FINE, "no length, and no body"),
-        (with(&[("content-length", "0"), ("content-length", "0")]), BAD, "two lengths that are the same"),
+        (
+            with(&[("content-length", "0"), ("content-length", "0")]),
+            BAD,
+            "two lengths that are the same",
+        ),
         (with(&[("content-length", "0"), ("content-length", "5")]), RESET, "two lengths"),
         // Hosts.
         (with(&[("host", "localhost")]), FINE, "two names of one host"),
@@ -82,7 +88,11 @@ fn what_means_two_things_is_refused() {
         (but(":path", ""), RESET, "an empty path"),
         (but(":path", "?x"), BAD, "a query without a path"),
         (but(":path", "*"), BAD, "a star, and not OPTIONS"),
-        ([&[(":method", "OPTIONS")][..], &but(":path", "*")[1..]].concat(), FINE, "a star, and OPTIONS"),
+        (
+            [&[(":method", "OPTIONS")][..], &but(":path", "*")[1..]].concat(),
+            FINE,
+            "a star, and OPTIONS",
+        ),
         (without(":path"), RESET, "no path"),
         (
             vec![(":method", "GET"), (":scheme", "https"), ("host", "localhost")],
@@ -230,8 +240,12 @@ fn the_scheme_is_the_connections_whatever_a_peer_says() {
 #[test]
 fn a_large_head_may_come_in_frames_of_any_size() {
     for (limit, value) in [(64 << 10, 60_000), (256 << 10, 200_000), (1 << 20, 900_000)] {
-        let limits =
-            Limits { stream_head_bytes: limit, head_bytes: limit, header_lines: 1000, ..Limits::default() };
+        let limits = Limits {
+            stream_head_bytes: limit,
+            head_bytes: limit,
+            header_lines: 1000,
+            ..Limits::default()
+        };
         let app = app(limits, hello);
         let fields = block(&[GET, &[("x-large", "1".repeat(value).as_str())]].concat());
         for sizes in [[9000, 9000], [8193, 8193], [1, 16_384], [16_384, 16_384]] {

@@ -5,7 +5,9 @@ use std::time::Duration;
 use rookery_server::{Limits, Rejection};
 
 use crate::http2_attacks::{beside, keeping};
-use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post};
+use crate::http2_support::{
+    END_HEADERS, END_STREAM, GET, Heard, Peer, block, code, frame, get, kind, post,
+};
 use crate::support::{PATIENCE, alone, hello, until};
 use crate::tls_support::app;
 
@@ -51,7 +53,10 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
             }
             // The last one does not come.
             let comes_surely = at < if ends_all { 1 } else { 20 };
-            if comes.recv_timeout(if comes_surely { PATIENCE } else { Duration::from_secs(1) }).is_err() {
+            if comes
+                .recv_timeout(if comes_surely { PATIENCE } else { Duration::from_secs(1) })
+                .is_err()
+            {
                 break;
             }
             if !peer.try_send(wrong(stream)) {
@@ -125,7 +130,8 @@ fn small_frames_that_carry_nothing() {
     let app = app(Limits::default(), hello);
     let update = frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
     let priority = frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 1, 7]);
-    for (at, (small, what)) in [(update, "window updates"), (priority, "priorities")].into_iter().enumerate()
+    for (at, (small, what)) in
+        [(update, "window updates"), (priority, "priorities")].into_iter().enumerate()
     {
         let (sent, goodbye) = beside(&app, move |mut peer| {
             let many = small.repeat(1000);

@@ -207,7 +207,9 @@ impl Peer {
                 self.client.read.extend_from_slice(&buffer[..n]);
                 n > 0
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("nothing more comes"),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                panic!("nothing more comes")
+            }
             // A reset, or an end without a goodbye.
             Err(_) => false,
         }
@@ -218,7 +220,8 @@ impl Peer {
         let read = loop {
             let read = &self.client.read;
             if read.len() >= 9 {
-                let len = usize::from(read[0]) << 16 | usize::from(read[1]) << 8 | usize::from(read[2]);
+                let len =
+                    usize::from(read[0]) << 16 | usize::from(read[1]) << 8 | usize::from(read[2]);
                 if read.len() >= 9 + len {
                     break 9 + len;
                 }
@@ -257,9 +260,8 @@ impl Peer {
 
     fn find(&mut self, stream: u32, ends_with_goaway: bool) -> Heard {
         let judge = |frame: &Frame| match frame.kind {
-            kind::HEADERS if frame.stream == stream => {
-                Some(Heard::Status(status(&frame.payload))).filter(|heard| *heard != Heard::Status(100))
-            }
+            kind::HEADERS if frame.stream == stream => Some(Heard::Status(status(&frame.payload)))
+                .filter(|heard| *heard != Heard::Status(100)),
             kind::RST_STREAM if frame.stream == stream => Some(Heard::Reset(frame.code(0))),
             kind::GOAWAY if ends_with_goaway => Some(Heard::Goaway(frame.code(4))),
             _ => None,
@@ -279,8 +281,12 @@ impl Peer {
 
     /// The code of the GOAWAY with which the connection ends, and that it is closed then; `None` when it closes without.
     pub(crate) fn goodbye(&mut self) -> Option<u32> {
-        let mut found =
-            self.heard.iter().rev().find(|frame| frame.kind == kind::GOAWAY).map(|frame| frame.code(4));
+        let mut found = self
+            .heard
+            .iter()
+            .rev()
+            .find(|frame| frame.kind == kind::GOAWAY)
+            .map(|frame| frame.code(4));
         while let Some(frame) = self.frame() {
             if frame.kind == kind::GOAWAY {
                 found = Some(frame.code(4));
@@ -324,7 +330,8 @@ fn status(block: &[u8]) -> u16 {
         _ => {
             // A name of the static table, and a value in Huffman's code or without.
             let (len, text) = (usize::from(block[1] & 0x7F), &block[2..]);
-            let digits = if block[1] & 0x80 == 0 { text[..len].to_vec() } else { digits(&text[..len]) };
+            let digits =
+                if block[1] & 0x80 == 0 { text[..len].to_vec() } else { digits(&text[..len]) };
             std::str::from_utf8(&digits).unwrap().parse().unwrap()
         }
     }
@@ -332,7 +339,8 @@ fn status(block: &[u8]) -> u16 {
 
 /// Three digits in the code of RFC 7541, appendix B: 0 to 2 have five bits, the others six.
 fn digits(code: &[u8]) -> Vec<u8> {
-    let bits: Vec<u8> = code.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
+    let bits: Vec<u8> =
+        code.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
     let number = |bits: &[u8]| bits.iter().fold(0, |number, bit| number << 1 | bit);
     let (mut at, mut digits) = (0, Vec::new());
     while digits.len() < 3 {
@@ -362,7 +370,9 @@ impl Secure {
             let mut out = Now(&mut self.socket, cx);
             match self.tls.write_tls(&mut out) {
                 Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Poll::Pending;
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -416,7 +426,9 @@ impl AsyncRead for Secure {
             match this.tls.read_tls(&mut Now(&mut this.socket, cx)) {
                 Ok(0) => return Poll::Ready(Ok(())),
                 Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Poll::Pending;
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
             this.tls.process_new_packets().map_err(std::io::Error::other)?;
@@ -478,8 +490,11 @@ impl Two {
     }
 
     pub(crate) fn to(address: SocketAddr) -> Two {
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .unwrap();
         let requests = runtime.block_on(async {
             let socket = TcpStream::connect(address).await.unwrap();
             let mut config = client_config(None);
@@ -528,12 +543,15 @@ pub(crate) async fn ask(
 ) -> Result<Answer, h2::Error> {
     let (head, body) = request.into_parts();
     let mut requests = requests.ready().await?;
-    let (answer, mut sending) = requests.send_request(Request::from_parts(head, ()), body.is_empty())?;
+    let (answer, mut sending) =
+        requests.send_request(Request::from_parts(head, ()), body.is_empty())?;
     let upload = async {
         let mut rest = Bytes::from(body);
         while !rest.is_empty() {
             sending.reserve_capacity(rest.len());
-            let Some(Ok(room)) = std::future::poll_fn(|cx| sending.poll_capacity(cx)).await else { return };
+            let Some(Ok(room)) = std::future::poll_fn(|cx| sending.poll_capacity(cx)).await else {
+                return;
+            };
             let piece = rest.split_to(room.min(rest.len()));
             if sending.send_data(piece, rest.is_empty()).is_err() {
                 return;

@@ -84,8 +84,11 @@ impl Sockets {
 
     /// Takes the next frame of the connection; `false` at its end.
     fn fill(&mut self) -> bool {
-        let heard =
-            if self.peer.heard.is_empty() { self.peer.frame() } else { Some(self.peer.heard.remove(0)) };
+        let heard = if self.peer.heard.is_empty() {
+            self.peer.frame()
+        } else {
+            Some(self.peer.heard.remove(0))
+        };
         let Some(heard) = heard else { return false };
         if heard.kind == kind::DATA {
             self.read.entry(heard.stream).or_default().extend_from_slice(&heard.payload);
@@ -214,8 +217,9 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
     let handler: Handler = Box::new(move |link, event| {
         let Event::Request(mut exchange) = event else { return };
         if exchange.is_upgrade() {
-            let header =
-                |name: &[u8]| exchange.header(name).map(|value| String::from_utf8_lossy(value).into_owned());
+            let header = |name: &[u8]| {
+                exchange.header(name).map(|value| String::from_utf8_lossy(value).into_owned())
+            };
             let names: [&[u8]; 6] = [
                 b"upgrade",
                 b"connection",
@@ -269,8 +273,14 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
     let (line, seen) = tells.recv_timeout(PATIENCE).unwrap();
     assert_eq!(line, (b"GET".to_vec(), b"/ws".to_vec(), true));
     let some = |text: &str| Some(text.to_owned());
-    let expected =
-        [some("websocket"), some("Upgrade"), None, some("13"), some("localhost"), some("https://localhost")];
+    let expected = [
+        some("websocket"),
+        some("Upgrade"),
+        None,
+        some("13"),
+        some("localhost"),
+        some("https://localhost"),
+    ];
     assert_eq!(seen, expected);
 }
 
@@ -286,7 +296,10 @@ fn a_refusal_is_an_ordinary_answer() {
     let app = App::with(Config::default(), site, handler);
     let mut peer = Peer::new(&app);
     let changed = |name: &str, value: &'static str| -> Vec<(&str, &str)> {
-        CONNECT.iter().map(|field| if field.0 == name { (field.0, value) } else { *field }).collect()
+        CONNECT
+            .iter()
+            .map(|field| if field.0 == name { (field.0, value) } else { *field })
+            .collect()
     };
     peer.begin(1, CONNECT);
     assert_eq!((peer.outcome(1), peer.data(1)), (Heard::Status(404), b"none here".to_vec()));
@@ -397,7 +410,8 @@ fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
     const COUNT: usize = 12_000;
     let (handler, go) = on_command();
     let queue = QueueLimits { messages: 1, ..Default::default() };
-    let app = App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
+    let app =
+        App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
     // Frames of a few bytes that nobody reads are what h2 ends a connection for: these are taken in.
@@ -417,7 +431,8 @@ fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
 fn more_than_its_window_is_not_taken_from_who_is_not_read() {
     let (handler, go) = on_command();
     let queue = QueueLimits { messages: 1, ..Default::default() };
-    let app = App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
+    let app =
+        App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
     let message = masked(0x82, &[7; 8000]);

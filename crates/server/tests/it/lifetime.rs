@@ -126,7 +126,8 @@ fn connections_are_counted_when_they_are_accepted() {
         client.socket.set_nonblocking(true).unwrap();
     }
     let is_refused = |client: &mut Client| matches!(client.socket.peek(&mut [0; 12]), Ok(12));
-    let mut refused = || clients.iter_mut().filter_map(|client| is_refused(client).then_some(())).count();
+    let mut refused =
+        || clients.iter_mut().filter_map(|client| is_refused(client).then_some(())).count();
     until("all but ten are refused", || refused() >= 51);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(refused(), 51);
@@ -161,14 +162,18 @@ fn a_thread_that_cannot_start_is_an_error() {
             }
         }
     }
-    assert!(heard.contains("cannot start the I/O thread") && heard.contains("ulimit -n"), "{heard:?}");
+    assert!(
+        heard.contains("cannot start the I/O thread") && heard.contains("ulimit -n"),
+        "{heard:?}"
+    );
 }
 
 #[test]
 fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     let breaks = Arc::new(AtomicBool::new(false));
     let does = Arc::clone(&breaks);
-    let waker = OnIoThread(Box::new(move || assert!(!does.load(Ordering::Relaxed), "broken for a test")));
+    let waker =
+        OnIoThread(Box::new(move || assert!(!does.load(Ordering::Relaxed), "broken for a test")));
     let server = Server::new(Config::default(), Box::new(waker));
     let link = Arc::clone(server.link());
     let listen = || server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();

@@ -15,7 +15,12 @@ const IT: &str = "crates/server/tests/it/";
 const TABLE: &[Row] = &[
     ("bytes of a head", &["head_bytes"], "limits.rs", "head_bytes"),
     ("header lines", &["header_lines"], "limits.rs", "header_lines"),
-    ("bytes of a head over HTTP/2", &["stream_head_bytes"], "http2_attacks.rs", "heads_that_are_too_large"),
+    (
+        "bytes of a head over HTTP/2",
+        &["stream_head_bytes"],
+        "http2_attacks.rs",
+        "heads_that_are_too_large",
+    ),
     (
         "requests of an HTTP/2 connection",
         &["streams"],
@@ -49,7 +54,12 @@ const TABLE: &[Row] = &[
     ),
     ("bytes of a body", &["body_bytes"], "limits.rs", "body_bytes"),
     ("body in memory", &["body_memory"], "limits.rs", "body_memory"),
-    ("free space that a spooled body", &["disk_reserve", "disk_share"], "limits.rs", "disk_reserve"),
+    (
+        "free space that a spooled body",
+        &["disk_reserve", "disk_share"],
+        "limits.rs",
+        "disk_reserve",
+    ),
     ("time for a TLS handshake", &["handshake_time"], "tls_peers.rs", "a_handshake_has_a_time"),
     (
         "TLS handshakes under way",
@@ -70,7 +80,12 @@ const TABLE: &[Row] = &[
     ("idle time", &["idle_time"], "limits.rs", "idle_time"),
     ("idle time", &[], "limits.rs", "a_client_that_does_not_read_is_given_up"),
     ("time the app may take", &["request_time"], "limits.rs", "the_application_has_a_time"),
-    ("connections", &["connections"], "seats.rs", "a_newcomer_is_told_503_when_all_are_being_served"),
+    (
+        "connections",
+        &["connections"],
+        "seats.rs",
+        "a_newcomer_is_told_503_when_all_are_being_served",
+    ),
     ("connections", &[], "seats.rs", "a_newcomer_gets_the_seat_of_the_slowest"),
     ("connections of one address", &["per_address"], "seats.rs", "connections_of_one_address"),
     ("requests that wait for the app", &["requests"], "limits.rs", "the_queue_of_requests"),
@@ -86,7 +101,12 @@ const TABLE: &[Row] = &[
         "websocket.rs",
         "a_breach_of_the_protocol_is_closed_with_its_code",
     ),
-    ("bytes of a WebSocket message", &[], "deflate.rs", "a_bomb_is_stopped_at_the_limit_of_a_message"),
+    (
+        "bytes of a WebSocket message",
+        &[],
+        "deflate.rs",
+        "a_bomb_is_stopped_at_the_limit_of_a_message",
+    ),
     (
         "WebSockets whose compressed messages refer back",
         &["kept_windows"],
@@ -154,7 +174,12 @@ const TABLE: &[Row] = &[
         "many_handshakes_that_never_end_hold_what_they_are_charged",
     ),
     ("requests in memory larger than 8 KiB", &["shares.requests"], "budget.rs", "half_sent_bodies"),
-    ("WebSocket messages that have not come whole", &["shares.messages"], "budget.rs", "half_sent_messages"),
+    (
+        "WebSocket messages that have not come whole",
+        &["shares.messages"],
+        "budget.rs",
+        "half_sent_messages",
+    ),
     (
         "bytes of WebSocket messages that wait",
         &["shares.waiting"],
@@ -232,7 +257,10 @@ fn every_field_of_the_limits_has_a_test() {
 fn are_the_same<'a>(limited: impl Iterator<Item = &'a str>, tested: impl Iterator<Item = &'a str>) {
     let (limited, tested): (BTreeSet<&str>, BTreeSet<&str>) = (limited.collect(), tested.collect());
     let without: Vec<_> = limited.difference(&tested).collect();
-    assert!(without.is_empty(), "no row of the table for {without:?}: write tests that exceed them");
+    assert!(
+        without.is_empty(),
+        "no row of the table for {without:?}: write tests that exceed them"
+    );
     let stale: Vec<_> = tested.difference(&limited).collect();
     assert!(stale.is_empty(), "limited no more, or not in docs/SECURITY-MODEL.md: {stale:?}");
 }
@@ -240,7 +268,12 @@ fn are_the_same<'a>(limited: impl Iterator<Item = &'a str>, tested: impl Iterato
 #[test]
 fn every_limit_of_the_security_model_has_a_test() {
     let model = read("docs/SECURITY-MODEL.md");
-    let table = model.split("| limit | default |").nth(1).expect("the table of limits").split("\n\n").next();
+    let table = model
+        .split("| limit | default |")
+        .nth(1)
+        .expect("the table of limits")
+        .split("\n\n")
+        .next();
     let rows: Vec<&str> = table
         .unwrap()
         .lines()
@@ -250,7 +283,8 @@ fn every_limit_of_the_security_model_has_a_test() {
     assert!(rows.len() > 25, "{rows:?}");
     // The longest beginning that fits is the one that is meant.
     let named = || TABLE.iter().map(|it| it.0).filter(|name| !name.is_empty());
-    let meant = rows.iter().map(|row| named().filter(|name| row.starts_with(name)).max().unwrap_or(row));
+    let meant =
+        rows.iter().map(|row| named().filter(|name| row.starts_with(name)).max().unwrap_or(row));
     are_the_same(meant, named());
 }
 

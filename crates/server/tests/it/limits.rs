@@ -17,9 +17,9 @@ fn head_bytes() {
     let get = |len: usize| {
         let mut client = app.connect();
         // Reset while writing counts as refused too.
-        let _ = client
-            .socket
-            .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes());
+        let _ = client.socket.write_all(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
+        );
         client.reply().map(|reply| reply.status)
     };
     assert_eq!(get(10_000), Some(200));
@@ -33,9 +33,9 @@ fn the_default_head_takes_a_value_of_80000_bytes_and_not_one_of_200000() {
     let app = App::new(Limits::default(), hello);
     for (len, status) in [(80_000, 200), (200_000, 431)] {
         let mut client = app.connect();
-        let _ = client
-            .socket
-            .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes());
+        let _ = client.socket.write_all(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
+        );
         assert_eq!(client.reply().unwrap().status, status, "{len}");
     }
 }
@@ -47,7 +47,8 @@ fn header_lines() {
     {
         let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
         let mut client = app.connect();
-        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+        let head: String =
+            (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
         assert_eq!(client.reply().unwrap().status, status, "{lines} of {limit}");
     }
@@ -60,7 +61,8 @@ fn header_lines_without_a_limit() {
     let app = App::new(limits, hello);
     for (lines, status) in [(101, 200), (24_576, 200), (24_577, 431), (40_000, 431), (101, 200)] {
         let mut client = app.connect();
-        let head: String = (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
+        let head: String =
+            (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
         assert_eq!(client.reply().unwrap().status, status, "{lines}");
     }
@@ -70,7 +72,10 @@ fn header_lines_without_a_limit() {
 fn body_bytes() {
     let app = App::new(Limits { body_bytes: 1000, ..Limits::default() }, hello);
     let mut client = app.connect();
-    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}", "a".repeat(1000)));
+    client.send(format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
+        "a".repeat(1000)
+    ));
     assert_eq!(client.reply().unwrap().status, 200);
     // By its length before it came, and by what came.
     for request in [
@@ -90,7 +95,8 @@ fn body_bytes() {
 
 #[test]
 fn disk_reserve() {
-    let limits = Limits { body_memory: 10, disk_reserve: u64::MAX / 2, disk_share: 1, ..Limits::default() };
+    let limits =
+        Limits { body_memory: 10, disk_reserve: u64::MAX / 2, disk_share: 1, ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
@@ -101,7 +107,8 @@ fn disk_reserve() {
 
 #[test]
 fn head_time() {
-    let app = App::new(Limits { head_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let app =
+        App::new(Limits { head_time: Duration::from_millis(200), ..Limits::default() }, hello);
     let mut client = app.connect();
     let began = Instant::now();
     client.send("GET / HTTP/1.1\r\n");
@@ -130,7 +137,11 @@ fn idle_time() {
     };
     let app = App::new(limits, |exchange| {
         // The application has all the time it wants.
-        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" { 2500 } else { 0 }));
+        std::thread::sleep(Duration::from_millis(if exchange.path() == b"/slow" {
+            2500
+        } else {
+            0
+        }));
         hello(exchange);
     });
     let mut client = app.connect();
@@ -204,7 +215,8 @@ fn the_queue_of_requests() {
 
 #[test]
 fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
-    let (seen, count) = (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
+    let (seen, count) =
+        (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(AtomicBool::new(true)));
     let (log, holds) = (Arc::clone(&seen), Arc::clone(&count));
     let app = App::with(
         Config::default(),
@@ -231,7 +243,11 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     assert_eq!(first.reply().unwrap().status, 200);
     app.await_event("request /gone");
     assert_eq!(app.connect().get("/after").status, 200);
-    assert!(seen.lock().unwrap().contains(&(b"/gone".to_vec(), true)), "{:?}", seen.lock().unwrap());
+    assert!(
+        seen.lock().unwrap().contains(&(b"/gone".to_vec(), true)),
+        "{:?}",
+        seen.lock().unwrap()
+    );
 }
 
 /// Closes so that the peer sees a reset.
@@ -259,8 +275,10 @@ fn body_memory() {
     });
     let mut client = app.connect();
     for (len, place) in [(1000, "memory"), (1001, "file")] {
-        client
-            .send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}", "a".repeat(len)));
+        client.send(format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}",
+            "a".repeat(len)
+        ));
         assert_eq!(client.reply().unwrap().body, place.as_bytes(), "{len}");
     }
 }
@@ -277,7 +295,8 @@ fn frames_of_a_message() {
         frames.extend(masked(0x80, b"z"));
         client.send(frames);
         let (opcode, payload) = client.frame().unwrap();
-        let expected: (u8, &[u8]) = if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
+        let expected: (u8, &[u8]) =
+            if is_refused { (8, &1008u16.to_be_bytes()) } else { (1, b"az") };
         assert_eq!((opcode, &payload[..2]), expected, "{more}");
     }
 }

@@ -9,7 +9,8 @@ use crate::support::{App, alone};
 /// Processor time of this process's threads of a name, in ticks of the system's clock.
 fn ticks(name: &str) -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
+    let stats =
+        tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
     stats
         .filter_map(|stat| {
             // `pid (name) state ...`: user and system time are the 12th and 13th after the name.

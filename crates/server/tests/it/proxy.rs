@@ -15,14 +15,20 @@ const LINE: &str = "PROXY TCP4 192.0.2.7 198.51.100.1 12345 443\r\n";
 
 /// Says whose the request is, and how it came.
 fn whose(exchange: &mut Exchange) {
-    let end = |end: Option<std::net::SocketAddr>| end.map_or_else(String::new, |end| end.to_string());
-    let text = format!("{} {} {}", end(exchange.remote()), end(exchange.local()), exchange.is_https());
+    let end =
+        |end: Option<std::net::SocketAddr>| end.map_or_else(String::new, |end| end.to_string());
+    let text =
+        format!("{} {} {}", end(exchange.remote()), end(exchange.local()), exchange.is_https());
     exchange.begin_reply(200);
     exchange.set_reply_body(text.as_bytes());
 }
 
 fn app_with(limits: Limits, site: Site) -> App {
-    App::with(Config { limits, ..Config::default() }, Site { proxy_protocol: true, ..site }, echo(whose))
+    App::with(
+        Config { limits, ..Config::default() },
+        Site { proxy_protocol: true, ..site },
+        echo(whose),
+    )
 }
 
 fn app() -> App {
@@ -77,7 +83,8 @@ fn the_header_comes_before_tls() {
     let app = app_with(Limits::default(), site(settings(&["localhost"])));
     let mut client = app.connect();
     client.send(binary(0x21));
-    let mut tls: Box<ClientConnection> = Box::new(session(&Arc::new(client_config(None)), "localhost"));
+    let mut tls: Box<ClientConnection> =
+        Box::new(session(&Arc::new(client_config(None)), "localhost"));
     while tls.is_handshaking() {
         tls.complete_io(&mut client.socket).unwrap();
     }
@@ -129,7 +136,10 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
 #[test]
 fn only_proxies_that_are_named_may_send_one() {
     let of = |proxy| {
-        app_with(Limits::default(), Site { proxies: Proxies::of([proxy]).unwrap(), ..Site::default() })
+        app_with(
+            Limits::default(),
+            Site { proxies: Proxies::of([proxy]).unwrap(), ..Site::default() },
+        )
     };
     let refusing = of("192.0.2.1");
     let mut client = refusing.connect();

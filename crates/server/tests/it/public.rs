@@ -45,8 +45,11 @@ fn who(exchange: &mut Exchange) {
         std::thread::sleep(Duration::from_millis(300));
     }
     exchange.begin_reply(200);
-    let text =
-        format!("{} {}", exchange.remote().is_some(), exchange.header(CALL_HEADER.as_bytes()).is_some());
+    let text = format!(
+        "{} {}",
+        exchange.remote().is_some(),
+        exchange.header(CALL_HEADER.as_bytes()).is_some()
+    );
     exchange.set_reply_body(text.as_bytes());
 }
 
@@ -148,7 +151,8 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     let limits = Limits { close_time: Duration::from_secs(1), ..Limits::default() };
     let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
     accepts(&worker);
-    let [mut used, mut idle, mut slow, mut socket] = [(); 4].map(|()| Client::connect(public.address));
+    let [mut used, mut idle, mut slow, mut socket] =
+        [(); 4].map(|()| Client::connect(public.address));
     for client in [&mut used, &mut idle] {
         assert_eq!(client.get("/").header("connection"), None);
     }
@@ -156,7 +160,9 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     let mut relayed = worker.connect();
     assert_eq!(relayed.get("/").status, 200);
     slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("all are there", || worker.board.read().connections == 4 && worker.board.read().handed == 5);
+    until("all are there", || {
+        worker.board.read().connections == 4 && worker.board.read().handed == 5
+    });
     worker.control.send(Message::Retire(KEEP_WEBSOCKETS)).unwrap();
     // The socket is closed: what connects now is the supervisor's, whatever is said.
     says(&worker, Message::Accept(9), Message::NotAccepting(9));

@@ -111,7 +111,10 @@ fn a_body_comes_in_pieces_and_the_connection_goes_on() {
         assert_eq!(client.reply().unwrap().body, b"3 6");
     }
     assert_eq!(ends(&app), ["body ended Done"; 4]);
-    assert!(app.log.lock().unwrap().iter().filter(|line| line.starts_with("body ")).count() > 20, "pieces");
+    assert!(
+        app.log.lock().unwrap().iter().filter(|line| line.starts_with("body ")).count() > 20,
+        "pieces"
+    );
     assert_eq!(app.server.budget().used(Share::Requests), 0);
 }
 
@@ -219,7 +222,8 @@ fn an_early_answer_ends_the_connection() {
 
 #[test]
 fn who_leaves_stands_still_or_sends_too_much_is_told_of_once() {
-    let limits = Limits { body_bytes: 1000, idle_time: Duration::from_secs(1), ..Limits::default() };
+    let limits =
+        Limits { body_bytes: 1000, idle_time: Duration::from_secs(1), ..Limits::default() };
     let app = receiving(limits, &rules());
     let mut client = app.connect();
     post(&mut client, 100);

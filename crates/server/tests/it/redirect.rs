@@ -36,7 +36,11 @@ fn a_request_is_sent_on_with_path_and_query() {
     for (target, host, expected) in [
         ("/", "localhost", format!("https://localhost:{port}/")),
         ("/a/b?c=d&e", "LOCALHOST:80", format!("https://LOCALHOST:{port}/a/b?c=d&e")),
-        ("//evil.example/%2e%2e", "localhost", format!("https://localhost:{port}//evil.example/%2e%2e")),
+        (
+            "//evil.example/%2e%2e",
+            "localhost",
+            format!("https://localhost:{port}//evil.example/%2e%2e"),
+        ),
         (
             "/?next=https://evil.example",
             "localhost.",
@@ -49,7 +53,11 @@ fn a_request_is_sent_on_with_path_and_query() {
         ("/\u{e4}", "localhost", format!("https://localhost:{port}/%C3%A4")),
     ] {
         let reply = ask(&listener, &get(target, host));
-        assert_eq!((reply.status, reply.header("location")), (308, Some(&*expected)), "{target} {host}");
+        assert_eq!(
+            (reply.status, reply.header("location")),
+            (308, Some(&*expected)),
+            "{target} {host}"
+        );
         assert_eq!(reply.header("strict-transport-security"), None);
     }
     // With another method, and as it is for HEAD; a body is not waited for.
@@ -57,9 +65,11 @@ fn a_request_is_sent_on_with_path_and_query() {
     assert_eq!((head.status, head.body.len()), (308, 0));
     let options = ask(&listener, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(options.header("location"), Some(&*format!("https://localhost:{port}/")));
-    let post = ask(&listener, "POST /p HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
+    let post =
+        ask(&listener, "POST /p HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n");
     assert_eq!((post.status, post.header("connection")), (308, Some("close")));
-    let upgrade = "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
+    let upgrade =
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n";
     assert_eq!(ask(&listener, upgrade).status, 308);
     assert_eq!(app.requests(), 0);
     // It is there, and the connection is kept otherwise.
@@ -144,8 +154,12 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
             client
         })
         .collect();
-    until("there are two at the most", || listener.connections() + app.listener().connections() <= 2);
-    assert!(clients.iter_mut().any(|client| client.reply().is_some_and(|reply| reply.status == 308)));
+    until("there are two at the most", || {
+        listener.connections() + app.listener().connections() <= 2
+    });
+    assert!(
+        clients.iter_mut().any(|client| client.reply().is_some_and(|reply| reply.status == 308))
+    );
     // What has begun is answered when it drains, and nobody is let in any more.
     drop(clients);
     until("they have gone", || listener.connections() == 0);

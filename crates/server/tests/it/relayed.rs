@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, Share, SocketId};
+use rookery_exchange::{
+    Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, Share, SocketId,
+};
 use rookery_server::{
-    Application, Config, FarEnd, Limits, Listener, MakeApplication, Rejection, Server, Shares, Site,
-    UnixStream,
+    Application, Config, FarEnd, Limits, Listener, MakeApplication, Rejection, Server, Shares,
+    Site, UnixStream,
 };
 use rookery_websocket::protocol::{CloseCode, OpCode, encode_close, encode_frame};
 use tempfile::TempDir;
@@ -117,7 +119,8 @@ impl Relayed {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("worker");
         let beneath = inner.server.listen_unix(&path, None, Site::default()).unwrap();
-        let front = Server::with_application(config, Relaying::make(move || handshake(path.clone())));
+        let front =
+            Server::with_application(config, Relaying::make(move || handshake(path.clone())));
         let listener = front.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
         Relayed { _listener: listener, front, inner, address, _beneath: beneath, _folder: folder }
@@ -147,7 +150,11 @@ fn handshake(path: PathBuf) -> Reach {
         }
         let head = String::from_utf8(head).unwrap();
         let lines = head.lines().skip(1).filter_map(|line| line.split_once(": "));
-        (socket, lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), Vec::new())
+        (
+            socket,
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            Vec::new(),
+        )
     })
 }
 
@@ -171,7 +178,11 @@ fn scripted(limits: Limits, said: &'static [u8]) -> (Server, Listener, Receiver<
     scripted_at(limits, Site::default(), said)
 }
 
-fn scripted_at(limits: Limits, site: Site, said: &'static [u8]) -> (Server, Listener, Receiver<Plain>) {
+fn scripted_at(
+    limits: Limits,
+    site: Site,
+    said: &'static [u8],
+) -> (Server, Listener, Receiver<Plain>) {
     let (sender, receiver): (Sender<Plain>, _) = channel();
     let sender = std::sync::Mutex::new(sender);
     let reach = move || -> Reach {
@@ -184,7 +195,8 @@ fn scripted_at(limits: Limits, site: Site, said: &'static [u8]) -> (Server, List
             (ours, Vec::new(), said.to_vec())
         })
     };
-    let server = Server::with_application(Config { limits, ..Config::default() }, Relaying::make(reach));
+    let server =
+        Server::with_application(Config { limits, ..Config::default() }, Relaying::make(reach));
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     (server, listener, receiver)
 }
@@ -251,7 +263,8 @@ fn messages_of_every_size_come_back_over_each_transport() {
 #[test]
 fn what_extends_it_is_agreed_on_by_the_two() {
     let compression = Compression { level: 2, threshold: 0, keeps_window: true };
-    let relayed = Relayed::new(Limits::default(), Site::default(), compressing(compression, echo(hello)));
+    let relayed =
+        Relayed::new(Limits::default(), Site::default(), compressing(compression, echo(hello)));
     let mut peer = Peer::of(relayed.client(), "permessage-deflate; client_max_window_bits");
     assert!(peer.answer.is_some());
     for len in [10, 1000, 100_000, 3_000_000] {
@@ -389,7 +402,8 @@ const LITTLE: usize = 16 << 20;
 
 #[test]
 fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
-    let limits = Limits { stall_time: Duration::from_secs(2), message_rate: 0, ..Limits::default() };
+    let limits =
+        Limits { stall_time: Duration::from_secs(2), message_rate: 0, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     // A worker that does not read: its client is not read, and that is no fault of the client's.
     let (client, worker) = open(&listener, &receiver, b"");
@@ -419,7 +433,10 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
         assert!(sent < LITTLE, "{sent}");
         assert!(server.budget().used(Share::Queues) <= 64 << 10);
     };
-    assert!(matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset));
+    assert!(matches!(
+        error.kind(),
+        std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset
+    ));
     assert_eq!(server.reports().count(Rejection::Unread), 1);
     drop(client);
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use rookery_error::{Delivery, Kind, Reports};
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use crate::http2_support::{END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting};
+use crate::http2_support::{
+    END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting,
+};
 use crate::support::{App, PATIENCE, echo, hello, masked};
 use crate::tls_support::{settings, site};
 
@@ -33,8 +35,9 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     let usual = Limits::default;
     let soon = Duration::from_millis(200);
     let get = |fields: &str| format!("GET / HTTP/1.1\r\n{fields}\r\n").into_bytes();
-    let post =
-        |fields: &str, body: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes();
+    let post = |fields: &str, body: &str| {
+        format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}").into_bytes()
+    };
     let hello = || post("Content-Length: 11\r\n", "Hello there");
     let other = [&GET[..3], &[(":authority", "other.example")]].concat();
     let over_two = |flags: u8, fields: &[(&str, &str)]| {
@@ -51,10 +54,30 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
     [
         (Rejection::Unreadable, usual(), b"nonsense\r\n\r\n".to_vec(), Status(400)),
         (Rejection::Host, usual(), get(""), Status(400)),
-        (Rejection::Target, usual(), b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n".to_vec(), Status(400)),
-        (Rejection::BodyUnreadable, usual(), post("Transfer-Encoding: chunked\r\n", "zz\r\n"), Status(400)),
-        (Rejection::TransferCoding, usual(), post("Transfer-Encoding: gzip, chunked\r\n", ""), Status(501)),
-        (Rejection::HeadTimeout, Limits { head_time: soon, ..usual() }, b"GET / HTTP".to_vec(), Status(408)),
+        (
+            Rejection::Target,
+            usual(),
+            b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n".to_vec(),
+            Status(400),
+        ),
+        (
+            Rejection::BodyUnreadable,
+            usual(),
+            post("Transfer-Encoding: chunked\r\n", "zz\r\n"),
+            Status(400),
+        ),
+        (
+            Rejection::TransferCoding,
+            usual(),
+            post("Transfer-Encoding: gzip, chunked\r\n", ""),
+            Status(501),
+        ),
+        (
+            Rejection::HeadTimeout,
+            Limits { head_time: soon, ..usual() },
+            b"GET / HTTP".to_vec(),
+            Status(408),
+        ),
         (Rejection::BodyTooLarge, Limits { body_bytes: 10, ..usual() }, hello(), Status(413)),
         (
             Rejection::HeadTooLarge,
@@ -62,7 +85,12 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             get(&format!("Host: a\r\nX: {}\r\n", "a".repeat(40_000))),
             Status(431),
         ),
-        (Rejection::Application, usual(), b"GET /fails HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), Status(500)),
+        (
+            Rejection::Application,
+            usual(),
+            b"GET /fails HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            Status(500),
+        ),
         (Rejection::Busy, usual(), hello(), Status(503)),
         (
             Rejection::DiskFull,
@@ -89,7 +117,12 @@ fn rows() -> [(Rejection, Limits, Vec<u8>, Told); <Rejection as Kind>::COUNT] {
             message[..1000].to_vec(),
             CloseCode(1008),
         ),
-        (Rejection::Silent, Limits { ping_time: soon, pong_time: soon, ..usual() }, Vec::new(), Dropped),
+        (
+            Rejection::Silent,
+            Limits { ping_time: soon, pong_time: soon, ..usual() },
+            Vec::new(),
+            Dropped,
+        ),
         (
             Rejection::Origin,
             usual(),
@@ -119,7 +152,10 @@ fn every_rejection_reaches_its_requests_hook_once() {
     let mut shown = [false; <Rejection as Kind>::COUNT];
     let mut last = 0;
     for (rejection, limits, sent, told) in rows() {
-        assert!(!std::mem::replace(&mut shown[rejection.index()], true), "{rejection:?} has two rows");
+        assert!(
+            !std::mem::replace(&mut shown[rejection.index()], true),
+            "{rejection:?} has two rows"
+        );
         // No room in the queue, for the one that is about it.
         let requests = if rejection == Rejection::Busy { 0 } else { 100 };
         let queue = rookery_exchange::QueueLimits { requests, ..Default::default() };
@@ -178,7 +214,11 @@ fn every_rejection_reaches_its_requests_hook_once() {
                 assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");
             }
             Alert => {
-                assert!(client.fill() && client.read.starts_with(&[21, 3, 3, 0, 2, 2]), "{:?}", client.read);
+                assert!(
+                    client.fill() && client.read.starts_with(&[21, 3, 3, 0, 2, 2]),
+                    "{:?}",
+                    client.read
+                );
             }
             Closed => assert!(client.is_closed(), "{rejection:?}"),
             Dropped => drop(app.await_event("closed 1006")),

@@ -88,7 +88,8 @@ fn head_says_what_get_sends() {
     let (mut client, two) = (served.app.secure(), Two::new(&served.app));
     let mut paths: Vec<String> = SIZES.iter().map(|(name, _)| format!("/s/{name}")).collect();
     paths.extend(
-        ["/s/raw.bin", "/s/empty.txt", "/s/none", "/10", "/3000", "/20000", "/300000"].map(String::from),
+        ["/s/raw.bin", "/s/empty.txt", "/s/none", "/10", "/3000", "/20000", "/300000"]
+            .map(String::from),
     );
     // Twice: the first time a file is read, the second time it is in memory; and each of the two comes first once.
     for order in [["HEAD", "GET"], ["GET", "HEAD"]] {
@@ -100,9 +101,14 @@ fn head_says_what_get_sends() {
                 assert_eq!(of_reply(one), of_reply(other), "{order:?} {path} {encoding}");
                 let headers: &[(&str, &str)] =
                     if encoding.is_empty() { &[] } else { &[("accept-encoding", "gzip")] };
-                let answers = order
-                    .map(|method| two.request(to(method, path, headers).body(Vec::new()).unwrap()).unwrap());
-                assert_eq!(of_answer(&answers[0]), of_answer(&answers[1]), "{order:?} {path} {encoding}");
+                let answers = order.map(|method| {
+                    two.request(to(method, path, headers).body(Vec::new()).unwrap()).unwrap()
+                });
+                assert_eq!(
+                    of_answer(&answers[0]),
+                    of_answer(&answers[1]),
+                    "{order:?} {path} {encoding}"
+                );
                 assert_eq!(of_answer(&answers[0]), of_reply(one), "{path} {encoding}");
             }
         }
@@ -113,7 +119,9 @@ fn head_says_what_get_sends() {
         (head.header("content-encoding"), head.header("vary")),
         (Some("gzip"), Some("Accept-Encoding"))
     );
-    assert!(head.header("etag").unwrap().starts_with("W/") && head.header("content-length").is_some());
+    assert!(
+        head.header("etag").unwrap().starts_with("W/") && head.header("content-length").is_some()
+    );
 }
 
 #[test]
@@ -127,7 +135,8 @@ fn a_304_has_the_tag_and_the_vary_of_the_200() {
                 let mut whole = of_reply(&ask(&mut client, "GET", path, encoding));
                 whole.retain(|name, _| KEPT.contains(&&**name));
                 let tag = whole["etag"].clone();
-                let conditional = format!("{encoding}If-None-Match: \"x\"\r\nIf-None-Match: {tag}\r\n");
+                let conditional =
+                    format!("{encoding}If-None-Match: \"x\"\r\nIf-None-Match: {tag}\r\n");
                 for method in ["GET", "HEAD"] {
                     let unchanged = ask(&mut client, method, path, &conditional);
                     assert_eq!(unchanged.status, 304, "{path} {conditional}");
@@ -138,7 +147,8 @@ fn a_304_has_the_tag_and_the_vary_of_the_200() {
                 if !encoding.is_empty() {
                     headers.push(("accept-encoding", "gzip"));
                 }
-                let answer = two.request(to("GET", path, &headers).body(Vec::new()).unwrap()).unwrap();
+                let answer =
+                    two.request(to("GET", path, &headers).body(Vec::new()).unwrap()).unwrap();
                 assert_eq!((answer.status, of_answer(&answer)), (304, whole), "{path} {encoding}");
             }
         }
@@ -169,10 +179,13 @@ fn a_download_of_another_version_fails_before_it_goes_on() {
             format!("If-Unmodified-Since: {earlier}"),
             format!("If-Match: \"x\"\r\nIf-None-Match: {tag}"),
         ];
-        for (lines, is_meant) in
-            meant.iter().map(|lines| (lines, true)).chain(another.iter().map(|lines| (lines, false)))
+        for (lines, is_meant) in meant
+            .iter()
+            .map(|lines| (lines, true))
+            .chain(another.iter().map(|lines| (lines, false)))
         {
-            for range in ["", "Range: bytes=10-19\r\n", "Range: bytes=10-19\r\nIf-Range: \"x\"\r\n"] {
+            for range in ["", "Range: bytes=10-19\r\n", "Range: bytes=10-19\r\nIf-Range: \"x\"\r\n"]
+            {
                 let reply = ask(&mut client, "GET", path, &format!("{lines}\r\n{range}"));
                 let expected = match (is_meant, range.is_empty() || range.contains("If-Range")) {
                     (false, _) => 412,
@@ -211,7 +224,8 @@ fn a_412_and_a_416_of_a_file_are_not_compressed_and_keep_its_strong_tag() {
     for path in ["/s/small.txt", "/s/large.txt"] {
         let tag = ask(&mut client, "GET", path, "").header("etag").unwrap().to_owned();
         assert!(tag.starts_with('"'), "{tag}");
-        for (status, name, value) in [(412, "if-match", "\"x\""), (416, "range", "bytes=9999999-")] {
+        for (status, name, value) in [(412, "if-match", "\"x\""), (416, "range", "bytes=9999999-")]
+        {
             // A range means nothing to HEAD (RFC 9110, 14.2).
             let methods = if status == 412 { &["GET", "HEAD"][..] } else { &["GET"] };
             for method in methods {
@@ -219,13 +233,25 @@ fn a_412_and_a_416_of_a_file_are_not_compressed_and_keep_its_strong_tag() {
                 for _ in 0..2 {
                     let lines = format!("{name}: {value}\r\nAccept-Encoding: gzip\r\n");
                     let reply = ask(&mut client, method, path, &lines);
-                    assert_eq!((reply.status, reply.header("content-encoding")), (status, None), "{path}");
-                    assert!(reply.header("etag").is_none_or(|found| found == tag), "{path} {status}");
+                    assert_eq!(
+                        (reply.status, reply.header("content-encoding")),
+                        (status, None),
+                        "{path}"
+                    );
+                    assert!(
+                        reply.header("etag").is_none_or(|found| found == tag),
+                        "{path} {status}"
+                    );
                     assert_eq!(reply.header("etag").is_some(), status == 412, "{path} {status}");
                 }
                 let headers = [(name, value), ("accept-encoding", "gzip")];
-                let answer = two.request(to(method, path, &headers).body(Vec::new()).unwrap()).unwrap();
-                assert_eq!((answer.status, answer.header("content-encoding")), (status, None), "{path}");
+                let answer =
+                    two.request(to(method, path, &headers).body(Vec::new()).unwrap()).unwrap();
+                assert_eq!(
+                    (answer.status, answer.header("content-encoding")),
+                    (status, None),
+                    "{path}"
+                );
             }
         }
     }
@@ -242,7 +268,11 @@ fn a_205_says_that_it_is_empty_to_get_and_to_head() {
     for method in ["GET", "HEAD", "GET"] {
         for lines in ["", "Accept-Encoding: gzip\r\n"] {
             let reply = ask(&mut client, method, "/", lines);
-            assert_eq!((reply.status, reply.header("content-length")), (205, Some("0")), "{method}");
+            assert_eq!(
+                (reply.status, reply.header("content-length")),
+                (205, Some("0")),
+                "{method}"
+            );
             assert_eq!((reply.header("content-encoding"), reply.body.len()), (None, 0), "{method}");
         }
         let answer = two.request(to(method, "/", &[]).body(Vec::new()).unwrap()).unwrap();

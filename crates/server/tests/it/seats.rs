@@ -47,7 +47,8 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
 #[test]
 fn a_newcomer_gets_the_seat_of_the_slowest() {
     // A tick is 50 ms: those that wait below have been slow for more than one.
-    let limits = Limits { connections: 4, close_time: Duration::from_millis(200), ..Limits::default() };
+    let limits =
+        Limits { connections: 4, close_time: Duration::from_millis(200), ..Limits::default() };
     let (app, holds) = held(limits);
     let mut silent = app.connect();
     until("it is there", || app.listener().connections() == 1);

@@ -36,8 +36,11 @@ fn flood(link: &Link, socket: u64) {
 
 #[test]
 fn a_peer_that_never_reads_is_dropped_and_the_application_told() {
-    let limits =
-        Limits { socket_queue: 4 << 20, close_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        socket_queue: 4 << 20,
+        close_time: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let app = app(limits, flood);
     let mut client = app.connect();
     client.upgrade(b"");

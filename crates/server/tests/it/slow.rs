@@ -22,7 +22,8 @@ fn trickle(client: &mut Client, piece: &[u8], is_over: impl Fn() -> bool) -> boo
 
 #[test]
 fn the_deadline_of_a_head_starts_when_the_connection_is_accepted() {
-    let limits = Limits { head_time: Duration::from_secs(1), idle_time: 10 * PATIENCE, ..Limits::default() };
+    let limits =
+        Limits { head_time: Duration::from_secs(1), idle_time: 10 * PATIENCE, ..Limits::default() };
     let app = App::new(limits, hello);
     // Nobody asked anything, so nothing is answered: a browser opens connections in advance.
     assert!(app.connect().is_closed());
@@ -51,8 +52,11 @@ fn a_head_has_a_rate() {
 
 #[test]
 fn the_rate_of_a_head_counts_from_its_first_byte_on() {
-    let limits =
-        Limits { head_grace: Duration::from_millis(200), head_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        head_grace: Duration::from_millis(200),
+        head_time: 10 * PATIENCE,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     // What a browser opens in advance has the whole time for a head; what has sent a byte is asked for the rest.
     let (mut spare, mut slow) = (app.connect(), app.connect());
@@ -64,7 +68,8 @@ fn the_rate_of_a_head_counts_from_its_first_byte_on() {
 
 #[test]
 fn a_body_has_a_rate() {
-    let limits = Limits { body_rate: 100_000, idle_time: Duration::from_millis(400), ..Limits::default() };
+    let limits =
+        Limits { body_rate: 100_000, idle_time: Duration::from_millis(400), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
@@ -100,8 +105,11 @@ fn page(limits: Limits, len: usize) -> App {
 
 #[test]
 fn reading_has_a_rate() {
-    let limits =
-        Limits { reply_rate: 50_000_000, idle_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits {
+        reply_rate: 50_000_000,
+        idle_time: Duration::from_millis(400),
+        ..Limits::default()
+    };
     let app = page(limits, 100_000_000);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -118,7 +126,8 @@ fn reading_has_a_rate() {
 #[test]
 fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_still_for_long() {
     // About 400 KB/s: the buffer (2.5 to 4 MB, of which a third has to be free) takes nothing for seconds at a time.
-    let limits = Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
+    let limits =
+        Limits { reply_rate: 1000, idle_time: Duration::from_millis(1500), ..Limits::default() };
     let idle_time = limits.idle_time;
     let app = page(limits, 6_000_000);
     for _ in 0..20 {
@@ -130,15 +139,21 @@ fn who_keeps_the_rate_of_reading_is_served_although_the_sockets_buffer_stands_st
             return;
         }
         // A machine that is busy may not let it read for so long that it does not keep the rate.
-        assert!(longest > idle_time / 2, "cut off after {read} bytes, of which each came within {longest:?}");
+        assert!(
+            longest > idle_time / 2,
+            "cut off after {read} bytes, of which each came within {longest:?}"
+        );
     }
     panic!("the machine is too busy to read anything");
 }
 
 #[test]
 fn a_message_has_a_rate_and_a_websocket_between_two_has_all_the_time() {
-    let limits =
-        Limits { message_rate: 100_000, stall_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits {
+        message_rate: 100_000,
+        stall_time: Duration::from_millis(400),
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut idle = app.connect();
     idle.upgrade(b"");
@@ -189,7 +204,11 @@ fn sender(limits: Limits) -> App {
             }
             Event::Message { socket, payload, kind, .. } => {
                 let closes = payload.as_bytes() == b"close";
-                link.send(Command::Send { socket, kind, payload: Payload::Pooled(vec![0; 6_000_000]) });
+                link.send(Command::Send {
+                    socket,
+                    kind,
+                    payload: Payload::Pooled(vec![0; 6_000_000]),
+                });
                 if closes {
                     link.send(Command::Close { socket, code: 4000, reason: Vec::new() });
                 }
@@ -204,7 +223,11 @@ fn a_websocket_that_keeps_the_rate_is_sent_all_although_the_sockets_buffer_stand
     for (message, limits) in [
         (
             &b"send"[..],
-            Limits { message_rate: 1000, stall_time: Duration::from_millis(1500), ..Limits::default() },
+            Limits {
+                message_rate: 1000,
+                stall_time: Duration::from_millis(1500),
+                ..Limits::default()
+            },
         ),
         // What was sent before the close frame is read before it is answered.
         (b"close", Limits { close_time: Duration::from_millis(1500), ..Limits::default() }),

@@ -31,8 +31,10 @@ struct SmallDisk(tempfile::TempDir);
 impl SmallDisk {
     fn mount() -> Option<SmallDisk> {
         let dir = tempfile::tempdir().unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(dir.path()).output();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"])
+            .arg(dir.path())
+            .output();
         match mounted {
             Ok(output) if output.status.success() => Some(SmallDisk(dir)),
             other => {
@@ -61,7 +63,10 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
     assert_eq!(app.server.reports().count(Rejection::DiskFull), 1);
     let said = SAID.lock().unwrap().clone();
     assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("stay so"), "{said:?}");
+    assert!(
+        said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("stay so"),
+        "{said:?}"
+    );
     // What was refused is given back, once a thread has closed its file.
     until("room again", || upload(&app, 8 * MIB) == 200);
 }

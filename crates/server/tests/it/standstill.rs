@@ -10,7 +10,8 @@ use rookery_server::{Config, Limits, Site};
 
 use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
 
-const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+const UPGRADE: &[u8] =
+    b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A client that has sent everything and its FIN has it delivered, although that takes longer than `stall_time`, as long
@@ -47,7 +48,8 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     client.write_all(&masked(0x82, &vec![7; 4000]).repeat(COUNT)).unwrap();
     client.shutdown(std::net::Shutdown::Write).unwrap();
     app.await_event("closed");
-    let messages = || app.log.lock().unwrap().iter().filter(|line| line.starts_with("message")).count();
+    let messages =
+        || app.log.lock().unwrap().iter().filter(|line| line.starts_with("message")).count();
     crate::support::until("all messages", || messages() == COUNT);
 }
 
@@ -86,7 +88,8 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
             let fin = if left == 0 { 0x80 } else { 0 };
             client.socket.write_all(&masked(fin | opcode, &vec![7; len])).unwrap();
         }
-        let whole = |line: &String| line.starts_with("message") && line.contains(&UPLOADED.to_string());
+        let whole =
+            |line: &String| line.starts_with("message") && line.contains(&UPLOADED.to_string());
         crate::support::until("the message", || app.log.lock().unwrap().iter().any(whole));
         app.log.lock().unwrap().clear();
     }

@@ -15,8 +15,8 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter(|task| {
-            let name =
-                std::fs::read_to_string(task.as_ref().unwrap().path().join("comm")).unwrap_or_default();
+            let name = std::fs::read_to_string(task.as_ref().unwrap().path().join("comm"))
+                .unwrap_or_default();
             name.starts_with("rookery")
         })
         .count()
@@ -65,7 +65,8 @@ fn a_reply_on_its_way_is_finished_before_the_end() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
-    let reader = std::thread::spawn(move || (client.reply().unwrap().body.len(), client.is_closed()));
+    let reader =
+        std::thread::spawn(move || (client.reply().unwrap().body.len(), client.is_closed()));
     std::thread::sleep(Duration::from_millis(20));
     app.stop();
     assert_eq!(reader.join().unwrap(), (3_000_000, true));
@@ -139,7 +140,8 @@ fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let app = App::new(Limits::default(), hello);
     let listener = app.server.listen_unix(&path, Some(0o077), Site::default()).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700);
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();

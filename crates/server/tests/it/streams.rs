@@ -47,7 +47,11 @@ impl Open {
         let given = self.stream.flow.give(bytes.len());
         match given {
             Given::More | Given::Enough => {
-                self.tell(Command::Piece { stream: self.id, payload: Payload::Pooled(bytes), goes_on });
+                self.tell(Command::Piece {
+                    stream: self.id,
+                    payload: Payload::Pooled(bytes),
+                    goes_on,
+                });
             }
             Given::Slow => self.cut(Departure::Slow, ""),
             Given::TooLong => self.cut(Departure::Error, ""),
@@ -120,7 +124,10 @@ fn pushing(limits: Limits) -> (App, Receiver<Open>) {
     streaming(Config { limits, ..Config::default() }, PUSHED, ok, Box::new(|_, _| unreachable!()))
 }
 
-fn pulling(limits: Limits, pull: impl FnMut(&Open, usize) + Send + 'static) -> (App, Receiver<Open>) {
+fn pulling(
+    limits: Limits,
+    pull: impl FnMut(&Open, usize) + Send + 'static,
+) -> (App, Receiver<Open>) {
     streaming(Config { limits, ..Config::default() }, PULLED, ok, Box::new(pull))
 }
 

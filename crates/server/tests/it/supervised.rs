@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
-use rookery_server::{Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest};
+use rookery_server::{
+    Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest,
+};
 use rookery_worker::{
-    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON, Inherited, Message,
-    PublicSockets, Received, Scoreboard, Ticket,
+    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON,
+    Inherited, Message, PublicSockets, Received, Scoreboard, Ticket,
 };
 
 use crate::application::{Application, NoWaker};
@@ -35,7 +37,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(config: Config, handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static) -> Worker {
+    fn new(
+        config: Config,
+        handler: impl FnMut(&rookery_exchange::Link, Event) + Send + 'static,
+    ) -> Worker {
         Worker::with(config, handler, PublicSockets::default())
     }
 
@@ -119,9 +124,12 @@ impl Drop for Worker {
 /// Says whose the request is, what it is called, and what the application sees of the headers.
 fn whose(exchange: &mut Exchange) {
     let end = |end: Option<SocketAddr>| end.map_or_else(|| "-".to_owned(), |end| end.to_string());
-    let client = exchange.client().map_or_else(String::new, |client| format!(" {}", client.subject));
-    let names: Vec<_> =
-        exchange.headers().map(|header| String::from_utf8_lossy(header.name).into_owned()).collect();
+    let client =
+        exchange.client().map_or_else(String::new, |client| format!(" {}", client.subject));
+    let names: Vec<_> = exchange
+        .headers()
+        .map(|header| String::from_utf8_lossy(header.name).into_owned())
+        .collect();
     let text = format!(
         "{} {} {} {} {}{client}\n{}",
         end(exchange.remote()),
@@ -148,7 +156,10 @@ fn call() -> Call {
         remote: Some("192.0.2.7:12345".parse().unwrap()),
         local: Some("[2001:db8::1]:443".parse().unwrap()),
         id: Some("abc-1".to_owned()),
-        client: Some(Certificate { fingerprint: "a".repeat(64), subject: "CN=Ada \u{e9}".to_owned() }),
+        client: Some(Certificate {
+            fingerprint: "a".repeat(64),
+            subject: "CN=Ada \u{e9}".to_owned(),
+        }),
         body: Body::Here,
     }
 }
@@ -205,7 +216,8 @@ fn nobody_else_is_believed() {
     let _listener = app.server.listen_unix(&path, None, site).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut client = Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
+    let mut client =
+        Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
     let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("- - false 0 "), "{body}");
 }
@@ -216,9 +228,11 @@ fn a_head_may_be_larger_by_what_the_supervisor_says() {
     let limits = Limits { head_bytes: 16 << 10, header_lines: 120, ..Limits::default() };
     let long = Certificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
     let said = Call { client: Some(long), ..call() };
-    let lines =
-        (0..119).fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
-    assert!(lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes);
+    let lines = (0..119)
+        .fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
+    assert!(
+        lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes
+    );
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
     let (status, body) = get(&mut worker.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n"));
     assert_eq!(status, 200, "{body}");
@@ -334,7 +348,9 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
         let held = Arc::clone(&held);
         let mut echo = echo(whose);
         move |link: &rookery_exchange::Link, event: Event| match event {
-            Event::Request(exchange) if !exchange.is_upgrade() => held.lock().unwrap().push(exchange),
+            Event::Request(exchange) if !exchange.is_upgrade() => {
+                held.lock().unwrap().push(exchange)
+            }
             event => echo(link, event),
         }
     };
@@ -369,13 +385,17 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
 
 /// What the application sees of requests with bodies, one line for each event. It refuses what is above 100 bytes or comes in chunks, and
 /// has what is sent to `/pieces` come in pieces.
-fn with_heads(seen: Arc<Mutex<Vec<String>>>) -> impl FnMut(&rookery_exchange::Link, Event) + Send + 'static {
+fn with_heads(
+    seen: Arc<Mutex<Vec<String>>>,
+) -> impl FnMut(&rookery_exchange::Link, Event) + Send + 'static {
     let mut held = Vec::new();
     move |link, event| {
         let line = match &event {
             Event::Head(exchange) | Event::Request(exchange) => {
                 let header = |name: &[u8]| {
-                    exchange.header(name).map_or("-".into(), |it| String::from_utf8_lossy(it).into_owned())
+                    exchange
+                        .header(name)
+                        .map_or("-".into(), |it| String::from_utf8_lossy(it).into_owned())
                 };
                 let kind = if matches!(event, Event::Head(_)) { "head" } else { "request" };
                 format!(
@@ -396,7 +416,9 @@ fn with_heads(seen: Arc<Mutex<Vec<String>>>) -> impl FnMut(&rookery_exchange::Li
                 link.send(Command::Receive { call, listener, slot });
             }
             Event::Head(mut exchange) => {
-                let len = exchange.header(b"content-length").map(|it| String::from_utf8_lossy(it).parse());
+                let len = exchange
+                    .header(b"content-length")
+                    .map(|it| String::from_utf8_lossy(it).parse());
                 let is_large = len.is_some_and(|len| len.is_ok_and(|len: u64| len > 100));
                 if is_large || exchange.header(b"transfer-encoding").is_some() {
                     exchange.begin_reply(413);
@@ -419,7 +441,8 @@ fn with_heads(seen: Arc<Mutex<Vec<String>>>) -> impl FnMut(&rookery_exchange::Li
 fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::default();
     let limits = Limits { body_bytes: 10 << 30, ..Limits::default() };
-    let mut worker = Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
+    let mut worker =
+        Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
     worker.listener.take().unwrap().stop();
     worker.listen(Site { sees_heads: true, ..Site::default() });
     (worker, seen)

@@ -71,10 +71,16 @@ impl App {
     pub(crate) fn await_event(&self, start: &str) -> String {
         let until = std::time::Instant::now() + PATIENCE;
         loop {
-            if let Some(found) = self.log.lock().unwrap().iter().find(|line| line.starts_with(start)) {
+            if let Some(found) =
+                self.log.lock().unwrap().iter().find(|line| line.starts_with(start))
+            {
                 return found.clone();
             }
-            assert!(std::time::Instant::now() < until, "no {start:?} in {:?}", self.log.lock().unwrap());
+            assert!(
+                std::time::Instant::now() < until,
+                "no {start:?} in {:?}",
+                self.log.lock().unwrap()
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -97,7 +103,9 @@ fn describe(event: &Event) -> String {
         Event::Head(exchange) => format!("head {}", String::from_utf8_lossy(exchange.path())),
         Event::Message { payload, .. } => format!("message {}", payload.as_bytes().len()),
         Event::Closed { code, reason, .. } if reason.is_empty() => format!("closed {code}"),
-        Event::Closed { code, reason, is_clean, .. } => format!("closed {code} {reason:?} {is_clean}"),
+        Event::Closed { code, reason, is_clean, .. } => {
+            format!("closed {code} {reason:?} {is_clean}")
+        }
         Event::Drained { .. } => "drained".to_owned(),
         Event::Body { payload, .. } => format!("body {}", payload.as_bytes().len()),
         Event::BodyEnd { reason, .. } => format!("body ended {reason:?}"),
@@ -247,7 +255,11 @@ impl Client {
                 break at + 4;
             }
             if !self.fill() {
-                assert!(self.read.is_empty(), "half a head: {:?}", String::from_utf8_lossy(&self.read));
+                assert!(
+                    self.read.is_empty(),
+                    "half a head: {:?}",
+                    String::from_utf8_lossy(&self.read)
+                );
                 return None;
             }
         };
@@ -272,7 +284,8 @@ impl Client {
                     assert!(self.fill(), "half a chunk");
                 };
                 let len =
-                    usize::from_str_radix(std::str::from_utf8(&self.read[..line]).unwrap(), 16).unwrap();
+                    usize::from_str_radix(std::str::from_utf8(&self.read[..line]).unwrap(), 16)
+                        .unwrap();
                 while self.read.len() < line + 2 + len + 2 {
                     assert!(self.fill(), "half a chunk");
                 }
@@ -314,9 +327,10 @@ impl Client {
 
     /// Opens a WebSocket, sending `also` in the same segment as the request.
     pub(crate) fn upgrade(&mut self, also: &[u8]) -> Reply {
-        let mut bytes = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        let mut bytes =
+            b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-            .to_vec();
+                .to_vec();
         bytes.extend_from_slice(also);
         self.send(bytes);
         self.reply().expect("an answer to the handshake")
@@ -349,9 +363,11 @@ impl Client {
                 126 if self.read.len() >= 4 => {
                     (4, usize::from(u16::from_be_bytes([self.read[2], self.read[3]])))
                 }
-                127 if self.read.len() >= 10 => {
-                    (10, usize::try_from(u64::from_be_bytes(self.read[2..10].try_into().unwrap())).unwrap())
-                }
+                127 if self.read.len() >= 10 => (
+                    10,
+                    usize::try_from(u64::from_be_bytes(self.read[2..10].try_into().unwrap()))
+                        .unwrap(),
+                ),
                 126 => (4, 0),
                 127 => (10, 0),
                 len => (2, len),

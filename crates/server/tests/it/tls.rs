@@ -65,7 +65,10 @@ fn requests_over_both_versions_one_after_the_other() {
 fn only_the_versions_that_are_wanted() {
     let new = App::with(
         Config::default(),
-        site(rookery_server::tls::TlsSettings { minimum: TlsVersion::Tls13, ..settings(&["localhost"]) }),
+        site(rookery_server::tls::TlsSettings {
+            minimum: TlsVersion::Tls13,
+            ..settings(&["localhost"])
+        }),
         echo(hello),
     );
     shake(new.address, &only(&TLS13), "localhost").unwrap();
@@ -165,7 +168,8 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
         overrides: rookery_server::static_files::Overrides::default(),
     };
     files.set(vec![("/".to_owned(), path)]).unwrap();
-    let app = App::with(Config::default(), Site { files, ..site(settings(&["localhost"])) }, echo(hello));
+    let app =
+        App::with(Config::default(), Site { files, ..site(settings(&["localhost"])) }, echo(hello));
     let mut client = app.secure();
     for _ in 0..2 {
         assert!(client.get("/large").body == large);
@@ -221,7 +225,10 @@ fn replies_in_pieces() {
     let mut tls = client.tls.take().unwrap();
     let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
     let failed = stream.read_to_end(&mut Vec::new()).unwrap_err();
-    assert!(matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{failed}");
+    assert!(
+        matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset),
+        "{failed}"
+    );
 }
 
 #[test]
@@ -241,7 +248,11 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
             link.send(Command::Respond(exchange));
             let give = |piece: Vec<u8>| {
                 stream.flow.give(piece.len());
-                link.send(Command::Piece { stream: id, payload: Payload::Pooled(piece), goes_on: false });
+                link.send(Command::Piece {
+                    stream: id,
+                    payload: Payload::Pooled(piece),
+                    goes_on: false,
+                });
                 link.flush();
                 let since = std::time::Instant::now();
                 while stream.flow.waiting() > 0 && since.elapsed() < Duration::from_millis(300) {
@@ -446,7 +457,10 @@ fn a_request_in_the_clear_is_told_where_to_go() {
     let body = String::from_utf8(reply.body).unwrap();
     assert_eq!(body, "400 Bad Request: this port speaks HTTPS: https://example.org:8443/a?b\n");
     let body = String::from_utf8(answer("GET / HTTP/1.0\r\n\r\n").body).unwrap();
-    assert_eq!(body, format!("400 Bad Request: this port speaks HTTPS: https://{}/\n", app.address));
+    assert_eq!(
+        body,
+        format!("400 Bad Request: this port speaks HTTPS: https://{}/\n", app.address)
+    );
     // In pieces, and with a body behind it that nobody reads.
     let mut client = app.connect();
     for piece in ["P", "OST /x HT", "TP/1.1\r\nHo", "st: b\r\n", "Content-Length: 100000\r\n\r\n"] {
@@ -498,7 +512,10 @@ fn a_proxy_is_believed_when_it_is_named() {
     assert_eq!(scheme(believing("192.0.2.1"), false, https), "http");
     assert_eq!(scheme(believing("127.0.0.0/8"), false, https), "https");
     assert_eq!(scheme(believing("127.0.0.0/8"), false, ""), "http");
-    assert_eq!(scheme(site(settings(&["localhost"])), true, "X-Forwarded-Proto: http\r\n"), "https");
+    assert_eq!(
+        scheme(site(settings(&["localhost"])), true, "X-Forwarded-Proto: http\r\n"),
+        "https"
+    );
 }
 
 #[test]

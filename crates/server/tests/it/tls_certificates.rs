@@ -65,7 +65,9 @@ impl rustls::client::danger::ServerCertVerifier for Anything {
     }
 
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+        rustls::crypto::ring::default_provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -147,7 +149,11 @@ fn pem_is_taken_as_other_programs_write_it() {
         for pair in [files, text] {
             let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
             let tls = Tls::new(settings, |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
-            let app = App::with(Config::default(), Site { tls: Some(tls), ..Site::default() }, echo(hello));
+            let app = App::with(
+                Config::default(),
+                Site { tls: Some(tls), ..Site::default() },
+                echo(hello),
+            );
             let client = shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap();
             assert_eq!(client.tls.unwrap().peer_certificates().unwrap().len(), 2, "{what}");
         }
@@ -165,7 +171,8 @@ fn the_text_of_a_key_is_never_said() {
         key.replace('\n', ""),
         key[..key.len() - 30].to_owned(),
     ] {
-        let pair = CertificatePair { certificate: Pem::File(file("other.pem")), key: Pem::of(&text) };
+        let pair =
+            CertificatePair { certificate: Pem::File(file("other.pem")), key: Pem::of(&text) };
         let said = format!("{pair:?}");
         assert!(!said.contains(secret), "{said}");
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
@@ -204,7 +211,11 @@ fn a_client_shows_who_it_is() {
         let mut stream = rustls::Stream::new(&mut *tls, &mut client.socket);
         let mut answer = [0; 4096];
         let n = std::io::Read::read(&mut stream, &mut answer).map_err(|error| error.to_string())?;
-        Ok(String::from_utf8_lossy(&answer[..n]).split("\r\n\r\n").nth(1).unwrap_or_default().to_owned())
+        Ok(String::from_utf8_lossy(&answer[..n])
+            .split("\r\n\r\n")
+            .nth(1)
+            .unwrap_or_default()
+            .to_owned())
     };
     let required = who(false);
     let ada = ask(&required, Some("client")).unwrap();
@@ -226,12 +237,14 @@ fn a_client_shows_who_it_is() {
 
 #[test]
 fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
-    let settings = TlsSettings { client_ca: Some(Pem::File(file("ca.pem"))), ..settings(&["localhost"]) };
+    let settings =
+        TlsSettings { client_ca: Some(Pem::File(file("ca.pem"))), ..settings(&["localhost"]) };
     let app = App::with(
         Config::default(),
         site(settings),
         echo(|exchange| {
-            let who = exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
+            let who =
+                exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
             exchange.begin_reply(200);
             exchange.set_reply_body(who.as_bytes());
         }),
@@ -269,7 +282,8 @@ fn note(line: &str) {
 
 /// What is said of a pair: the error, or nothing.
 fn fault(certificate: &Path, key: &Path) -> String {
-    let pair = CertificatePair { certificate: Pem::File(certificate.into()), key: Pem::File(key.into()) };
+    let pair =
+        CertificatePair { certificate: Pem::File(certificate.into()), key: Pem::File(key.into()) };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     Tls::new(settings, |_| ()).err().map(|error| error.to_string()).unwrap_or_default()
 }
@@ -298,7 +312,10 @@ fn every_fault_names_the_file_and_the_remedy() {
         (
             key.clone(),
             good.clone(),
-            &["has no certificate inside, but: PRIVATE KEY", "have certificate and key been swapped?"],
+            &[
+                "has no certificate inside, but: PRIVATE KEY",
+                "have certificate and key been swapped?",
+            ],
         ),
         (
             good.clone(),
@@ -307,11 +324,27 @@ fn every_fault_names_the_file_and_the_remedy() {
         ),
         (good.clone(), file("encrypted.key"), &["encrypted.key is encrypted", "openssl pkey -in"]),
         (good.clone(), file("encrypted-traditional.key"), &["is encrypted", "openssl pkey -in"]),
-        (file("localhost.der"), key.clone(), &["is not PEM but DER", "openssl x509 -inform DER -in"]),
+        (
+            file("localhost.der"),
+            key.clone(),
+            &["is not PEM but DER", "openssl x509 -inform DER -in"],
+        ),
         (file("localhost.p12"), key.clone(), &["PKCS#12", "openssl pkcs12 -in"]),
-        (good.clone(), file("localhost-key.der"), &["is not PEM but DER", "openssl pkey -inform DER -in"]),
-        (good.clone(), file("localhost.p12"), &["the key in", "PKCS#12", "openssl pkcs12 -in", "-nocerts"]),
-        (good.clone(), folder.path().into(), &["the key cannot be read", "is a folder; name the file in it"]),
+        (
+            good.clone(),
+            file("localhost-key.der"),
+            &["is not PEM but DER", "openssl pkey -inform DER -in"],
+        ),
+        (
+            good.clone(),
+            file("localhost.p12"),
+            &["the key in", "PKCS#12", "openssl pkcs12 -in", "-nocerts"],
+        ),
+        (
+            good.clone(),
+            folder.path().into(),
+            &["the key cannot be read", "is a folder; name the file in it"],
+        ),
         (
             good.clone(),
             file("other.key"),
@@ -327,7 +360,8 @@ fn every_fault_names_the_file_and_the_remedy() {
     }
     let nothing = Tls::new(TlsSettings::default(), |_| ()).unwrap_err();
     assert_eq!(nothing.to_string(), "TLS needs a certificate and its key");
-    let settings = TlsSettings { client_ca: Some(Pem::File(file("client.key"))), ..settings(&["localhost"]) };
+    let settings =
+        TlsSettings { client_ca: Some(Pem::File(file("client.key"))), ..settings(&["localhost"]) };
     let said = Tls::new(settings, |_| ()).unwrap_err().to_string();
     assert!(said.contains("client.key has no certificate inside, but: PRIVATE KEY"), "{said}");
 }
@@ -375,13 +409,21 @@ fn what_is_odd_and_no_error_is_said() {
             file("future.key"),
             "01 Jan 2090 00:00:00 GMT on, and not yet: is the clock right?",
         ),
-        (file("localhost.pem"), key, "open.key can be read by everybody (mode 0644): chmod g-w,o= "),
+        (
+            file("localhost.pem"),
+            key,
+            "open.key can be read by everybody (mode 0644): chmod g-w,o= ",
+        ),
         (
             swapped,
             file("localhost.key"),
             "is out of order: behind its certificate 1 there should be that of CN=Rookery tests, not of CN=stranger",
         ),
-        (alone, file("localhost.key"), "has no certificate but its own: unless CN=Rookery tests is a root"),
+        (
+            alone,
+            file("localhost.key"),
+            "has no certificate but its own: unless CN=Rookery tests is a root",
+        ),
     ] {
         let pair = CertificatePair { certificate: Pem::File(certificate), key: Pem::File(key) };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
@@ -409,13 +451,17 @@ fn a_key_that_others_read_or_change_is_spoken_of() {
         let key = folder.path().join(format!("{mode:o}.key"));
         fs::copy(file("localhost.key"), &key).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
-        let pair = CertificatePair { certificate: Pem::File(file("localhost.pem")), key: Pem::File(key) };
+        let pair =
+            CertificatePair { certificate: Pem::File(file("localhost.pem")), key: Pem::File(key) };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         READERS.lock().unwrap().clear();
         Tls::new(settings, |line| READERS.lock().unwrap().push(line.to_owned())).unwrap();
         let said = READERS.lock().unwrap().clone();
         assert_eq!(said.len(), usize::from(expected.is_some()), "{said:?}");
-        assert!(said.iter().all(|line| line.contains(expected.unwrap())), "{said:?} has no {expected:?}");
+        assert!(
+            said.iter().all(|line| line.contains(expected.unwrap())),
+            "{said:?} has no {expected:?}"
+        );
     }
 }
 
@@ -478,7 +524,9 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
     assert_eq!(socket.frame(), Some((1, b"still here".to_vec())));
     // One of the two, rubbish, and nothing: what was there stays.
     Files::replace(&files.certificate, "rsa.pem");
-    assert!(tls.reload().unwrap_err().to_string().contains("has only one of the two been renewed?"));
+    assert!(
+        tls.reload().unwrap_err().to_string().contains("has only one of the two been renewed?")
+    );
     assert!(given(&connect()) == certificate("other"));
     fs::write(&files.key, "rubbish").unwrap();
     assert!(tls.reload().unwrap_err().to_string().contains("has no private key inside"));
@@ -551,13 +599,15 @@ static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 #[test]
 fn files_that_change_are_noticed() {
     let files = Files::new("localhost");
-    let tls = Tls::new(files.settings(), |line| TOLD.lock().unwrap().push(line.to_owned())).unwrap();
+    let tls =
+        Tls::new(files.settings(), |line| TOLD.lock().unwrap().push(line.to_owned())).unwrap();
     let app = App::with(Config::default(), Site { tls: Some(tls), ..Site::default() }, echo(hello));
     let is = |name: &str| {
         let client = shake(app.address, &anything(), "localhost").unwrap();
         given(&client) == certificate(name)
     };
-    let told = |words: &str| TOLD.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+    let told =
+        |words: &str| TOLD.lock().unwrap().iter().filter(|line| line.contains(words)).count();
     assert!(is("localhost"));
     // A bad pair first: it is said once, and the next good one is taken.
     Files::replace(&files.certificate, "other.pem");
@@ -584,7 +634,9 @@ fn links_that_lead_elsewhere_are_noticed() {
     let pair = CertificatePair { certificate: chain, key };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
     let app = server(settings);
-    let is = |name: &str| given(&shake(app.address, &anything(), "localhost").unwrap()) == certificate(name);
+    let is = |name: &str| {
+        given(&shake(app.address, &anything(), "localhost").unwrap()) == certificate(name)
+    };
     assert!(is("localhost"));
     link("fullchain.pem", &file("other.pem"));
     link("privkey.pem", &file("other.key"));
@@ -596,7 +648,8 @@ fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.pem");
     fs::copy(file("ca.pem"), &ca).unwrap();
-    let settings = TlsSettings { client_ca: Some(Pem::File(ca.clone())), ..settings(&["localhost"]) };
+    let settings =
+        TlsSettings { client_ca: Some(Pem::File(ca.clone())), ..settings(&["localhost"]) };
     let tls = Tls::new(settings, |_| ()).unwrap();
     let site = Site { tls: Some(tls.clone()), ..Site::default() };
     let app = App::with(Config::default(), site, echo(hello));
@@ -657,12 +710,15 @@ fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
     ]);
     openssl(&["pkey", "-noout", "-check", "-in"]);
 
-    let pair =
-        CertificatePair { certificate: Pem::File(made.file.clone()), key: Pem::File(made.file.clone()) };
+    let pair = CertificatePair {
+        certificate: Pem::File(made.file.clone()),
+        key: Pem::File(made.file.clone()),
+    };
     let app = server(TlsSettings { pairs: vec![pair], ..TlsSettings::default() });
     let url = format!("https://localhost:{}/", app.address.port());
     let resolve = format!("localhost:{}:127.0.0.1", app.address.port());
-    let curl = Command::new("curl").args(["-sS", "--resolve", &resolve, "--cacert", path, &url]).output();
+    let curl =
+        Command::new("curl").args(["-sS", "--resolve", &resolve, "--cacert", path, &url]).output();
     if let Ok(output) = curl {
         assert_eq!(output.stdout, b"Hello, World!", "{output:?}");
     }
@@ -670,6 +726,7 @@ fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
 
 #[test]
 fn a_pair_that_is_given_twice_is_one() {
-    let app = server(TlsSettings { pairs: vec![pair("other"), pair("other")], ..TlsSettings::default() });
+    let app =
+        server(TlsSettings { pairs: vec![pair("other"), pair("other")], ..TlsSettings::default() });
     shake(app.address, &Arc::new(client_config(None)), "example.test").unwrap();
 }

@@ -163,7 +163,11 @@ fn tls_within_tls_is_not_taken_for_tls_in_the_clear() {
     let notice = Notice(|_| {
         NOTICES.fetch_add(1, Ordering::SeqCst);
     });
-    let app = App::with(Config::default(), Site { notice, ..site(settings(&["localhost"])) }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        Site { notice, ..site(settings(&["localhost"])) },
+        echo(hello),
+    );
     let mut client = app.secure();
     client.send([22, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
     assert_eq!(client.reply().expect("an answer").status, 400);
@@ -210,7 +214,8 @@ fn a_hello_in_records_of_a_byte() {
         // It may be refused before it has all been sent.
         let _ = client.socket.write_all(&records);
         let mut first = [0; 6];
-        let is_answered = client.socket.read_exact(&mut first).is_ok() && first[0] == 22 && first[5] == 2;
+        let is_answered =
+            client.socket.read_exact(&mut first).is_ok() && first[0] == 22 && first[5] == 2;
         assert_eq!(is_answered, is_fine, "{len}: {first:?}");
         let mut other = app.secure();
         assert_eq!(other.get("/").status, 200);

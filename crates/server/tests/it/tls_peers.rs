@@ -199,17 +199,25 @@ fn s_client(address: std::net::SocketAddr, arguments: &[&str], input: &[u8]) -> 
     // One that has failed reads nothing.
     let _ = client.stdin.take().unwrap().write_all(input);
     let output = client.wait_with_output().unwrap();
-    Some(format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+    Some(format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }
 
 #[test]
 fn openssl_is_served() {
     let app = app(Limits::default(), hello);
     let close = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    for arguments in [&["-tls1_3"][..], &["-tls1_2"], &["-max_send_frag", "512"], &["-alpn", "http/1.1"]] {
-        let Some(said) =
-            s_client(app.address, &[arguments, &["-quiet", "-verify_return_error"]].concat(), close)
-        else {
+    for arguments in
+        [&["-tls1_3"][..], &["-tls1_2"], &["-max_send_frag", "512"], &["-alpn", "http/1.1"]]
+    {
+        let Some(said) = s_client(
+            app.address,
+            &[arguments, &["-quiet", "-verify_return_error"]].concat(),
+            close,
+        ) else {
             return;
         };
         assert!(said.contains("Hello, World!"), "{arguments:?}: {said}");
@@ -237,13 +245,17 @@ fn renegotiation_is_refused() {
     let heard = tempfile::NamedTempFile::new().unwrap();
     let end = || Stdio::from(heard.as_file().try_clone().unwrap());
     command.stdin(Stdio::piped()).stdout(end()).stderr(end());
-    let Ok(mut client) = command.spawn() else { return println!("NOT TESTED: there is no openssl") };
+    let Ok(mut client) = command.spawn() else {
+        return println!("NOT TESTED: there is no openssl");
+    };
     let mut stdin = client.stdin.take().unwrap();
     let said = || String::from_utf8_lossy(&std::fs::read(heard.path()).unwrap()).into_owned();
     until("its handshake", || said().contains("Verify return code"));
     // It takes the line for a command when it comes in a read of its own.
     stdin.write_all(b"R\n").unwrap();
-    until("it is refused", || said().contains("RENEGOTIATING") && said().contains("no renegotiation"));
+    until("it is refused", || {
+        said().contains("RENEGOTIATING") && said().contains("no renegotiation")
+    });
     drop(stdin);
     client.wait().unwrap();
     assert_eq!(app.secure().get("/").status, 200);
@@ -286,7 +298,8 @@ fn handshakes_take_seats_and_give_them_up() {
 
 #[test]
 fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
-    let limits = Limits { handshakes: 2, handshake_time: Duration::from_secs(120), ..Limits::default() };
+    let limits =
+        Limits { handshakes: 2, handshake_time: Duration::from_secs(120), ..Limits::default() };
     let app = app(limits, hello);
     let mut open = app.secure();
     let hello = client_hello();
@@ -324,7 +337,8 @@ fn who_finds_no_seat_is_told_by_an_alert() {
     let limits = Limits { per_address: 1, ..Limits::default() };
     let app = app(limits, hello);
     let _seated = app.secure();
-    let refused = shake(app.address, &Arc::new(client_config(None)), "localhost").err().expect("an alert");
+    let refused =
+        shake(app.address, &Arc::new(client_config(None)), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("InternalError"), "{refused}");
 }
 
@@ -333,7 +347,8 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     const COUNT: usize = 400;
     let limits = Limits { memory: Some(100 << 20), ..Limits::default() };
     let server = Server::answering(Config { limits, ..Config::default() }, hello);
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();
     let address = listener.local_addr().unwrap();
     let hello = client_hello();
     let stuck: Vec<TcpStream> = (0..COUNT)
@@ -350,7 +365,8 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     assert!(server.budget().used(Share::Connections) <= 20 << 20);
     // The newest that stand still make room for another, which is answered.
     std::thread::sleep(Duration::from_millis(2500));
-    let mut client = shake(address, &Arc::new(client_config(None)), "localhost").expect("a handshake");
+    let mut client =
+        shake(address, &Arc::new(client_config(None)), "localhost").expect("a handshake");
     assert_eq!(client.get("/").status, 200);
     drop((stuck, client));
     until("all have gone", || listener.connections() == 0);
@@ -363,7 +379,8 @@ fn a_plain_listener_beside_one_with_tls() {
     let any = || "127.0.0.1:0".parse().unwrap();
     let secure = server.listen_tcp(any(), site(settings(&["localhost"]))).unwrap();
     let plain = server.listen_tcp(any(), Site::default()).unwrap();
-    let mut one = shake(secure.local_addr().unwrap(), &Arc::new(client_config(None)), "localhost").unwrap();
+    let mut one =
+        shake(secure.local_addr().unwrap(), &Arc::new(client_config(None)), "localhost").unwrap();
     let mut other = Client::connect(plain.local_addr().unwrap());
     for client in [&mut one, &mut other] {
         assert_eq!(client.get("/").body, b"Hello, World!");

@@ -25,7 +25,8 @@ fn said(program: &str, arguments: &[&str]) -> Option<String> {
 fn curl(app: &App, arguments: &[&str]) -> Option<String> {
     let port = app.address.port();
     let (resolve, ca) = (format!("localhost:{port}:127.0.0.1"), path("ca.pem"));
-    let usual = ["-sS", "--resolve", &resolve, "--cacert", &ca, "-w", " %{http_version} %{http_code}"];
+    let usual =
+        ["-sS", "--resolve", &resolve, "--cacert", &ca, "-w", " %{http_version} %{http_code}"];
     said("curl", &[&usual, arguments, &[&format!("https://localhost:{port}/")]].concat())
 }
 
@@ -51,7 +52,11 @@ fn curl_shows_who_it_is_over_both_versions() {
         for old in [&[][..], &["--tlsv1.2", "--tls-max", "1.2"]] {
             let shown = ["--cert", &certificate, "--key", &key];
             let Some(found) = curl(&app, &[&[option], old, &shown[..]].concat()) else { return };
-            assert_eq!(found, format!("CN=Ada,O=Engines\\, Analytical,C=GB https {version} 200"), "{old:?}");
+            assert_eq!(
+                found,
+                format!("CN=Ada,O=Engines\\, Analytical,C=GB https {version} 200"),
+                "{old:?}"
+            );
             let found = curl(&app, &[&[option], old].concat()).unwrap();
             assert_eq!(found, format!("nobody https {version} 200"), "{old:?}");
         }
@@ -103,7 +108,8 @@ fn openssl_resumes_and_sends_nothing_early() {
         Some(String::from_utf8_lossy(&text).replace(" = ", "="))
     };
     for version in ["-tls1_3", "-tls1_2"] {
-        let Some(first) = s_client(&[version, "-servername", "localhost", "-sess_out", &session]) else {
+        let Some(first) = s_client(&[version, "-servername", "localhost", "-sess_out", &session])
+        else {
             return;
         };
         assert!(first.contains("New, TLSv1") && first.contains("Hello, World!"), "{first}");
@@ -112,7 +118,8 @@ fn openssl_resumes_and_sends_nothing_early() {
     }
     // A ticket of ours lets nothing come before the handshake, which could be sent again by anybody (RFC 8470).
     s_client(&["-tls1_3", "-servername", "localhost", "-sess_out", &session]).unwrap();
-    let early = ["-tls1_3", "-servername", "localhost", "-sess_in", &session, "-early_data", &request];
+    let early =
+        ["-tls1_3", "-servername", "localhost", "-sess_in", &session, "-early_data", &request];
     let found = s_client(&early).unwrap();
     assert!(
         found.contains("Early data was not sent") || found.contains("Early data was rejected"),
@@ -122,7 +129,10 @@ fn openssl_resumes_and_sends_nothing_early() {
     let found = s_client(&["-servername", "example.test"]).unwrap();
     assert!(found.contains("subject=CN=other"), "{found}");
     let found = s_client(&["-servername", "localhost", "-alpn", "h2,http/1.1"]).unwrap();
-    assert!(found.contains("subject=CN=localhost") && found.contains("ALPN protocol: h2"), "{found}");
+    assert!(
+        found.contains("subject=CN=localhost") && found.contains("ALPN protocol: h2"),
+        "{found}"
+    );
 }
 
 #[test]

@@ -72,7 +72,8 @@ pub(crate) fn client_config_of(
 
 /// A session that has said nothing yet.
 pub(crate) fn session(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
-    ClientConnection::new(Arc::clone(config), ServerName::try_from(name.to_owned()).unwrap()).unwrap()
+    ClientConnection::new(Arc::clone(config), ServerName::try_from(name.to_owned()).unwrap())
+        .unwrap()
 }
 
 /// Shakes hands; an error is what the client found wrong, or the server's alert.

@@ -115,7 +115,12 @@ impl Fixture {
             }),
         );
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
-        Fixture { held, address: listener.local_addr().unwrap(), _listener: listener, _server: server }
+        Fixture {
+            held,
+            address: listener.local_addr().unwrap(),
+            _listener: listener,
+            _server: server,
+        }
     }
 
     fn secure(&self) -> Client {
@@ -155,7 +160,8 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
         until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
         let held = dropping.held.exchanges.lock().unwrap();
         assert!(
-            held[at].is_departed() && held.iter().filter(|exchange| exchange.is_departed()).count() == at + 1
+            held[at].is_departed()
+                && held.iter().filter(|exchange| exchange.is_departed()).count() == at + 1
         );
     }
     for (waits, drops) in [(false, true), (true, false)] {

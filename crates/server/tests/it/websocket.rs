@@ -146,7 +146,11 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
             vec![0x82, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0],
             1009,
         ),
-        ("fragments past the limit", [masked(0x02, &[0; 600]), masked(0x80, &[0; 600])].concat(), 1009),
+        (
+            "fragments past the limit",
+            [masked(0x02, &[0; 600]), masked(0x80, &[0; 600])].concat(),
+            1009,
+        ),
     ];
     for (what, bytes, code) in table {
         let mut client = app.connect();
@@ -199,7 +203,10 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
     closed.upgrade(b"");
     closed.send(masked(0x81, b"close"));
     let (opcode, payload) = closed.frame().unwrap();
-    assert_eq!((opcode, &payload[2..], &payload[..2]), (8, &b"bye"[..], &4000u16.to_be_bytes()[..]));
+    assert_eq!(
+        (opcode, &payload[2..], &payload[..2]),
+        (8, &b"bye"[..], &4000u16.to_be_bytes()[..])
+    );
     closed.send(masked(0x88, &payload[..2]));
     assert!(closed.is_closed());
     assert_eq!(app.await_event("closed 4000"), "closed 4000");
@@ -208,7 +215,8 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
 
 #[test]
 fn a_peer_that_never_answers_a_close_is_dropped() {
-    let app = App::new(Limits { close_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let app =
+        App::new(Limits { close_time: Duration::from_millis(200), ..Limits::default() }, hello);
     let mut client = app.connect();
     client.upgrade(b"");
     client.send(masked(0x81, b"close"));
@@ -219,7 +227,8 @@ fn a_peer_that_never_answers_a_close_is_dropped() {
 
 #[test]
 fn a_silent_connection_is_pinged() {
-    let app = App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
+    let app =
+        App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
     let mut client = app.connect();
     client.upgrade(b"");
     // Numbered, so that an answer tells which one it is to.
@@ -377,20 +386,21 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
     const ROUNDS: usize = 5;
     let mut backlog = None;
     let mut rounds = 0;
-    let mut fill = move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::Backlog| {
-        rounds += 1;
-        let mut waits = rounds > ROUNDS;
-        while !waits {
-            waits = backlog.give(100_000) == Some(false);
-            // Past a megabyte by one message at most, however fast the client takes them meanwhile.
-            assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
-            let payload = Payload::Pooled(vec![7; 100_000]);
-            link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
-        }
-        if rounds > ROUNDS {
-            link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
-        }
-    };
+    let mut fill =
+        move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::Backlog| {
+            rounds += 1;
+            let mut waits = rounds > ROUNDS;
+            while !waits {
+                waits = backlog.give(100_000) == Some(false);
+                // Past a megabyte by one message at most, however fast the client takes them meanwhile.
+                assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
+                let payload = Payload::Pooled(vec![7; 100_000]);
+                link.send(Command::Send { socket, kind: MessageKind::Binary, payload });
+            }
+            if rounds > ROUNDS {
+                link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
+            }
+        };
     let app = App::with(
         Config::default(),
         Site::default(),

@@ -13,10 +13,16 @@ pub(crate) fn page() -> String {
          .TH rookery 1 \"\" \"rookery {}\"\n",
         env!("CARGO_PKG_VERSION")
     );
-    page.push_str(".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n");
+    page.push_str(
+        ".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n",
+    );
     page.push_str(".SH SYNOPSIS\n.B rookery serve\n<target> [options]\n.br\n.B rookery\n<command> ...\n.SH DESCRIPTION\n");
     page.push_str(&lines(&words::ABOUT.replace('\n', " ")));
-    entries(&mut page, "COMMANDS", words::COMMANDS.map(|(name, about)| (format!("rookery {name}"), about)));
+    entries(
+        &mut page,
+        "COMMANDS",
+        words::COMMANDS.map(|(name, about)| (format!("rookery {name}"), about)),
+    );
     page.push_str(".SH OPTIONS\n");
     item(
         &mut page,

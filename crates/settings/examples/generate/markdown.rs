@@ -60,8 +60,9 @@ pub(crate) fn page() -> String {
         let rows = table::all().filter(|row| row.group == group && !is_by_name(row));
         section(&mut page, group.title(), "", rows);
     }
-    let by_name =
-        |stability: Stability| table::all().filter(move |row| is_by_name(row) && row.stability == stability);
+    let by_name = |stability: Stability| {
+        table::all().filter(move |row| is_by_name(row) && row.stability == stability)
+    };
     section(&mut page, "Limits by name", GENERAL, by_name(Stability::Stable));
     section(&mut page, "Advanced limits", "", by_name(Stability::Advanced));
     let internal = "They divide resources inside of the server, and may change in any release.\n";
@@ -70,7 +71,12 @@ pub(crate) fn page() -> String {
     page
 }
 
-fn section<'a>(page: &mut String, title: &str, text: &str, rows: impl Iterator<Item = &'a Setting>) {
+fn section<'a>(
+    page: &mut String,
+    title: &str,
+    text: &str,
+    rows: impl Iterator<Item = &'a Setting>,
+) {
     let _ = write!(page, "\n## {title}\n");
     if !text.is_empty() {
         let _ = write!(page, "\n{text}");
@@ -147,15 +153,23 @@ fn former(page: &mut String) {
     page.push_str("| name | where | write |\n|---|---|---|\n");
     for row in table::all() {
         for former in row.former {
-            let _ =
-                writeln!(page, "| `{}` | {} | {} |", former.name, places(former, row), instead(former, row));
+            let _ = writeln!(
+                page,
+                "| `{}` | {} | {} |",
+                former.name,
+                places(former, row),
+                instead(former, row)
+            );
         }
     }
 }
 
 fn places(former: &Former, row: &Setting) -> String {
     let all = [
-        (Places::COMMAND_LINE, if row.section == Section::Limits { "`--limit`" } else { "command line" }),
+        (
+            Places::COMMAND_LINE,
+            if row.section == Section::Limits { "`--limit`" } else { "command line" },
+        ),
         (Places::FILE, "`_server.yml`"),
         (Places::R, "R"),
         (Places::ENVIRONMENT, "environment"),
@@ -168,7 +182,8 @@ fn places(former: &Former, row: &Setting) -> String {
 }
 
 fn instead(former: &Former, row: &Setting) -> String {
-    let reason = if former.reason.is_empty() { String::new() } else { format!(": {}", former.reason) };
+    let reason =
+        if former.reason.is_empty() { String::new() } else { format!(": {}", former.reason) };
     if row.shown == Shown::No && former.places == Places::COMMAND_LINE {
         return format!("`{}:` in `_server.yml`, or R{reason}", row.path());
     }

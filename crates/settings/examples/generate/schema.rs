@@ -81,7 +81,9 @@ fn value(row: &Setting) -> Value {
 fn of_kind(row: &Setting) -> Vec<Value> {
     let string = || json!({ "type": "string" });
     match row.kind {
-        Kind::Flag => vec![json!({ "type": "boolean" }), json!({ "enum": ["yes", "no", "on", "off"] })],
+        Kind::Flag => {
+            vec![json!({ "type": "boolean" }), json!({ "enum": ["yes", "no", "on", "off"] })]
+        }
         Kind::Count | Kind::Percent => {
             let mut all = vec![number(row, "integer")];
             if row.max.is_infinite() {
@@ -93,15 +95,18 @@ fn of_kind(row: &Setting) -> Vec<Value> {
             all
         }
         Kind::Bytes | Kind::Seconds | Kind::Rate => {
-            let mut all = vec![number(row, "number"), json!({ "type": "string", "pattern": AMOUNT })];
+            let mut all =
+                vec![number(row, "number"), json!({ "type": "string", "pattern": AMOUNT })];
             if row.max.is_infinite() {
                 all.push(unlimited());
             }
             all
         }
         Kind::Choice(choices) => {
-            let numbers: Vec<Value> =
-                choices.iter().filter_map(|choice| serde_json::from_str::<Value>(choice).ok()).collect();
+            let numbers: Vec<Value> = choices
+                .iter()
+                .filter_map(|choice| serde_json::from_str::<Value>(choice).ok())
+                .collect();
             let words: Vec<Value> = choices.iter().map(|choice| json!(choice)).collect();
             let all = [words, numbers].concat();
             vec![json!({ "enum": all })]
@@ -123,7 +128,8 @@ fn of_kind(row: &Setting) -> Vec<Value> {
                     ((*name).to_owned(), schema)
                 })
                 .collect();
-            let object = json!({ "type": "object", "properties": fields, "additionalProperties": false });
+            let object =
+                json!({ "type": "object", "properties": fields, "additionalProperties": false });
             vec![json!({ "type": ["boolean", "number", "string"] }), object]
         }
     }

@@ -95,7 +95,10 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_profile",
         key: "profile",
         kind: Kind::Text(&forms::WORD),
-        default: Default::Derived { text: "the authority's default", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "the authority's default",
+            value: derived::found_at_start,
+        },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(profile)",
         help: "Certificate profile to ask for, such as shortlived",
@@ -140,7 +143,10 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_dir",
         key: "dir",
         kind: Kind::Path,
-        default: Default::Derived { text: "`acme/` in R's folder for data", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "`acme/` in R's folder for data",
+            value: derived::found_at_start,
+        },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(dir)",
         help: "Folder that keeps the ACME account and certificates",

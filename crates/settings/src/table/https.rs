@@ -52,7 +52,10 @@ pub(super) static ROWS: [Setting; 11] = [
         shown: Shown::Always,
         kind: Kind::Paths,
         placeholder: "file",
-        default: Default::Derived { text: "the file of `tls_cert`", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "the file of `tls_cert`",
+            value: derived::found_at_start,
+        },
         r_argument: "tls_config(key)",
         help: "Private key in PEM, if it is not in the certificate's file",
         paragraph: "One for each certificate, in the same order. Without it the key is expected in the \

@@ -202,7 +202,10 @@ pub(super) static ROWS: [Setting; 14] = [
         shown: Shown::InLongHelp,
         kind: Kind::Path,
         placeholder: "folder",
-        default: Default::Derived { text: "`TMPDIR`; in R `tempdir()`", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "`TMPDIR`; in R `tempdir()`",
+            value: derived::found_at_start,
+        },
         places: Places::ALL.without(Places::R),
         help: "Folder for large request bodies",
         paragraph: "A body larger than `body_buffer_size` is stored here, in a file without a name, while \

@@ -22,7 +22,10 @@ pub(super) static ROWS: [Setting; 4] = [
         help: "Access log: a file, - for stdout, or none",
         paragraph: "The server appends to the file, and reopens it after SIGUSR1. A file with the name \
                     `none` is written `./none`. In R the value may also be `TRUE`, `FALSE` or a function.",
-        former: &[Former { value: Some("none"), ..Former::option("no_log", "two options for one setting") }],
+        former: &[Former {
+            value: Some("none"),
+            ..Former::option("no_log", "two options for one setting")
+        }],
         ..LOGS
     },
     Setting {
@@ -62,7 +65,10 @@ pub(super) static ROWS: [Setting; 4] = [
         applies: Applies::WithAcceptingProcess,
         key: "request_id_header",
         kind: Kind::Flag,
-        default: Default::Derived { text: "on under `serve`, else off", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "on under `serve`, else off",
+            value: derived::found_at_start,
+        },
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),
         help: "Send the request's id as X-Request-Id",
         paragraph: "A property of the app's interface, so it is set in a file, in R or in the \

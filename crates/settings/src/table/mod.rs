@@ -100,8 +100,11 @@ pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     if let Some(other) = other.into_iter().find(|other| find_key(*other, key).is_some()) {
         return format!(" It belongs under `{}:`.", other.key());
     }
-    let keys = all().filter(|row| row.section == section && row.places.has(Places::FILE)).map(|row| row.key);
-    let sections = Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
+    let keys = all()
+        .filter(|row| row.section == section && row.places.has(Places::FILE))
+        .map(|row| row.key);
+    let sections =
+        Section::ALL.into_iter().filter(|inner| inner.parent() == Some(section)).map(Section::key);
     let former = all().flat_map(|row| row.former).filter(|former| former.section == section);
     let former = former.filter(|former| former.places.has(Places::FILE)).map(|former| former.name);
     // A former name is answered with the present one.
@@ -131,9 +134,9 @@ mod tests {
             assert!(row.short.is_none_or(|short| shorts.insert(short)), "{}", row.name);
             let is_name = |text: &str| {
                 !text.is_empty()
-                    && text
-                        .bytes()
-                        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+                    && text.bytes().all(|byte| {
+                        byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'
+                    })
             };
             assert!(is_name(row.name) && is_name(row.key), "{}", row.name);
         }
@@ -141,8 +144,8 @@ mod tests {
         for row in all() {
             for former in row.former {
                 assert!(former.name == row.name || !names.contains(former.name), "{}", former.name);
-                let is_taken =
-                    find_key(former.section, former.name).is_some_and(|found| found.former.is_none());
+                let is_taken = find_key(former.section, former.name)
+                    .is_some_and(|found| found.former.is_none());
                 assert!(!former.places.has(Places::FILE) || !is_taken, "{}", former.name);
             }
         }
@@ -172,7 +175,11 @@ mod tests {
             }
             assert!(row.min <= row.max, "{}", row.name);
             if matches!(row.kind, Kind::Flag) {
-                assert!(matches!(row.default, Default::Is(_) | Default::Derived { .. }), "{}", row.name);
+                assert!(
+                    matches!(row.default, Default::Is(_) | Default::Derived { .. }),
+                    "{}",
+                    row.name
+                );
             }
         }
     }
@@ -199,7 +206,9 @@ mod tests {
             for word in ["none", "Inf"] {
                 assert!(accepts_none || read(word).is_err(), "{}: {word}", row.name);
             }
-            for text in ["1e999", "1e19", "NaN", "-1", "-Inf", "", "x", "1 x", "010", "0x10", "1:30"] {
+            for text in
+                ["1e999", "1e19", "NaN", "-1", "-Inf", "", "x", "1 x", "010", "0x10", "1:30"]
+            {
                 assert!(read(text).is_err(), "{}: {text}", row.name);
             }
             if matches!(row.kind, Kind::Count | Kind::Rate | Kind::Percent) {

@@ -263,7 +263,10 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Text(&forms::NAME),
         placeholder: "text",
-        default: Default::Derived { text: "derived from path and address", value: derived::found_at_start },
+        default: Default::Derived {
+            text: "derived from path and address",
+            value: derived::found_at_start,
+        },
         r_argument: "workers_config(cookie_suffix)",
         help: "End of the session cookie's name, rookery-SUFFIX",
         paragraph: "Servers of one host need different suffixes, or they overwrite each other's cookie. \

@@ -5,7 +5,10 @@ use std::process::Command;
 /// Runs an R script over documents, each in a file that is an argument of the script, and returns what
 /// the script writes. Returns `None` if R is not installed, or the script ends with status 77, which
 /// says that the package yaml is not.
-pub(crate) fn run_r<'a>(script: &str, documents: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn run_r<'a>(
+    script: &str,
+    documents: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("Rscript");
     command.args(["--vanilla", "-e", script]);

@@ -33,11 +33,15 @@ impl Refusal {
     pub(super) fn text(self) -> &'static str {
         match self {
             Refusal::NoWorker => "503 Service Unavailable: no worker had time for it\n",
-            Refusal::Returned => "503 Service Unavailable: workers ended before they began with it\n",
+            Refusal::Returned => {
+                "503 Service Unavailable: workers ended before they began with it\n"
+            }
             Refusal::Died => "502 Bad Gateway: the worker ended before it had answered\n",
             Refusal::Unreadable => "502 Bad Gateway: the worker's answer could not be read\n",
             Refusal::TookTooLong => "504 Gateway Timeout: the worker took too long\n",
-            Refusal::Full => "503 Service Unavailable: all workers have as many sessions as they may\n",
+            Refusal::Full => {
+                "503 Service Unavailable: all workers have as many sessions as they may\n"
+            }
             Refusal::Gone => "404 Not Found: the session has ended\n",
             Refusal::Unsendable => "500 Internal Server Error\n",
         }

@@ -52,7 +52,8 @@ pub(super) fn start(state: &Rc<State>, worker: Rc<Worker>, held: Held, waiting: 
         }
         waiting.exchange.note_upstream(|upstream| upstream.goes(worker.as_upstream(), since));
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
-        let limit = state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
+        let limit =
+            state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
         let call = Call {
             state: &state,
             worker: &worker,
@@ -99,7 +100,9 @@ impl Call<'_> {
         } else {
             let body_is = head::body_is(&waiting);
             match self.send(&mut waiting.exchange, body_is).await {
-                Ok((connection, _)) if waiting.is_head && head::lets_body_come(&waiting.exchange) => {
+                Ok((connection, _))
+                    if waiting.is_head && head::lets_body_come(&waiting.exchange) =>
+                {
                     self.has_shown();
                     self.keep(connection);
                     return self.state.command(Command::Proceed(head::goes_on(waiting)));
@@ -117,7 +120,8 @@ impl Call<'_> {
             self.worker.forget(ticket);
             return self.state.let_go(waiting, self.worker);
         }
-        let has_died = matches!(failure, Some(Failure::Unsent | Failure::Lost)) && self.has_died().await;
+        let has_died =
+            matches!(failure, Some(Failure::Unsent | Failure::Lost)) && self.has_died().await;
         let refusal = match failure {
             None => Refusal::Unsendable,
             Some(Failure::Unreadable) => Refusal::Unreadable,
@@ -147,7 +151,8 @@ impl Call<'_> {
     fn begins_again(&self, waiting: &mut Waiting) -> bool {
         waiting.deaths += 1;
         let exchange = &waiting.exchange;
-        let is_safe = matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
+        let is_safe =
+            matches!(exchange.method(), b"GET" | b"HEAD" | b"OPTIONS") && !exchange.is_upgrade();
         self.state.limits.retries_begun && is_safe && waiting.deaths == 1
     }
 

@@ -106,7 +106,8 @@ pub(super) async fn connection(worker: &Worker) -> Result<Connection, Failure> {
 /// A new connection.
 pub(super) async fn open(worker: &Worker) -> Result<Connection, Failure> {
     let connecting = tokio::net::UnixStream::connect(&worker.member.socket);
-    let connected = tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| Failure::Unsent)?;
+    let connected =
+        tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| Failure::Unsent)?;
     let socket = connected.and_then(tokio::net::UnixStream::into_std).and_then(UnixStream::new);
     let socket = socket.map_err(|_| Failure::Unsent)?;
     Ok(Connection::new(socket))
@@ -135,7 +136,9 @@ impl Connection {
             self.request.poll_write(&mut self.socket, cx);
             self.request.let_go(state);
             match self.request.failed {
-                Some(Failed::Socket) if self.request.at == 0 => return Poll::Ready(Err(Failure::Unsent)),
+                Some(Failed::Socket) if self.request.at == 0 => {
+                    return Poll::Ready(Err(Failure::Unsent));
+                }
                 // It may have said why it has ended.
                 None | Some(Failed::Socket) => {}
                 Some(Failed::File) => return Poll::Ready(Err(Failure::Lost)),
@@ -160,8 +163,13 @@ impl Connection {
         Ok(head)
     }
 
-    fn take_head(&mut self, asked: Asked, exchange: &mut Exchange) -> Result<Option<Head>, Malformed> {
-        let read = head::read(&self.read, asked, |head, lines| reply::begin(exchange, head.status, lines));
+    fn take_head(
+        &mut self,
+        asked: Asked,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Head>, Malformed> {
+        let read =
+            head::read(&self.read, asked, |head, lines| reply::begin(exchange, head.status, lines));
         let Some((head, len)) = read? else { return Ok(None) };
         self.read.drain(..len);
         self.body = match head.body {
@@ -218,7 +226,9 @@ impl Connection {
                 }
                 Body::Chunks(chunks) => match chunks.decode(&mut self.read) {
                     Ok(decoded) => (decoded.data, decoded.used),
-                    Err(Malformed) => return Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into()))),
+                    Err(Malformed) => {
+                        return Poll::Ready(Some(Err(io::ErrorKind::InvalidData.into())));
+                    }
                 },
             };
             self.is_kept &= used == self.read.len();
@@ -230,7 +240,12 @@ impl Connection {
     }
 
     /// Reads on, while the request may still be on its way.
-    fn poll_on(&mut self, cx: &mut Context<'_>, state: &State, room: usize) -> Poll<io::Result<usize>> {
+    fn poll_on(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &State,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
         self.request.poll_write(&mut self.socket, cx);
         if self.request.failed == Some(Failed::File) {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
@@ -239,7 +254,12 @@ impl Connection {
     }
 
     /// Reads into a buffer that it has only while there is something in it: it may be hours until there is more, of thousands of them.
-    fn poll_read(&mut self, cx: &mut Context<'_>, state: &State, room: usize) -> Poll<io::Result<usize>> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        state: &State,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
         if self.read.capacity() == 0 {
             self.read = state.buffer();
         }
@@ -253,7 +273,10 @@ impl Connection {
 
     /// The connection for another request, if it may be used for one: all of the request has left and all of its reply has come.
     pub(super) fn settled(mut self, state: &State) -> Option<Connection> {
-        if !self.is_kept || !self.request.has_left() || !self.body.is_over() || self.request.failed.is_some()
+        if !self.is_kept
+            || !self.request.has_left()
+            || !self.body.is_over()
+            || self.request.failed.is_some()
         {
             return None;
         }
@@ -267,7 +290,8 @@ impl Connection {
         let mut byte = [0; 1];
         let mut buffer = tokio::io::ReadBuf::new(&mut byte);
         let mut cx = Context::from_waker(Waker::noop());
-        tokio::io::AsyncRead::poll_read(Pin::new(&mut self.socket), &mut cx, &mut buffer).is_pending()
+        tokio::io::AsyncRead::poll_read(Pin::new(&mut self.socket), &mut cx, &mut buffer)
+            .is_pending()
     }
 
     /// The socket, and what has been read behind the head.
@@ -308,7 +332,11 @@ impl Outgoing {
         }
     }
 
-    fn poll_step(&mut self, socket: &mut UnixStream, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+    fn poll_step(
+        &mut self,
+        socket: &mut UnixStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failed>> {
         let mut socket = Pin::new(socket);
         if self.at < self.bytes.len() {
             let written = ready!(socket.as_mut().poll_write(cx, &self.bytes[self.at..]));
@@ -347,7 +375,12 @@ mod tests {
     }
 
     fn state() -> Rc<State> {
-        State::new(Arc::default(), PoolLimits::default(), Arc::new(Keys::new("")), Arc::new(NoWaker))
+        State::new(
+            Arc::default(),
+            PoolLimits::default(),
+            Arc::new(Keys::new("")),
+            Arc::new(NoWaker),
+        )
     }
 
     #[tokio::test]
@@ -364,14 +397,17 @@ mod tests {
         let worker = std::thread::spawn(move || {
             goes.recv().unwrap();
             theirs.read_exact(&mut vec![0; len]).unwrap();
-            theirs.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n").unwrap();
+            theirs
+                .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+                .unwrap();
             theirs
         });
         // What lies here for others, with the request's own.
         let kept = || [state.buffer(), state.buffer()].map(|buffer| buffer.capacity());
         state.keep_buffer(Vec::with_capacity(100));
         let head = {
-            let mut asking = pin!(connection.ask(&state, request, None, Asked::Other, &mut exchange));
+            let mut asking =
+                pin!(connection.ask(&state, request, None, Asked::Other, &mut exchange));
             let is_pending = poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
             assert!(is_pending);
             let [one, other] = kept();

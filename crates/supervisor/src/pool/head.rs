@@ -54,9 +54,9 @@ pub(super) fn goes_on(waiting: Waiting) -> Box<Exchange> {
 }
 
 fn says(exchange: &Exchange, word: &str) -> bool {
-    exchange
-        .reply_headers()
-        .any(|(name, value)| name.eq_ignore_ascii_case(CALL_HEADER.as_bytes()) && value == word.as_bytes())
+    exchange.reply_headers().any(|(name, value)| {
+        name.eq_ignore_ascii_case(CALL_HEADER.as_bytes()) && value == word.as_bytes()
+    })
 }
 
 #[cfg(test)]
@@ -95,15 +95,22 @@ mod tests {
 
     #[test]
     fn the_word_of_the_worker_is_not_the_reply() {
-        for (said, lets, is_seen) in
-            [(GO_ON, true, true), (ASK_AGAIN, true, false), ("what", false, false), ("", false, false)]
-        {
+        for (said, lets, is_seen) in [
+            (GO_ON, true, true),
+            (ASK_AGAIN, true, false),
+            ("what", false, false),
+            ("", false, false),
+        ] {
             let mut waiting = waiting(&[]);
             waiting.exchange.begin_reply(204);
             waiting.exchange.push_reply_header(b"Rookery-Call", said.as_bytes()).unwrap();
             assert_eq!(lets_body_come(&waiting.exchange), lets, "{said}");
             let exchange = goes_on(waiting);
-            assert_eq!((exchange.is_head_seen(), exchange.reply_headers().count()), (is_seen, 0), "{said}");
+            assert_eq!(
+                (exchange.is_head_seen(), exchange.reply_headers().count()),
+                (is_seen, 0),
+                "{said}"
+            );
         }
     }
 }

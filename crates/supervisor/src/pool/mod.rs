@@ -96,7 +96,10 @@ impl Default for PoolLimits {
 pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
     let keys = Arc::new(sticky::Keys::new(&limits.name));
     if limits.sticky != Sticky::None {
-        roster.set_cookies(Box::new(Cookies { keys: Arc::clone(&keys), is_embedded: limits.is_embedded }));
+        roster.set_cookies(Box::new(Cookies {
+            keys: Arc::clone(&keys),
+            is_embedded: limits.is_embedded,
+        }));
     }
     Arc::new(move |waker: Arc<dyn IoWaker>| {
         let state = State::new(Arc::clone(&roster), limits.clone(), Arc::clone(&keys), waker);

@@ -66,8 +66,10 @@ impl Pace {
         if done == 0 || done > u64::MAX / 2 {
             return;
         }
-        let time =
-            work.answering.saturating_sub(self.seen.answering).min(now.saturating_duration_since(from));
+        let time = work
+            .answering
+            .saturating_sub(self.seen.answering)
+            .min(now.saturating_duration_since(from));
         self.seen = work;
         let each = Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX) / done);
         for _ in 0..done.min(FORGETS) {
@@ -119,7 +121,8 @@ mod tests {
         /// Replies to `requests`, each of which R was `busy` with; and what was between is waiting of some kind.
         fn answer(&mut self, requests: usize, busy: Duration, waited: Duration) -> usize {
             for _ in 0..requests {
-                self.work = Work { answering: self.work.answering + busy, done: self.work.done + 1 };
+                self.work =
+                    Work { answering: self.work.answering + busy, done: self.work.done + 1 };
                 let given = self.now;
                 self.now += busy + waited;
                 self.pace.has_answered(self.work, given, self.now);
@@ -161,7 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_becomes_slow_is_given_nothing_ahead_after_one_reply_and_one_that_becomes_quick_in_a_while() {
+    fn one_that_becomes_slow_is_given_nothing_ahead_after_one_reply_and_one_that_becomes_quick_in_a_while()
+     {
         let mut seen = Seen::new();
         assert_eq!(seen.answer(200, us(50), us(0)), 20);
         assert_eq!(seen.answer(1, us(50_000), us(0)), 0);
@@ -177,7 +181,8 @@ mod tests {
         let (mut together, mut alone) = (Seen::new(), Seen::new());
         for _ in 0..10 {
             alone.answer(8, us(60), us(0));
-            let work = Work { answering: together.work.answering + us(480), done: together.work.done + 8 };
+            let work =
+                Work { answering: together.work.answering + us(480), done: together.work.done + 8 };
             let given = together.now;
             together.now += us(500);
             for _ in 0..8 {
@@ -213,7 +218,8 @@ mod tests {
             state ^= state << 17;
             state
         };
-        let (mut pace, start) = (Pace::new(Work { answering: Duration::ZERO, done: 0 }), Instant::now());
+        let (mut pace, start) =
+            (Pace::new(Work { answering: Duration::ZERO, done: 0 }), Instant::now());
         for _ in 0..100_000 {
             let mut number = || match random() % 4 {
                 0 => u64::MAX,
@@ -221,7 +227,8 @@ mod tests {
                 _ => random(),
             };
             let work = Work { answering: Duration::from_nanos(number()), done: number() };
-            let (given, now) = (start + us(number() % 10_000_000), start + us(number() % 10_000_000));
+            let (given, now) =
+                (start + us(number() % 10_000_000), start + us(number() % 10_000_000));
             pace.has_answered(work, given, now);
             assert!(pace.mean <= us(10_000_000).max(FIRST_GUESS), "{pace:?}");
             let _ = (pace.ahead(us(number() % 1_000)), pace.has_just_answered(start));

@@ -51,7 +51,12 @@ pub(super) fn key() -> [u8; 24] {
 }
 
 /// Accepts the client's half of a WebSocket that the worker has accepted over this connection.
-pub(super) fn start(state: &Rc<State>, worker: &Rc<Worker>, exchange: Box<Exchange>, connection: Connection) {
+pub(super) fn start(
+    state: &Rc<State>,
+    worker: &Rc<Worker>,
+    exchange: Box<Exchange>,
+    connection: Connection,
+) {
     let (socket, read) = connection.into_parts();
     let relay = Rc::new(Relay {
         worker: Rc::clone(worker),
@@ -105,7 +110,9 @@ mod tests {
     #[test]
     fn sockets_are_closed_one_after_the_other_and_all_in_time() {
         // (sessions, milliseconds that are left, milliseconds in which they are closed)
-        for (sessions, within, most) in [(40, 60_000, 2000), (1000, 60_000, 48_000), (10_000, 500, 400)] {
+        for (sessions, within, most) in
+            [(40, 60_000, 2000), (1000, 60_000, 48_000), (10_000, 500, 400)]
+        {
             let within = Duration::from_millis(within);
             let mut tenths = [0_u32; 10];
             for socket in 1..=u64::from(sessions) {

@@ -7,7 +7,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use httparse::Header;
-use rookery_exchange::{Command, Departure, Exchange, Given, Payload, Stream, StreamId, StreamRules};
+use rookery_exchange::{
+    Command, Departure, Exchange, Given, Payload, Stream, StreamId, StreamRules,
+};
 use rookery_server::session_cookie;
 use tokio::sync::Notify;
 
@@ -83,7 +85,8 @@ pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
 
 /// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
 fn is_for_all(exchange: &Exchange) -> bool {
-    let mut lines = exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+    let mut lines =
+        exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
     lines.any(|(_, value)| session_cookie::is_for_all(value))
 }
 
@@ -122,7 +125,11 @@ fn broken(error: &io::Error) -> Refusal {
     if error.kind() == io::ErrorKind::InvalidData { Refusal::Unreadable } else { Refusal::Died }
 }
 
-async fn in_pieces(state: &Rc<State>, mut exchange: Box<Exchange>, connection: &mut Connection) -> Passed {
+async fn in_pieces(
+    state: &Rc<State>,
+    mut exchange: Box<Exchange>,
+    connection: &mut Connection,
+) -> Passed {
     // A piece that is there leaves with the head; one that is not must not hold it back, as the worker has not.
     let mut first = poll_fn(|cx| match connection.poll_piece(cx, state) {
         Poll::Ready(piece) => Poll::Ready(Some(piece)),

@@ -42,7 +42,8 @@ pub(super) fn write(
     write_headers(out, exchange, names, (ticket, body_is), &[])?;
     let body = exchange.body();
     // A POST of nothing says so.
-    let says_none = || exchange.header(b"content-length").is_some() && !matches!(body_is, Body::Later(_));
+    let says_none =
+        || exchange.header(b"content-length").is_some() && !matches!(body_is, Body::Later(_));
     if !body.is_empty() || says_none() {
         let _ = write!(out, "content-length: {}\r\n", body.len());
     }
@@ -108,7 +109,9 @@ fn write_headers(
         if others.is_some() && value.is_empty() {
             continue;
         }
-        if header.name.contains(&b'\n') || value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        if header.name.contains(&b'\n')
+            || value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0))
+        {
             return Err(Unsendable);
         }
         for part in [header.name, b": ", value, b"\r\n"] {
@@ -161,9 +164,14 @@ mod tests {
         let text = String::from_utf8(request.to_vec()).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let (line, headers) = head.split_once("\r\n").unwrap();
-        let pair =
-            |line: &str| line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()));
-        (line.to_owned(), headers.split("\r\n").map(|line| pair(line).unwrap()).collect(), body.to_owned())
+        let pair = |line: &str| {
+            line.split_once(": ").map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        (
+            line.to_owned(),
+            headers.split("\r\n").map(|line| pair(line).unwrap()).collect(),
+            body.to_owned(),
+        )
     }
 
     fn value<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
@@ -223,7 +231,8 @@ mod tests {
         with.push_body(b"12345");
         let (_, headers, body) = written(&with, ticket(1));
         assert_eq!((value(&headers, "content-length"), &*body), (Some("5"), "12345"));
-        let (_, headers, _) = written(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1));
+        let (_, headers, _) =
+            written(&exchange("/", &[("host", "a"), ("content-length", "0")]), ticket(1));
         assert_eq!(value(&headers, "content-length"), Some("0"));
         let (_, headers, _) = written(&exchange("/", &[]), ticket(1));
         assert_eq!((value(&headers, "content-length"), value(&headers, "host")), (None, Some("")));
@@ -238,8 +247,14 @@ mod tests {
     fn a_head_alone_says_what_is_to_come_to_the_worker_and_not_to_its_server() {
         let exchange = exchange("/", &[("host", "a"), ("content-length", "7000000")]);
         let mut out = Vec::new();
-        write(&mut out, &exchange, &Names::new(""), ticket(1), Body::Later(Announced::Bytes(7_000_000)))
-            .unwrap();
+        write(
+            &mut out,
+            &exchange,
+            &Names::new(""),
+            ticket(1),
+            Body::Later(Announced::Bytes(7_000_000)),
+        )
+        .unwrap();
         let (_, headers, body) = parts(&out);
         assert_eq!((value(&headers, "content-length"), &*body), (None, ""));
         let call = Call::parse(value(&headers, CALL_HEADER).unwrap().as_bytes()).unwrap();

@@ -162,7 +162,8 @@ impl State {
 
     /// Whether the app is shown the head of a request before its body is taken.
     pub(super) fn sees_head(&self, exchange: &Exchange) -> bool {
-        self.workers.borrow().iter().any(|worker| worker.member.sees_heads()) && head::is_shown(exchange)
+        self.workers.borrow().iter().any(|worker| worker.member.sees_heads())
+            && head::is_shown(exchange)
     }
 
     /// Takes a request, or its head; it comes back when too many wait.
@@ -294,7 +295,8 @@ impl State {
     /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
     /// others are, and so is one that avoids a worker.
     fn is_last_to_be_looked_at(&self, waiting: &Waiting) -> bool {
-        waiting.avoids.is_none() && (!waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX)
+        waiting.avoids.is_none()
+            && (!waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX)
     }
 
     /// Gives a request to the worker that can begin with it best; it comes back when there is none. `is_passed_by`: a handshake has come
@@ -331,7 +333,12 @@ impl State {
     /// `begins` a session goes only where there is room for one more; `counts_sessions` lets their number
     /// decide between workers that are equally free. The worker that the request avoids is chosen only
     /// where there is no other.
-    fn choose(&self, begins: bool, counts_sessions: bool, waiting: &Waiting) -> Option<(Rc<Worker>, Held)> {
+    fn choose(
+        &self,
+        begins: bool,
+        counts_sessions: bool,
+        waiting: &Waiting,
+    ) -> Option<(Rc<Worker>, Held)> {
         let workers = self.workers.borrow();
         let avoids = waiting.avoids.filter(|epoch| has_other(&workers, *epoch));
         let best = workers

@@ -90,7 +90,11 @@ impl Worker {
     }
 
     /// Returns how this worker compares with others for a new request, or `None` while it cannot begin one.
-    pub(super) fn preference(&self, limits: &PoolLimits, counts_sessions: bool) -> Option<Preference> {
+    pub(super) fn preference(
+        &self,
+        limits: &PoolLimits,
+        counts_sessions: bool,
+    ) -> Option<Preference> {
         if !self.is_taken_for_ready() {
             return None;
         }
@@ -251,7 +255,8 @@ impl Worker {
     pub(super) fn connection(&self) -> Option<Connection> {
         let mut connections = self.connections.borrow_mut();
         // The one that was used last: others may be let go.
-        std::iter::from_fn(|| connections.pop()).find_map(|mut kept| kept.is_silent().then_some(kept))
+        std::iter::from_fn(|| connections.pop())
+            .find_map(|mut kept| kept.is_silent().then_some(kept))
     }
 
     /// Keeps a connection for the next request.

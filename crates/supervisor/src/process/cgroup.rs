@@ -30,7 +30,8 @@ impl Groups {
     /// The least of its own limit and those of the groups around it.
     fn memory_limit(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.max"));
-        let first = self.folders(true).into_iter().map(|folder| folder.join("memory.limit_in_bytes"));
+        let first =
+            self.folders(true).into_iter().map(|folder| folder.join("memory.limit_in_bytes"));
         // "max" is no number.
         let limit = |file: PathBuf| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
         second.chain(first).filter_map(limit).filter(|bytes| *bytes < NO_LIMIT).min()
@@ -50,8 +51,12 @@ impl Groups {
             Some(limit.saturating_sub(number(folder.join(used))?.saturating_sub(cached)))
         };
         let second = ["memory.max", "memory.current", "inactive_file", "active_file"];
-        let first =
-            ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"];
+        let first = [
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            "total_inactive_file",
+            "total_active_file",
+        ];
         let second = self.folders(false).into_iter().map(|folder| left(folder, second));
         let first = self.folders(true).into_iter().map(|folder| left(folder, first));
         second.chain(first).flatten().min()
@@ -169,11 +174,15 @@ mod tests {
     #[test]
     fn version_1_is_read_as_well() {
         // A system may have both, the second without memory; a name may have colons.
-        let own = "12:pids:/memory\n1:name=systemd:/memory\n9:cpu,memory:/docker/1:2\n0::/\nnonsense\n";
+        let own =
+            "12:pids:/memory\n1:name=systemd:/memory\n9:cpu,memory:/docker/1:2\n0::/\nnonsense\n";
         let files = &[
             ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
             ("memory/docker/1:2/memory.limit_in_bytes", "2048\n"),
-            ("memory/docker/1:2/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
+            (
+                "memory/docker/1:2/memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
+            ),
         ];
         assert_eq!(asked(own, files), (Some(2048), Some(4)));
         assert_eq!(asked("9:memory:/\n", files), (None, None));
@@ -181,7 +190,9 @@ mod tests {
 
     #[test]
     fn without_groups_and_with_odd_ones_there_is_none() {
-        for (own, text) in [("", "5"), ("0::", "many"), ("0::/a\n", ""), (":::\n", "-1"), ("\u{0}", "5")] {
+        for (own, text) in
+            [("", "5"), ("0::", "many"), ("0::/a\n", ""), (":::\n", "-1"), ("\u{0}", "5")]
+        {
             assert_eq!(
                 asked(own, &[("memory.max", text), ("memory.events", "oom_kill x")]),
                 (None, None),

@@ -14,7 +14,12 @@ use super::Kept;
 const MOST_LINE: usize = 64 << 10;
 
 /// Passes on what a worker writes until its end, or that of the last that has it.
-pub(crate) async fn pass_on(to: LineWriter, mut pipe: pipe::Receiver, prefix: String, mut kept: Kept) {
+pub(crate) async fn pass_on(
+    to: LineWriter,
+    mut pipe: pipe::Receiver,
+    prefix: String,
+    mut kept: Kept,
+) {
     let mut lines = Lines::new(prefix.into_bytes());
     let mut read = Vec::with_capacity(MOST_LINE);
     loop {

@@ -68,8 +68,9 @@ pub(crate) fn spawn(
     for name in rookery_worker::NAMES {
         command.env_remove(name);
     }
-    let threads =
-        (std::thread::available_parallelism().map_or(1, usize::from) / start.serving as usize).max(1);
+    let threads = (std::thread::available_parallelism().map_or(1, usize::from)
+        / start.serving as usize)
+        .max(1);
     for name in THREADS {
         if std::env::var_os(name).is_none() {
             command.env(name, threads.to_string());

@@ -159,12 +159,20 @@ impl Kept {
 
 /// Returns what an app has said last on stderr: R's last error, else the last line.
 fn message_of(text: &str) -> Option<String> {
-    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
     let is_error = |line: &&str| line.starts_with("Error") || line.starts_with("rookery: ");
     let message = match lines.iter().rposition(is_error) {
         Some(at) => {
-            let behind =
-                ["Calls:", "Execution halted", "In addition:", "Backtrace:", "Called from:", "  at ", "  ("];
+            let behind = [
+                "Calls:",
+                "Execution halted",
+                "In addition:",
+                "Backtrace:",
+                "Called from:",
+                "  at ",
+                "  (",
+            ];
             let is_behind = |line: &&&str| behind.iter().any(|word| line.starts_with(word));
             // Ours says all in its first line, and lists what else there is; or announces what R says.
             let is_ours = lines[at].starts_with("rookery: ") && !lines[at].ends_with(':');
@@ -244,7 +252,10 @@ mod tests {
             ("Error: a\nb\nCalls: f -> g\n", Some("Error: a\nb")),
             ("Error: first\nError: second\n", Some("Error: second")),
             ("rookery: `x` cannot be served.\nLooked for:\n", Some("`x` cannot be served.")),
-            ("rookery: `x` is not valid R:\n1: a(\n   ^\n", Some("`x` is not valid R:\n1: a(\n   ^")),
+            (
+                "rookery: `x` is not valid R:\n1: a(\n   ^\n",
+                Some("`x` is not valid R:\n1: a(\n   ^"),
+            ),
             (
                 "Error in f(): no\n  (3 calls that have led to the app are not shown)\n",
                 Some("Error in f(): no"),

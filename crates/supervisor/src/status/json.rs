@@ -9,10 +9,12 @@ use crate::roster::Roster;
 
 pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let queue = roster.counts.queue.read();
-    let mut workers: Vec<Value> = report.processes.iter().map(|process| worker(process, report)).collect();
+    let mut workers: Vec<Value> =
+        report.processes.iter().map(|process| worker(process, report)).collect();
     // Those without a process.
     for (slot, told) in report.slots.iter().enumerate() {
-        let has_process = report.processes.iter().any(|process| process.member.slot as usize == slot);
+        let has_process =
+            report.processes.iter().any(|process| process.member.slot as usize == slot);
         if !has_process && !told.is_given_up {
             workers.push(waiting(slot, told));
         }

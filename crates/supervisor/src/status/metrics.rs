@@ -18,7 +18,11 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
     let own: u64 = report.processes.iter().map(|it| it.member.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
     text.gauge("queue_limit", "How many may wait for any.", counts.queue_limit.get());
-    text.gauge("queue_oldest_seconds", "How long the first of them has waited.", queue.oldest.as_secs_f64());
+    text.gauge(
+        "queue_oldest_seconds",
+        "How long the first of them has waited.",
+        queue.oldest.as_secs_f64(),
+    );
     let refused = [
         ("full", counts.refused_full.get()),
         ("timeout", counts.refused_late.get()),
@@ -30,12 +34,16 @@ pub(super) fn of(report: &Report, roster: &Roster) -> String {
         "Requests that were refused with 503, for no worker had time or a place.",
     )
     .values("queue_rejected_total", "reason", refused);
-    text.family("retries_total", "counter", "Requests given to another worker, since theirs ended first.")
-        .values(
-            "retries_total",
-            "reason",
-            [("not_begun", counts.returned.get()), ("begun", counts.begun_again.get())],
-        );
+    text.family(
+        "retries_total",
+        "counter",
+        "Requests given to another worker, since theirs ended first.",
+    )
+    .values(
+        "retries_total",
+        "reason",
+        [("not_begun", counts.returned.get()), ("begun", counts.begun_again.get())],
+    );
     text.family(
         "cookie_invalid_total",
         "counter",
@@ -101,7 +109,8 @@ fn answered(report: &Report, roster: &Roster) -> Tally {
 
 fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
     let without = report.slots.iter().enumerate().filter(|(slot, told)| {
-        told.start_at.is_some() && !report.processes.iter().any(|it| it.member.slot as usize == *slot)
+        told.start_at.is_some()
+            && !report.processes.iter().any(|it| it.member.slot as usize == *slot)
     });
     let backing_off = without.count();
     text.family("workers", "gauge", "Workers, by state.");

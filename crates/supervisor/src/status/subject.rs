@@ -66,13 +66,15 @@ impl Subject for Status {
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.roster.told.read().course == Course::Starting).then_some("no worker has been ready yet")
+        (self.roster.told.read().course == Course::Starting)
+            .then_some("no worker has been ready yet")
     }
 }
 
 /// Why nothing should be sent here. How much waits is none: overload would take out all machines.
 fn not_ready(report: &Report, readiness: Readiness) -> Option<NotReady> {
-    let (ready, least) = (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
+    let (ready, least) =
+        (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
     let because = |why: String| Some(NotReady { status: 503, why });
     match report.course {
         Course::Draining | Course::Stopping => {

@@ -24,7 +24,9 @@ const HEAD: [&str; 11] = [
 
 pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let mut text = String::new();
-    let up = report.started.map_or_else(String::new, |started| format!(", up {}", in_words(since(started))));
+    let up = report
+        .started
+        .map_or_else(String::new, |started| format!(", up {}", in_words(since(started))));
     let queue = roster.counts.queue.read();
     let _ = writeln!(
         text,
@@ -36,8 +38,11 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
         about.target,
         about.address,
     );
-    let oldest =
-        if queue.length == 0 { String::new() } else { format!(", the first for {}", in_words(queue.oldest)) };
+    let oldest = if queue.length == 0 {
+        String::new()
+    } else {
+        format!(", the first for {}", in_words(queue.oldest))
+    };
     let _ = writeln!(
         text,
         "{} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}",
@@ -55,7 +60,8 @@ pub(super) fn of(about: &About, report: &Report, roster: &Roster) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     let mut ends = vec![String::new()];
     for (slot, told) in report.slots.iter().enumerate() {
-        let mut processes = report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
+        let mut processes =
+            report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
         if processes.peek().is_none() && !told.is_given_up {
             rows.push(waiting(slot, told));
             ends.push(last_end(told));

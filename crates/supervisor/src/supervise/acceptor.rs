@@ -90,7 +90,9 @@ impl Acceptor {
                 let number = self.next();
                 vec![Act::Tell(epoch, Message::StopAccepting(number)), Act::SetFrontEnd(true)]
             }
-            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish) if wish != Some(epoch) => {
+            (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish)
+                if wish != Some(epoch) =>
+            {
                 let number = self.next();
                 self.state = State::TakingBack { epoch, number, until: now + WITHIN };
                 vec![Act::Tell(epoch, Message::StopAccepting(number))]
@@ -104,7 +106,13 @@ impl Acceptor {
     }
 
     /// Handles a worker's acknowledgement of a command: it accepts, or does not.
-    pub(super) fn acknowledged(&mut self, of: u64, answered: u64, accepts: bool, now: Instant) -> Vec<Act> {
+    pub(super) fn acknowledged(
+        &mut self,
+        of: u64,
+        answered: u64,
+        accepts: bool,
+        now: Instant,
+    ) -> Vec<Act> {
         match self.state {
             State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
                 if accepts {
@@ -114,7 +122,9 @@ impl Acceptor {
                 self.refused = Some((epoch, now + RETRY));
                 self.front_end()
             }
-            State::TakingBack { epoch, number, .. } if (epoch, number) == (of, answered) && !accepts => {
+            State::TakingBack { epoch, number, .. }
+                if (epoch, number) == (of, answered) && !accepts =>
+            {
                 self.front_end()
             }
             // Of a command that has been overtaken.

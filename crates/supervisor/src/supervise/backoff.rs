@@ -40,7 +40,13 @@ impl Backoff {
     }
 
     /// After a life of so long. `chance` is any number, so that workers that ended together do not start together.
-    pub(crate) fn ended(&mut self, life: Duration, has_answered: bool, now: Instant, chance: u64) -> Pause {
+    pub(crate) fn ended(
+        &mut self,
+        life: Duration,
+        has_answered: bool,
+        now: Instant,
+        chance: u64,
+    ) -> Pause {
         if has_answered || life > LONG {
             *self = Backoff::default();
             let time = if life > LONG { Duration::ZERO } else { SHORT };
@@ -50,8 +56,8 @@ impl Backoff {
         while self.ends.front().is_some_and(|end| now.duration_since(*end) > LONG) {
             self.ends.pop_front();
         }
-        let is_news_of_loop =
-            self.ends.len() >= LOOP && !std::mem::replace(&mut self.is_told, self.ends.len() >= LOOP);
+        let is_news_of_loop = self.ends.len() >= LOOP
+            && !std::mem::replace(&mut self.is_told, self.ends.len() >= LOOP);
         let doubled = FIRST.saturating_mul(1 << self.failures.min(16)).min(LAST);
         self.failures += 1;
         // Up to a fifth less, or more.
@@ -69,7 +75,9 @@ mod tests {
         let mut backoff = Backoff::default();
         let now = Instant::now();
         let mut told = Vec::new();
-        for (at, expected) in [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].into_iter().enumerate() {
+        for (at, expected) in
+            [500, 1000, 2000, 4000, 8000, 16000, 30000, 30000].into_iter().enumerate()
+        {
             let end = now + Duration::from_secs(at as u64);
             let pause = backoff.ended(Duration::from_secs(1), false, end, 200);
             assert_eq!(pause.time, Duration::from_millis(expected));
@@ -86,7 +94,8 @@ mod tests {
         let well = backoff.ended(Duration::from_secs(1), true, now, 0);
         assert_eq!(well, Pause { time: SHORT, is_news_of_loop: false });
         assert!(!backoff.is_loop(Duration::ZERO));
-        let first = |backoff: &mut Backoff, chance| backoff.ended(Duration::ZERO, false, now, chance).time;
+        let first =
+            |backoff: &mut Backoff, chance| backoff.ended(Duration::ZERO, false, now, chance).time;
         assert_eq!(first(&mut backoff, 0), Duration::from_millis(400));
         backoff.ended(Duration::ZERO, true, now, 0);
         assert_eq!(first(&mut backoff, 400), Duration::from_millis(600));

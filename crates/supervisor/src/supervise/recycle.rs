@@ -124,7 +124,8 @@ impl Recycle {
         let is_share = matches!(limit, MemoryLimit::Shared(_));
         let most = limit.each(workers)?;
         // A share is raised to one and a half of what the first look has found, which must be exact then.
-        let bytes = worker.age.look(most, is_share, now, || own_memory_beyond(worker.pid, most / 3 * 2));
+        let bytes =
+            worker.age.look(most, is_share, now, || own_memory_beyond(worker.pid, most / 3 * 2));
         bytes.filter(|_| !is_share || age >= SHARE_AGE).map(Reason::Memory)
     }
 }
@@ -149,8 +150,9 @@ impl Age {
         now: Instant,
         memory: impl FnOnce() -> Option<u64>,
     ) -> Option<u64> {
-        let is_within =
-            |since: Option<Instant>, time| since.is_some_and(|since| now.duration_since(since) < time);
+        let is_within = |since: Option<Instant>, time| {
+            since.is_some_and(|since| now.duration_since(since) < time)
+        };
         if is_within(self.looked, LOOK_EVERY) {
             return None;
         }
@@ -202,17 +204,20 @@ mod tests {
     fn memory_has_to_be_too_much_for_a_while() {
         let mut age = Age::default();
         let now = Instant::now();
-        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
+        let mut look =
+            |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(0, Some(101)), None);
         assert_eq!(look(9, Some(199)), None);
         assert_eq!(look(10, Some(101)), None);
         assert_eq!(look(20, Some(99)), None);
         assert_eq!(look(30, Some(150)), None);
         assert!(!age.asks_to_collect());
-        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
+        let mut look =
+            |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(40, Some(150)), None);
         assert!(age.asks_to_collect() && !age.asks_to_collect());
-        let mut look = |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
+        let mut look =
+            |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
         assert_eq!(look(50, Some(130)), Some(130));
         assert_eq!(look(60, None), None);
         assert!(!age.asks_to_collect());
@@ -222,8 +227,9 @@ mod tests {
     fn an_app_that_has_more_than_its_share_when_it_is_new_may_grow_by_half() {
         let mut age = Age::default();
         let now = Instant::now();
-        let mut look =
-            |seconds, bytes| age.look(100, true, now + Duration::from_secs(seconds), || Some(bytes));
+        let mut look = |seconds, bytes| {
+            age.look(100, true, now + Duration::from_secs(seconds), || Some(bytes))
+        };
         for seconds in [0, 10, 20, 30] {
             assert_eq!(look(seconds, 200), None);
         }
@@ -251,8 +257,9 @@ mod tests {
     fn an_app_that_has_far_too_much_when_it_is_new_is_not_replaced_each_second() {
         let mut age = Age::default();
         let now = Instant::now();
-        let mut look =
-            |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || Some(bytes));
+        let mut look = |seconds, bytes| {
+            age.look(100, false, now + Duration::from_secs(seconds), || Some(bytes))
+        };
         assert_eq!([0, 1, 9, 10, 19].map(|seconds| look(seconds, 300)), [None; 5]);
         assert_eq!(look(20, 300), Some(300));
     }

@@ -61,7 +61,8 @@ impl Slow {
         }
         self.told = Some((board.since, lasts));
         let computes = earlier.and_then(|(_, at, before)| {
-            let (used, of) = (used()?.saturating_sub(before), Duration::from_nanos(time.saturating_sub(at)));
+            let (used, of) =
+                (used()?.saturating_sub(before), Duration::from_nanos(time.saturating_sub(at)));
             // On a busy machine even what computes all the time has a part of it.
             (!of.is_zero()).then(|| used >= of / 10)
         });
@@ -87,7 +88,9 @@ mod tests {
         for (a_second, computes) in [(1000, true), (0, false), (50, false), (150, true)] {
             let mut slow = Slow::default();
             let mut look = |board: Snapshot, second: u64| {
-                slow.look(&board, second * SECOND, || Some(Duration::from_millis(second * a_second)))
+                slow.look(&board, second * SECOND, || {
+                    Some(Duration::from_millis(second * a_second))
+                })
             };
             let busy = board(R::Busy, 10);
             for second in [10, 16, 17, 19] {

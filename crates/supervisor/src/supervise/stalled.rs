@@ -60,7 +60,8 @@ mod tests {
         assert!(!look(board(R::Idle, 9, 4, 29), 29));
         assert!(look(board(R::Idle, 9, 4, 30), 30));
         // Busy, without anything to come for, or silent for itself.
-        for other in [board(R::Busy, 9, 4, 31), board(R::Idle, 4, 4, 31), board(R::Idle, 9, 4, 20)] {
+        for other in [board(R::Busy, 9, 4, 31), board(R::Idle, 4, 4, 31), board(R::Idle, 9, 4, 20)]
+        {
             assert!(!look(other, 31));
             assert!(!look(board(R::Idle, 9, 4, 32), 32));
             assert!(!look(other, 60));

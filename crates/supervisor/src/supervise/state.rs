@@ -122,7 +122,11 @@ pub(super) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(super) fn new(plan: Plan, roster: Arc<Roster>, front: &'a dyn Front) -> io::Result<Supervisor<'a>> {
+    pub(super) fn new(
+        plan: Plan,
+        roster: Arc<Roster>,
+        front: &'a dyn Front,
+    ) -> io::Result<Supervisor<'a>> {
         let (events, happened) = mpsc::unbounded_channel();
         let now = Instant::now();
         let slots = || Slot { start_at: Some(now), ..Slot::default() };
@@ -154,7 +158,10 @@ impl<'a> Supervisor<'a> {
         })
     }
 
-    pub(super) async fn run(mut self, mut requests: UnboundedReceiver<Request>) -> io::Result<Outcome> {
+    pub(super) async fn run(
+        mut self,
+        mut requests: UnboundedReceiver<Request>,
+    ) -> io::Result<Outcome> {
         let mut has_requests = true;
         self.front.hear(News::Started(self.folder.path()));
         loop {
@@ -171,13 +178,16 @@ impl<'a> Supervisor<'a> {
                         }
                     };
                     let _ = tokio::time::timeout(LAST_WORDS, all).await;
-                    if let (Outcome::NeverReady, Some(message)) = (outcome, self.start_output.message()) {
+                    if let (Outcome::NeverReady, Some(message)) =
+                        (outcome, self.start_output.message())
+                    {
                         self.front.hear(News::Failed(&message));
                     }
                     return Ok(outcome);
                 }
             }
-            let pause = if self.is_settled() { self.front.turns_every().clamp(SOON, SELDOM) } else { SOON };
+            let pause =
+                if self.is_settled() { self.front.turns_every().clamp(SOON, SELDOM) } else { SOON };
             tokio::select! {
                 biased;
                 Some(event) = self.happened.recv() => match event {
@@ -220,13 +230,17 @@ impl<'a> Supervisor<'a> {
                 self.is_reload_untold = true;
                 self.tell(&match self.wanted {
                     1 => "reloading: the worker is replaced".to_owned(),
-                    workers => format!("reloading: {workers} workers are replaced one after the other"),
+                    workers => {
+                        format!("reloading: {workers} workers are replaced one after the other")
+                    }
                 });
                 self.replacements.reload(self.reloaded_slots());
                 self.begin_reload();
             }
             // Nobody has been sent here whom it would have to wait for, before a worker was ready.
-            (Request::Stop, Course::Serving) if self.was_ready && !self.plan.times.delay.is_zero() => {
+            (Request::Stop, Course::Serving)
+                if self.was_ready && !self.plan.times.delay.is_zero() =>
+            {
                 self.course = Course::Leaving { until: Instant::now() + self.plan.times.delay };
                 self.front.hear(News::Leaving);
             }
@@ -237,7 +251,10 @@ impl<'a> Supervisor<'a> {
                 self.drain();
             }
             // A second one: nothing is waited for.
-            (Request::Stop, Course::Leaving { .. } | Course::Draining { .. } | Course::Ending(_)) => {
+            (
+                Request::Stop,
+                Course::Leaving { .. } | Course::Draining { .. } | Course::Ending(_),
+            ) => {
                 self.end(Outcome::Stopped);
                 for worker in self.workers.values_mut() {
                     worker.kill();
@@ -283,7 +300,9 @@ impl<'a> Supervisor<'a> {
     fn hear(&mut self, epoch: u64, message: Message) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         match message {
-            Message::Ready { is_sticky, sees_heads } if matches!(worker.phase, Phase::Starting { .. }) => {
+            Message::Ready { is_sticky, sees_heads }
+                if matches!(worker.phase, Phase::Starting { .. }) =>
+            {
                 worker.member.set_sticky(is_sticky);
                 worker.member.set_sees_heads(sees_heads);
                 if self.plan.warmup.is_empty() {
@@ -384,7 +403,10 @@ impl<'a> Supervisor<'a> {
         }
         self.tell_of_start(&self.workers[&epoch]);
         // The last of a reload.
-        if self.is_reload_untold && !self.replacements.is_reloading() && self.all_are_of(self.generation) {
+        if self.is_reload_untold
+            && !self.replacements.is_reloading()
+            && self.all_are_of(self.generation)
+        {
             self.is_reload_untold = false;
             self.tell(&format!("reloaded: all workers are of generation {}", self.generation));
         }
@@ -410,8 +432,9 @@ impl<'a> Supervisor<'a> {
     fn all_are_of(&self, generation: u64) -> bool {
         self.slots.iter().filter(|slot| !slot.is_given_up).all(|slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
-            current
-                .is_some_and(|worker| worker.start.generation == generation && worker.phase == Phase::Ready)
+            current.is_some_and(|worker| {
+                worker.start.generation == generation && worker.phase == Phase::Ready
+            })
         })
     }
 
@@ -439,8 +462,8 @@ impl<'a> Supervisor<'a> {
                 Phase::Draining { until, sessions } => {
                     let has_sessions = worker.member.load().1 > 0;
                     let is_over = now >= until && (now >= sessions || !has_sessions);
-                    let within =
-                        ENDS_SESSIONS.min(self.plan.times.sessions.unwrap_or(self.plan.times.drain) / 2);
+                    let within = ENDS_SESSIONS
+                        .min(self.plan.times.sessions.unwrap_or(self.plan.times.drain) / 2);
                     let left = sessions.saturating_duration_since(now);
                     if is_over || worker.is_done() {
                         worker.stop(self.plan.times.stop);

@@ -51,7 +51,11 @@ impl Stuck {
                 self.interrupted = None;
                 return Step::GoesOn;
             }
-            return if now.duration_since(at) >= TO_COME_OUT { Step::EndInterrupted } else { Step::Nothing };
+            return if now.duration_since(at) >= TO_COME_OUT {
+                Step::EndInterrupted
+            } else {
+                Step::Nothing
+            };
         }
         let lasts = board.lasts(time);
         if !is_busy || lasts < most {

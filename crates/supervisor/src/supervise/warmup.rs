@@ -26,7 +26,9 @@ pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> Warmed {
     let mut remarks = Vec::new();
     for path in paths {
         match get(&socket, &path).await {
-            Ok(status @ 500..) => return Warmed::Fails(format!("`{path}` was answered with {status}")),
+            Ok(status @ 500..) => {
+                return Warmed::Fails(format!("`{path}` was answered with {status}"));
+            }
             Ok(status @ 400..) => remarks.push(format!("`{path}` was answered with {status}")),
             Ok(_) => {}
             Err(error) => return Warmed::Fails(format!("`{path}` was not answered: {error}")),
@@ -93,7 +95,8 @@ mod tests {
             }
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let warmed = runtime.block_on(warm_up(socket, paths.iter().map(|&path| path.to_owned()).collect()));
+        let warmed =
+            runtime.block_on(warm_up(socket, paths.iter().map(|&path| path.to_owned()).collect()));
         server.join().unwrap();
         warmed
     }
@@ -111,7 +114,9 @@ mod tests {
             warmed(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
             Warmed::Fails("`/a` was answered with 500".to_owned())
         );
-        let Warmed::Fails(said) = warmed(vec![""], &["/a"]) else { panic!("it has not been answered") };
+        let Warmed::Fails(said) = warmed(vec![""], &["/a"]) else {
+            panic!("it has not been answered")
+        };
         assert!(said.starts_with("`/a` was not answered: "), "{said}");
     }
 }

@@ -113,8 +113,10 @@ impl Worker {
         let pid = libc::pid_t::try_from(child_id).expect("the system has it in this type");
         let epoch = start.epoch;
         // The lines of a single worker are as it has written them.
-        let prefix = if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
-        let streams = spawned.streams.into_iter().flatten().zip([output::stdout(), output::stderr()]);
+        let prefix =
+            if start.workers > 1 { format!("[{} {pid}] ", start.slot) } else { String::new() };
+        let streams =
+            spawned.streams.into_iter().flatten().zip([output::stdout(), output::stderr()]);
         let outputs = streams.zip(kept).map(|((pipe, to), kept)| {
             tokio::task::spawn_local(pass_on(to.clone(), pipe, prefix.clone(), kept))
         });
@@ -135,7 +137,13 @@ impl Worker {
         Ok(Worker {
             start,
             pid,
-            member: Member::new((start.slot, epoch), child_id, spawned.id, spawned.socket, spawned.board),
+            member: Member::new(
+                (start.slot, epoch),
+                child_id,
+                spawned.id,
+                spawned.socket,
+                spawned.board,
+            ),
             phase: Phase::Starting { until: now + time },
             began: now,
             health: Health::default(),
@@ -175,7 +183,8 @@ impl Worker {
         if std::mem::replace(&mut self.is_warming, true) {
             return;
         }
-        let (socket, epoch, events) = (self.member.socket.clone(), self.start.epoch, events.clone());
+        let (socket, epoch, events) =
+            (self.member.socket.clone(), self.start.epoch, events.clone());
         let paths = paths.to_vec();
         tokio::task::spawn_local(async move {
             // The supervisor may have gone.
@@ -277,9 +286,15 @@ impl Worker {
 }
 
 /// Passes on what a worker says, until it says nothing more.
-async fn listen(control: Rc<Control>, epoch: u64, announced: Announced, events: UnboundedSender<Event>) {
+async fn listen(
+    control: Rc<Control>,
+    epoch: u64,
+    announced: Announced,
+    events: UnboundedSender<Event>,
+) {
     // SAFETY: it owns its descriptor, which stays open and the same until the last that has it drops it.
-    let readable = unsafe { AsyncFd::register_with_interest(Rc::clone(&control), Interest::READABLE) };
+    let readable =
+        unsafe { AsyncFd::register_with_interest(Rc::clone(&control), Interest::READABLE) };
     let Ok(readable) = readable else { return };
     loop {
         let Ok(mut guard) = readable.readable().await else { return };

@@ -185,7 +185,8 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
 
 #[test]
 fn a_reload_that_fails_leaves_the_worker_accepting() {
-    let running = Running::new(Wish { mode: |start| if start == 1 { "fails" } else { "" }, ..direct() });
+    let running =
+        Running::new(Wish { mode: |start| if start == 1 { "fails" } else { "" }, ..direct() });
     let pid = running.until_worker_accepts();
     running.ask(Request::Reload);
     until("it is told", || is_told(&["the reload has failed: the new worker 0"]));
@@ -235,7 +236,9 @@ fn cookie(reply: &Reply) -> Option<String> {
 
 fn ask_with(running: &Running, path: &str, cookie: &str) -> Reply {
     let mut client = running.connect();
-    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b; {cookie}\r\n\r\n"));
+    client.send(format!(
+        "GET {path} HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b; {cookie}\r\n\r\n"
+    ));
     client.reply("GET")
 }
 
@@ -249,7 +252,11 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     // It is given once, and the app does not see it.
     let again = ask_with(&running, "/headers", &given);
     assert_eq!(cookie(&again), None);
-    assert!(again.text().contains("cookie: a=b\n") && !again.text().contains("rookery"), "{}", again.text());
+    assert!(
+        again.text().contains("cookie: a=b\n") && !again.text().contains("rookery"),
+        "{}",
+        again.text()
+    );
     let mut socket = running.connect();
     assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n")).status, 101);
     running.ask(Request::Reload);

@@ -22,7 +22,9 @@ fn one_that_is_busy_for_too_long_is_ended_without_an_interrupt() {
     let reply = running.connect().get("/sleep/600000");
     assert_eq!((reply.status, reply.text().contains("took too long")), (504, true));
     until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid)));
+    until("another serves", || {
+        running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
+    });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
     assert!(is_told(&[&gone, "busy with one thing", "it is ended"]));
     assert!(!is_told(&[&gone, "interrupted"]));
@@ -40,7 +42,9 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
         assert_eq!(running.get("/slot").status, 200);
     }
     until("it is ended", || before.iter().any(|pid| !lives(*pid)));
-    until("another serves", || running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid)));
+    until("another serves", || {
+        running.pids().len() == 2 && running.pids().iter().all(|pid| lives(*pid))
+    });
     let gone = before.iter().find(|pid| !lives(**pid)).unwrap().to_string();
     for said in ["is interrupted", "is still busy with the same: it is ended"] {
         assert!(is_told(&[&gone, said]), "{said}");
@@ -50,7 +54,8 @@ fn one_that_does_not_come_out_of_it_is_ended_and_its_client_gets_504() {
 
 #[test]
 fn one_that_comes_out_of_it_serves_on() {
-    let running = Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
+    let running =
+        Running::new(Wish { workers: 1, times: interrupting_after(500), ..Wish::default() });
     let before = running.pids();
     assert_eq!(running.get("/sleep/3000").status, 504);
     // Waits for it, since there is no other.

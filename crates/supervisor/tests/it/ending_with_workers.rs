@@ -8,8 +8,12 @@ use crate::running::{Running, Wish, is_told, send_signal};
 #[test]
 fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
     for workers in [1, 3] {
-        let mut running =
-            Running::new(Wish { workers, mode: |_| "finishes later", start_retries: 3, ..Wish::default() });
+        let mut running = Running::new(Wish {
+            workers,
+            mode: |_| "finishes later",
+            start_retries: 3,
+            ..Wish::default()
+        });
         assert_eq!(running.get("/slot").status, 200);
         assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
     }
@@ -18,7 +22,8 @@ fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
 
 #[test]
 fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serves_on() {
-    let mut running = Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
+    let mut running =
+        Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
     let first = running.get("/pid").text();
     for _ in 0..3 {
         // It waits for the other server.
@@ -30,7 +35,8 @@ fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serve
 
 #[test]
 fn a_script_that_has_finished_without_serving_is_no_failure() {
-    let mut running = Running::start(Wish { mode: |_| "finishes", start_retries: 3, ..Wish::default() });
+    let mut running =
+        Running::start(Wish { mode: |_| "finishes", start_retries: 3, ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
 }
 
@@ -73,7 +79,8 @@ fn without_restarts_workers_are_replaced_all_the_same() {
 
 #[test]
 fn a_start_that_no_other_start_can_mend_is_not_tried_again() {
-    let mut running = Running::start(Wish { mode: |_| "misconfigured", start_retries: 3, ..Wish::default() });
+    let mut running =
+        Running::start(Wish { mode: |_| "misconfigured", start_retries: 3, ..Wish::default() });
     assert_eq!(running.outcome(), Outcome::NeverReady);
     assert!(running.beside.lock().unwrap().len() <= 2);
 }

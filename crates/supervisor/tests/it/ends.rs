@@ -38,7 +38,9 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
 fn one_request_that_kills_kills_one_worker() {
     let running = Running::new(Wish::default());
     let reply = running.get("/die");
-    until("it is told what R was at", || is_told(&["; R had begun with GET /die; it is started again"]));
+    until("it is told what R was at", || {
+        is_told(&["; R had begun with GET /die; it is started again"])
+    });
     assert_eq!(reply.status, 502, "{}", reply.text());
     until("it is there again", || running.roster.members().len() == 2);
     assert_eq!(running.get("/pid").status, 200);
@@ -135,7 +137,9 @@ fn nothing_is_left_of_many_ends() {
     for at in 0..12 {
         let pid = running.pids()[at % 2];
         send_signal(pid, libc::SIGKILL);
-        until("it is there again", || running.roster.members().len() == 2 && !running.pids().contains(&pid));
+        until("it is there again", || {
+            running.roster.members().len() == 2 && !running.pids().contains(&pid)
+        });
         assert_eq!(running.get("/pid").status, 200);
     }
     let folder = running.folder.path().join(run_folder(&running));

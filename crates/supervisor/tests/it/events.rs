@@ -34,7 +34,9 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
     let said = format!("the R of worker 0 ({pid}) has been busy for 1");
     until("it is told", || is_told(&[&said, "with GET /sleep/13000: it waits"]));
     assert_eq!(begun.join().unwrap().status, 200);
-    until("its end is", || is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")]));
+    until("its end is", || {
+        is_told(&[&format!("the R of worker 0 ({pid}) has come to an end with that")])
+    });
 }
 
 #[test]

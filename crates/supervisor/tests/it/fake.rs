@@ -81,7 +81,8 @@ impl FakeWorker {
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
         theirs.r_is(R::Idle, now());
         let thread = std::thread::spawn({
-            let (link, is_over, gate) = (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
+            let (link, is_over, gate) =
+                (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
             move || {
                 while !is_over.load(Ordering::Relaxed) {
                     theirs.r_is(R::Idle, now());
@@ -96,7 +97,13 @@ impl FakeWorker {
                 }
             }
         });
-        let member = Member::new((slot, epoch), pid_of(slot, epoch), WorkerId::new().unwrap(), socket, board);
+        let member = Member::new(
+            (slot, epoch),
+            pid_of(slot, epoch),
+            WorkerId::new().unwrap(),
+            socket,
+            board,
+        );
         FakeWorker {
             member,
             gate,
@@ -151,9 +158,11 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
         }
         Event::Request(mut exchange) => {
             board.take();
-            let call = exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
+            let call =
+                exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
             // A server that has a supervisor has taken the header out.
-            let ticket = call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
+            let ticket =
+                call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
             if ticket.is_some_and(|ticket| !board.begin(ticket)) {
                 // As R does with a request that the supervisor has withdrawn.
                 link.send(Command::Respond(exchange));
@@ -198,8 +207,11 @@ fn head(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange
         gate.pass();
     }
     board.done(now());
-    let len = exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
-    if len.is_some_and(|len| len.unwrap() > 10_000_000) || exchange.header(b"transfer-encoding").is_some() {
+    let len =
+        exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
+    if len.is_some_and(|len| len.unwrap() > 10_000_000)
+        || exchange.header(b"transfer-encoding").is_some()
+    {
         exchange.begin_reply(413);
         exchange.set_reply_body(b"larger than the app takes");
         link.send(Command::Respond(exchange));
@@ -323,6 +335,7 @@ fn pieces(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchan
 
 /// What this process was given: open descriptors above the standard three that a program of its would have.
 fn descriptors() -> String {
-    let output = std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();
+    let output =
+        std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }

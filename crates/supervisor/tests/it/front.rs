@@ -182,8 +182,11 @@ impl Client {
     }
 
     pub(crate) fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Reply {
-        let length =
-            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
         self.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{length}\r\n"));
         self.send(body);
         self.reply(method)

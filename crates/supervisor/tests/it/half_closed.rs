@@ -29,7 +29,11 @@ fn queued(front: &Front, count: f64) {
 
 /// The server has closed without a word, and the log knows why.
 fn is_gone(client: &mut Client, log: &Log) {
-    assert!(!client.fill() && client.read.is_empty(), "{:?}", String::from_utf8_lossy(&client.read));
+    assert!(
+        !client.fill() && client.read.is_empty(),
+        "{:?}",
+        String::from_utf8_lossy(&client.read)
+    );
     let line = log.line();
     assert_eq!((line.status, line.ended), (499, Some(Ended::Client)));
     assert!(line.upstream.unwrap().waits_since.is_none());
@@ -42,7 +46,9 @@ fn who_waits_counts_as_gone_however_the_fin_comes() {
     let held = front.ask("/hold");
     until("it is begun", || begun(&front, 0) == 1);
     // Later; with the request; and behind the next one, which is not read before the first has been answered.
-    for (request, waits) in [(SLOT.to_owned(), true), (SLOT.to_owned(), false), (SLOT.repeat(2), true)] {
+    for (request, waits) in
+        [(SLOT.to_owned(), true), (SLOT.to_owned(), false), (SLOT.repeat(2), true)]
+    {
         let mut client = front.connect();
         client.send(request);
         if waits {
@@ -72,7 +78,8 @@ fn what_a_worker_has_is_answered() {
 
 #[test]
 fn who_waits_is_answered_where_that_is_asked_for() {
-    let front = Front::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
+    let front =
+        Front::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
     let held = front.ask("/hold");
     until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();

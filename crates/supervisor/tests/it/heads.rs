@@ -39,7 +39,11 @@ fn what_the_app_refuses_is_not_taken() {
         announce(&mut client, "/echo", lines);
         // Nothing of the body has been sent.
         let reply = client.reply("POST");
-        assert_eq!((reply.status, reply.text().as_str()), (413, "larger than the app takes"), "{lines}");
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (413, "larger than the app takes"),
+            "{lines}"
+        );
         assert!(reply.header(rookery_worker::CALL_HEADER).is_none(), "{}", reply.head);
         assert_eq!(seen(&front, 0), (at + 1, 0));
     }

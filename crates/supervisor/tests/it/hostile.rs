@@ -67,8 +67,9 @@ fn both_hops_see_the_same_requests() {
         for head in AMBIGUOUS {
             for body in BODIES {
                 let before = begun();
-                let bytes =
-                    format!("{method} /echo/ HTTP/1.1\r\nHost: a\r\n{head}\r\n{body}{HIDDEN}\r\n\r\n");
+                let bytes = format!(
+                    "{method} /echo/ HTTP/1.1\r\nHost: a\r\n{head}\r\n{body}{HIDDEN}\r\n\r\n"
+                );
                 let said = exchange(&front, bytes.as_bytes());
                 // A worker's replies say which it is; what was refused here has not come to it. One that it was not asked would be one
                 // more that it began, and its reply somebody else's.
@@ -91,8 +92,14 @@ fn both_hops_see_the_same_requests() {
 fn what_says_two_lengths_comes_to_no_worker() {
     let front = Front::new(1);
     for head in [2, 3, 4, 5, 6, 7, 8, 9, 14, 15].map(|at: usize| AMBIGUOUS[at]) {
-        let said = exchange(&front, format!("POST /echo/ HTTP/1.1\r\nHost: a\r\n{head}\r\nabcd").as_bytes());
-        assert!(said.starts_with("HTTP/1.1 400 ") || said.starts_with("HTTP/1.1 501 "), "{head:?}: {said}");
+        let said = exchange(
+            &front,
+            format!("POST /echo/ HTTP/1.1\r\nHost: a\r\n{head}\r\nabcd").as_bytes(),
+        );
+        assert!(
+            said.starts_with("HTTP/1.1 400 ") || said.starts_with("HTTP/1.1 501 "),
+            "{head:?}: {said}"
+        );
     }
     assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
 }

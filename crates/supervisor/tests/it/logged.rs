@@ -110,20 +110,28 @@ fn what_nobody_had_time_for_is_a_q() {
     assert_eq!(front.connect().get("/slot").status, 503);
     let late = log.line();
     assert!(upstream(&late).queued >= Duration::from_millis(300), "{late:?}");
-    let limits = PoolLimits { queue: 1, queue_time: Duration::from_secs(600), ..PoolLimits::default() };
+    let limits =
+        PoolLimits { queue: 1, queue_time: Duration::from_secs(600), ..PoolLimits::default() };
     let front = Front::with(0, limits, Config::default());
     let log = front.log();
     let mut waits = front.connect();
     waits.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
-    until("it waits", || Admin::of_roster(&front.roster).metric("rookery_queue_length") == Some(1.0));
+    until("it waits", || {
+        Admin::of_roster(&front.roster).metric("rookery_queue_length") == Some(1.0)
+    });
     assert_eq!(front.connect().get("/slot").status, 503);
     let full = log.line();
     for line in [&late, &full] {
         let upstream = upstream(line);
-        assert_eq!((line.status, line.ended, upstream.worker), (503, Some(Ended::Queue), None), "{line:?}");
+        assert_eq!(
+            (line.status, line.ended, upstream.worker),
+            (503, Some(Ended::Queue), None),
+            "{line:?}"
+        );
         assert_eq!((upstream.retries(), upstream.took), (0, None));
     }
-    let full = Front::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
+    let full =
+        Front::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
     let log = full.log();
     let mut client = full.connect();
     assert_eq!((client.upgrade("/ws").status, log.line().ended), (101, None));
@@ -165,7 +173,10 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
             (Some(worker(0, 1)).filter(|_| has_worker), None),
             "{path}"
         );
-        assert!(upstream.queued <= line.elapsed && (has_worker || !upstream.queued.is_zero()), "{line:?}");
+        assert!(
+            upstream.queued <= line.elapsed && (has_worker || !upstream.queued.is_zero()),
+            "{line:?}"
+        );
     }
     let mut client = front.connect();
     front.workers[0].gate.open();

@@ -23,7 +23,12 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 }
 
 /// Asks on a thread of its own.
-fn begin(front: &Front, method: &'static str, path: &'static str, headers: &str) -> JoinHandle<Reply> {
+fn begin(
+    front: &Front,
+    method: &'static str,
+    path: &'static str,
+    headers: &str,
+) -> JoinHandle<Reply> {
     let (mut client, headers) = (front.connect(), headers.to_owned());
     std::thread::spawn(move || {
         let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
@@ -51,7 +56,9 @@ fn hold(front: &Front, at: usize, with: &str) -> JoinHandle<Reply> {
     until("it is idle", || is_idle(front, at));
     let begun = front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held = begin(front, "POST", "/hold", with);
-    until("it is begun", || front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed) > begun);
+    until("it is begun", || {
+        front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed) > begun
+    });
     held
 }
 
@@ -144,15 +151,22 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
     for sticky in [Sticky::None, Sticky::Cookie] {
         // Each worker is given requests ahead of what its R does.
-        let limits = PoolLimits { sticky, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+        let limits =
+            PoolLimits { sticky, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
         let front = Front::with(1, limits, Config::default());
         let held = begin(&front, "POST", "/hold", "");
-        until("it is begun", || front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed) == 1);
+        until("it is begun", || {
+            front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed) == 1
+        });
         let waiting: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/slot", "")).collect();
         until("the worker has them", || front.workers[0].member.load().0 == 3);
         for asking in waiting {
             let refused = asking.join().unwrap();
-            assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{sticky:?}");
+            assert_eq!(
+                (refused.status, refused.header("retry-after")),
+                (503, Some("1")),
+                "{sticky:?}"
+            );
         }
         until("their connections are closed", || front.workers[0].connections() == 1);
         front.workers[0].gate.open();
@@ -166,8 +180,12 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
 
 #[test]
 fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
-    let limits =
-        PoolLimits { sticky: Sticky::Cookie, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        sticky: Sticky::Cookie,
+        queue_time: QUEUE_TIME,
+        ahead: 4,
+        ..PoolLimits::default()
+    };
     let front = Front::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
     let (with, stuck) = (cookie(&page), at(&front, &page.text()));
@@ -186,7 +204,8 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
     let limits = PoolLimits { sticky: Sticky::None, queue_time, ahead: 4, ..PoolLimits::default() };
     let front = Front::with(2, limits, Config::default());
     let begun = || {
-        let of = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
+        let of =
+            |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
         of(0) + of(1)
     };
     for round in 0..40 {
@@ -196,17 +215,26 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
         std::thread::sleep(Duration::from_millis(80 + round));
         front.workers.iter().for_each(|worker| worker.gate.open());
         // On a busy machine one may be late at the other worker, too, and is answered 503 then.
-        let statuses: Vec<_> = asking.into_iter().map(|asking| asking.join().unwrap().status).collect();
+        let statuses: Vec<_> =
+            asking.into_iter().map(|asking| asking.join().unwrap().status).collect();
         until("both are idle", || (0..2).all(|at| is_idle(&front, at)));
         let answered = statuses.iter().filter(|status| **status == 200).count();
-        assert_eq!((begun() - before, answered > 0), (answered, true), "round {round}: {statuses:?}");
+        assert_eq!(
+            (begun() - before, answered > 0),
+            (answered, true),
+            "round {round}: {statuses:?}"
+        );
     }
 }
 
 #[test]
 fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
-    let limits =
-        PoolLimits { sticky: Sticky::None, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
+    let limits = PoolLimits {
+        sticky: Sticky::None,
+        queue_time: QUEUE_TIME,
+        ahead: 4,
+        ..PoolLimits::default()
+    };
     let front = Front::with(2, limits, Config::default());
     let begun = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();

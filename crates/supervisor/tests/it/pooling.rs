@@ -16,7 +16,10 @@ fn a_request_is_answered_by_a_worker_as_it_answers() {
     let mut client = front.connect();
     let reply = client.get("/slot");
     assert_eq!((reply.status, reply.text()), (200, "0".to_owned()));
-    assert_eq!((reply.header("x-slot"), reply.header("content-type")), (Some("0"), Some("text/plain")));
+    assert_eq!(
+        (reply.header("x-slot"), reply.header("content-type")),
+        (Some("0"), Some("text/plain"))
+    );
     assert_eq!(client.get("/nothing/here?a=b").status, 404);
     for status in [204, 304, 201, 500] {
         assert_eq!(client.get(&format!("/status/{status}")).status, status);
@@ -30,7 +33,9 @@ fn a_request_is_answered_by_a_worker_as_it_answers() {
 fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
     let front = Front::new(1);
     let mut client = front.connect();
-    client.send("GET /call HTTP/1.1\r\nHost: a\r\nRookery-Call: 1 - https 10.0.0.1:1 - x - -\r\n\r\n");
+    client.send(
+        "GET /call HTTP/1.1\r\nHost: a\r\nRookery-Call: 1 - https 10.0.0.1:1 - x - -\r\n\r\n",
+    );
     let told = client.reply("GET").text();
     let own = client.socket.local_addr().unwrap().to_string();
     assert!(told.contains(&own) && told.contains("is_https: false"), "{told}");
@@ -143,7 +148,9 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
     let seen: HashSet<String> = (0..6).map(|_| client.get_at_rest("/slot").text()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
     let held = front.ask("/hold");
-    until("it is begun", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2));
+    until("it is begun", || {
+        front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2)
+    });
     let busy = |front: &Front| front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
     let at = busy(&front);
     for _ in 0..30 {
@@ -178,7 +185,8 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 
 #[test]
 fn past_the_queue_and_past_its_time_there_is_a_503() {
-    let limits = PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
+    let limits =
+        PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
     let front = Front::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
     std::thread::sleep(Duration::from_secs(1));
@@ -233,7 +241,9 @@ fn under_load_no_request_is_lost() {
     let clients: Vec<_> = (0..16)
         .map(|_| {
             let mut client = front.connect();
-            std::thread::spawn(move || (0..200).filter(|_| client.get("/slot").status == 200).count())
+            std::thread::spawn(move || {
+                (0..200).filter(|_| client.get("/slot").status == 200).count()
+            })
         })
         .collect();
     assert_eq!(clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>(), 3200);

@@ -19,7 +19,12 @@ pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
 /// The command that starts it.
 pub(crate) fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["program::is_a_worker_when_it_is_started_as_one", "--exact", "--nocapture", "--quiet"]);
+    command.args([
+        "program::is_a_worker_when_it_is_started_as_one",
+        "--exact",
+        "--nocapture",
+        "--quiet",
+    ]);
     command
 }
 

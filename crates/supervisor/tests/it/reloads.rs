@@ -27,12 +27,16 @@ fn a_reload_replaces_all_and_no_request_fails() {
 
 #[test]
 fn a_reload_that_fails_changes_nothing() {
-    let running =
-        Running::new(Wish { mode: |start| if start < 2 { "" } else { "fails" }, ..Wish::default() });
+    let running = Running::new(Wish {
+        mode: |start| if start < 2 { "" } else { "fails" },
+        ..Wish::default()
+    });
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
     running.ask(Request::Reload);
-    until("it is told", || is_told(&["the reload has failed: the new worker 0", "ended with status 1"]));
+    until("it is told", || {
+        is_told(&["the reload has failed: the new worker 0", "ended with status 1"])
+    });
     while_(200);
     assert!(load.end().iter().all(|status| *status == 200));
     assert_eq!(running.pids(), before);
@@ -64,7 +68,10 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     let before = running.pids();
     running.ask(Request::Reload);
     until("it is told", || {
-        is_told(&["the reload has failed: the new worker", "Those that it has not come to serve on"])
+        is_told(&[
+            "the reload has failed: the new worker",
+            "Those that it has not come to serve on",
+        ])
     });
     // The one that did not start is tried again, and the other has been left alone.
     until("both serve", || running.pids().len() == 2);
@@ -92,7 +99,8 @@ fn answers_while_starts_fail(running: &Running) {
 
 #[test]
 fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_reloaded() {
-    let running = Running::new(Wish { workers: 2, surges: false, mode: only_two_start, ..Wish::default() });
+    let running =
+        Running::new(Wish { workers: 2, surges: false, mode: only_two_start, ..Wish::default() });
     let before = running.pids();
     for _ in 0..2 {
         running.ask(Request::Reload);
@@ -107,8 +115,13 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
 #[test]
 fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
     let recycle = Recycle { requests: Some(5), ..Recycle::default() };
-    let running =
-        Running::new(Wish { workers: 2, surges: false, recycle, mode: only_two_start, ..Wish::default() });
+    let running = Running::new(Wish {
+        workers: 2,
+        surges: false,
+        recycle,
+        mode: only_two_start,
+        ..Wish::default()
+    });
     let before = running.pids();
     until("one has ended", || {
         assert_eq!(running.get("/pid").status, 200);
@@ -202,7 +215,7 @@ fn of_each_place_one_worker_waits_for_its_websockets() {
 
 #[test]
 fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobody_is_in_their_workers_place()
-{
+ {
     let short = Some(Duration::from_secs(1));
     let long = HOURS.unwrap();
     for (drain, sessions, surges) in [(long, short, true), (Duration::from_secs(1), HOURS, false)] {
@@ -319,7 +332,8 @@ fn a_reload_that_fails_leaves_the_number_of_workers() {
         // What is asked for next counts from there.
         running.change(Wish { workers, ..Wish::default() });
         until("there are as many", || {
-            running.pids().len() == workers as usize && running.pids().iter().all(|pid| !before.contains(pid))
+            running.pids().len() == workers as usize
+                && running.pids().iter().all(|pid| !before.contains(pid))
         });
         // Each was started once.
         let ready = running.times_told(&["is ready"]);
@@ -340,7 +354,9 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
     while_(50);
     send_signal(old, libc::SIGKILL);
     until("it is told", || running.has_told(&["was ended by SIGKILL", "is being started"]));
-    until("the reload is over", || running.has_told(&["reloaded: all workers are of generation 1"]));
+    until("the reload is over", || {
+        running.has_told(&["reloaded: all workers are of generation 1"])
+    });
     assert_eq!(running.get("/slot").status, 200);
 }
 

@@ -112,15 +112,23 @@ fn one_connection_is_enough_for_replies_that_are_clear() {
     let script = Script::new(say);
     let mut client = script.front.connect();
     for _ in 0..3 {
-        for (path, body) in [("/ok", "ok"), ("/interim", "ok"), ("/chunks", "abcde"), ("/lines", "ok")] {
+        for (path, body) in
+            [("/ok", "ok"), ("/interim", "ok"), ("/chunks", "abcde"), ("/lines", "ok")]
+        {
             let reply = client.get(path);
-            assert_eq!((reply.status, reply.text()), (200, body.to_owned()), "{path}: {}", reply.head);
+            assert_eq!(
+                (reply.status, reply.text()),
+                (200, body.to_owned()),
+                "{path}: {}",
+                reply.head
+            );
         }
         let head = client.request("HEAD", "/head", b"");
         assert_eq!((head.status, head.header("content-length")), (200, Some("1000")));
     }
     let reply = client.get("/lines");
-    let cookies = reply.head.lines().filter(|line| line.to_ascii_lowercase().starts_with("set-cookie: "));
+    let cookies =
+        reply.head.lines().filter(|line| line.to_ascii_lowercase().starts_with("set-cookie: "));
     assert_eq!(cookies.count(), 2, "{}", reply.head);
     assert_eq!((reply.header("x-mixed"), reply.header("keep-alive")), (Some("c"), None));
     assert_eq!(script.connections(), 1);
@@ -145,7 +153,11 @@ fn what_is_no_reply_is_a_502() {
     let mut client = script.front.connect();
     for path in ["/garbage", "/endless", "/two", "/upgraded", "/bad-chunks"] {
         let reply = client.get(path);
-        assert!(reply.status == 502 && reply.text().contains("could not be read"), "{path}: {}", reply.head);
+        assert!(
+            reply.status == 502 && reply.text().contains("could not be read"),
+            "{path}: {}",
+            reply.head
+        );
     }
     assert_eq!(script.front.connect().get("/ok").text(), "ok");
 }
@@ -154,8 +166,9 @@ fn what_is_no_reply_is_a_502() {
 fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
     let script = Script::new(|connection, head| {
         let length: usize = if head.starts_with("GET /large") { 100_000 } else { 20_000 };
-        let _ = connection
-            .write_all(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\nabc").as_bytes());
+        let _ = connection.write_all(
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\nabc").as_bytes(),
+        );
         let _ = connection.shutdown(std::net::Shutdown::Both);
     });
     let mut statuses = Vec::new();
@@ -165,14 +178,20 @@ fn a_worker_that_ends_within_a_large_reply_has_not_answered() {
         let head = client.head();
         statuses.push((path, head.status));
         match head.status {
-            502 => assert!(client.until(b"\n").starts_with(b"502 Bad Gateway: the worker ended"), "{path}"),
+            502 => assert!(
+                client.until(b"\n").starts_with(b"502 Bad Gateway: the worker ended"),
+                "{path}"
+            ),
             // Something had been sent: the client sees that it is not whole.
             200 => while client.fill() {},
             status => panic!("{status} for {path}"),
         }
         assert!(client.read.len() < 10, "{path}");
     }
-    assert!(statuses.iter().all(|(path, status)| *path == "/large" || *status == 502), "{statuses:?}");
+    assert!(
+        statuses.iter().all(|(path, status)| *path == "/large" || *status == 502),
+        "{statuses:?}"
+    );
 }
 
 #[test]
@@ -204,7 +223,9 @@ fn a_reply_may_come_before_the_body_has_gone() {
 #[test]
 fn a_body_that_nobody_reads_ends_with_its_reply() {
     let script = Script::new(|connection, _| {
-        connection.write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno").unwrap();
+        connection
+            .write_all(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno")
+            .unwrap();
         std::thread::sleep(Duration::from_millis(1));
     });
     let reply = script.front.connect().request("POST", "/", &vec![b'x'; 3_000_000]);

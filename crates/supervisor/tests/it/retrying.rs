@@ -49,7 +49,8 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
 fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
     for sticky in [Sticky::None, Sticky::Cookie] {
         let queue_time = Duration::from_secs(1);
-        let limits = PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
+        let limits =
+            PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
         let mut front = Front::with(1, limits, Config::default());
         let held = front.ask("/hold");
         until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
@@ -104,7 +105,10 @@ fn one_that_was_not_begun_goes_to_another() {
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);
     let reply = posted.join().unwrap();
-    assert_eq!((reply.status, reply.header("x-slot"), reply.text()), (200, Some("1"), "once".to_owned()));
+    assert_eq!(
+        (reply.status, reply.header("x-slot"), reply.text()),
+        (200, Some("1"), "once".to_owned())
+    );
 }
 
 #[test]
@@ -124,7 +128,12 @@ fn a_reply_whose_head_is_too_large_is_a_502() {
     let mut client = front.connect();
     assert_eq!(client.get("/heads/100000").header("x-long").unwrap().len(), 100_000);
     let reply = client.get("/heads/2000000");
-    assert_eq!((reply.status, reply.text().contains("could not be read")), (502, true), "{}", reply.text());
+    assert_eq!(
+        (reply.status, reply.text().contains("could not be read")),
+        (502, true),
+        "{}",
+        reply.text()
+    );
     assert_eq!(client.get("/slot").status, 200);
 }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use rookery_server::{Config, Listener, Server, Site};
 use rookery_supervisor::{
-    Front, News, Outcome, Plan, PoolLimits, Public, Recycle, Request, Roster, Times, pool, supervise,
+    Front, News, Outcome, Plan, PoolLimits, Public, Recycle, Request, Roster, Times, pool,
+    supervise,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -191,8 +192,12 @@ impl Running {
         let beside = Arc::new(Mutex::new(Vec::new()));
         let is_direct = wish.is_direct;
         let supervisor = std::thread::spawn({
-            let (roster, door, folder, beside) =
-                (Arc::clone(&roster), Arc::clone(&door), folder.path().to_path_buf(), Arc::clone(&beside));
+            let (roster, door, folder, beside) = (
+                Arc::clone(&roster),
+                Arc::clone(&door),
+                folder.path().to_path_buf(),
+                Arc::clone(&beside),
+            );
             move || {
                 let public = is_direct.then(|| Public { sockets, ..Public::default() });
                 let plan = Plan { public, folder, ..plan_of(wish, beside) };
@@ -279,7 +284,11 @@ impl Running {
 
     /// The processes that answer.
     pub(crate) fn pids(&self) -> Vec<i32> {
-        self.roster.members().iter().map(|member| member.board.read().pid.try_into().unwrap()).collect()
+        self.roster
+            .members()
+            .iter()
+            .map(|member| member.board.read().pid.try_into().unwrap())
+            .collect()
     }
 }
 

@@ -24,8 +24,13 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 /// A page that is asked for: the cookie, and the place of the worker that made it.
 fn page(front: &Front) -> (String, usize) {
     let page = ask(&mut front.connect(), "/slot", "Accept: text/html\r\n");
-    let cookie = page.header("set-cookie").expect("a page has one").split(';').next().unwrap().to_owned();
-    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == page.text()).unwrap();
+    let cookie =
+        page.header("set-cookie").expect("a page has one").split(';').next().unwrap().to_owned();
+    let at = front
+        .workers
+        .iter()
+        .position(|worker| worker.member.slot.to_string() == page.text())
+        .unwrap();
     (format!("Cookie: {cookie}\r\n"), at)
 }
 
@@ -50,13 +55,16 @@ fn without_a_cookie_a_page_has_its_worker_all_the_same() {
         let (id, slot) = (id(&front, at), slot(&front, at));
         for _ in 0..4 {
             let mut client = front.connect();
-            for path in
-                [format!("{SESSION}?w={id}"), format!("{SESSION}?w={id}&nonce=1"), format!("/slot?w={id}")]
-            {
+            for path in [
+                format!("{SESSION}?w={id}"),
+                format!("{SESSION}?w={id}&nonce=1"),
+                format!("/slot?w={id}"),
+            ] {
                 let reply = ask(&mut client, &path, cors);
                 assert_eq!(reply.header("x-slot"), Some(slot.as_str()), "{path}");
             }
-            let upload = format!("POST {SESSION}?w={id} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+            let upload =
+                format!("POST {SESSION}?w={id} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
             client.send(upload);
             assert_eq!(client.reply("POST").header("x-slot"), Some(slot.as_str()));
             let socket = client.upgrade_with(&format!("/ws?w={id}"), "");
@@ -103,13 +111,20 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     // Until then what is of it is its own.
     let url = format!("{SESSION}?w={id}");
     assert_eq!(ask(&mut front.connect(), &url, "").header("x-slot"), Some(own.as_str()));
-    assert_eq!(front.connect().upgrade_with(&format!("/ws?w={id}"), "").header("x-slot"), Some(own.as_str()));
+    assert_eq!(
+        front.connect().upgrade_with(&format!("/ws?w={id}"), "").header("x-slot"),
+        Some(own.as_str())
+    );
     assert_eq!(reconnects(), [Some(0.0), Some(0.0)]);
     let again = front.connect().upgrade_with("/ws?w=", &cookie);
     assert!(again.status == 101 && again.header("x-slot") != Some(own.as_str()), "{}", again.head);
     assert_eq!(reconnects(), [Some(0.0), Some(1.0)]);
     let new = again.header("set-cookie").expect("it is told").split(';').next().unwrap().to_owned();
-    let asset = ask(&mut front.connect(), "/slot", &format!("Cookie: {new}\r\nSec-Fetch-Mode: no-cors\r\n"));
+    let asset = ask(
+        &mut front.connect(),
+        "/slot",
+        &format!("Cookie: {new}\r\nSec-Fetch-Mode: no-cors\r\n"),
+    );
     assert_eq!(Some(asset.text().as_str()), again.header("x-slot"));
     front.kill(old);
     assert!(has_ended(&ask(&mut front.connect(), &url, "")));
@@ -118,7 +133,10 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     // One whose worker is there goes back to it: it was the network that failed.
     for _ in 0..3 {
         let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"));
-        assert_eq!((back.header("x-slot"), back.header("set-cookie")), (again.header("x-slot"), None));
+        assert_eq!(
+            (back.header("x-slot"), back.header("set-cookie")),
+            (again.header("x-slot"), None)
+        );
     }
     assert_eq!(reconnects(), [Some(3.0), Some(1.0)]);
     // What names nobody is back with whomever.

@@ -33,7 +33,9 @@ fn with_a_spare_nobody_waits_for_an_r_to_start() {
     let running = Running::new(Wish { workers: 1, spares: 1, mode, ..Wish::default() });
     let serving = running.pids()[0];
     // Until there is one.
-    until("there is a spare", || children().iter().filter(|pid| is_of(**pid, &running)).count() >= 2);
+    until("there is a spare", || {
+        children().iter().filter(|pid| is_of(**pid, &running)).count() >= 2
+    });
     while_(1000);
     send_signal(serving, libc::SIGKILL);
     let next = running.get("/pid");
@@ -71,8 +73,10 @@ fn children() -> Vec<i32> {
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &i32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let rest =
-                stat.rsplit_once(')').map(|(_, rest)| rest.trim_start().to_owned()).unwrap_or_default();
+            let rest = stat
+                .rsplit_once(')')
+                .map(|(_, rest)| rest.trim_start().to_owned())
+                .unwrap_or_default();
             rest.split(' ').nth(1) == Some(own.as_str())
         })
         .collect()
@@ -98,11 +102,18 @@ fn a_reload_replaces_spares_as_well() {
     let seen = load.end();
     assert!(seen.iter().all(|status| matches!(status, 200 | 502)), "{seen:?}");
     // What the one that was killed had begun; its handlers are quick, so one whose answer had not left as well.
-    assert!(seen.iter().filter(|status| **status == 502).count() <= 2, "of the one that was killed");
+    assert!(
+        seen.iter().filter(|status| **status == 502).count() <= 2,
+        "of the one that was killed"
+    );
 }
 
 fn warm(paths: &[&str]) -> Wish {
-    Wish { workers: 1, warmup: paths.iter().map(|&path| path.to_owned()).collect(), ..Wish::default() }
+    Wish {
+        workers: 1,
+        warmup: paths.iter().map(|&path| path.to_owned()).collect(),
+        ..Wish::default()
+    }
 }
 
 #[test]
@@ -123,7 +134,10 @@ fn a_worker_that_fails_in_it_does_not_serve() {
         "has failed, `/status/500` was answered with 500: it is ended"
     ]));
     // Longer than a start may take.
-    let times = rookery_supervisor::Times { start: std::time::Duration::from_secs(2), ..Default::default() };
+    let times = rookery_supervisor::Times {
+        start: std::time::Duration::from_secs(2),
+        ..Default::default()
+    };
     let mut running = Running::start(Wish { times, ..warm(&["/sleep/600000"]) });
     assert_eq!(running.outcome(), Outcome::NeverReady);
 }

@@ -47,7 +47,9 @@ fn an_app_whose_first_starts_fail_is_served_when_a_retry_succeeds() {
     let mode = |start| if start < 3 { "fails" } else { "" };
     let wish = Wish { workers: 1, start_retries: 3, mode, ..Wish::default() };
     let running = Running::new(wish);
-    assert!(running.has_told(&["ended with status 1 before it was ready; it is started again in "]));
+    assert!(
+        running.has_told(&["ended with status 1 before it was ready; it is started again in "])
+    );
     assert_eq!(running.get("/pid").status, 200);
 }
 

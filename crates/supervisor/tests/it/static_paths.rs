@@ -24,7 +24,8 @@ fn path(folder: &Path, overrides: Overrides) -> StaticPath {
 }
 
 fn announce(front: &Front, member: &Member, paths: &[(&str, StaticPath)]) {
-    let paths: BTreeMap<_, _> = paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
+    let paths: BTreeMap<_, _> =
+        paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
     front.roster.announce(member, paths);
 }
 
@@ -77,7 +78,10 @@ fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
         ..Overrides::default()
     };
     let excluded = Overrides { exclude: Some(true), ..Overrides::default() };
-    announce_all(&front, &[("/s", path(files.path(), secret)), ("/s/app", path(Path::new(""), excluded))]);
+    announce_all(
+        &front,
+        &[("/s", path(files.path(), secret)), ("/s/app", path(Path::new(""), excluded))],
+    );
     let mut client = front.connect();
     for (headers, status) in [("", 403), ("X-Key: abd\r\n", 403), ("X-Key: abc\r\n", 200)] {
         client.send(format!("GET /s/a.txt HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
@@ -115,7 +119,11 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
     }
     front.roster.drain(&front.workers[0].member);
     front.roster.drain(&front.workers[1].member);
-    assert_eq!(text(&front, "/static/a.txt"), "a worker", "clients of a worker that drains still come");
+    assert_eq!(
+        text(&front, "/static/a.txt"),
+        "a worker",
+        "clients of a worker that drains still come"
+    );
     front.kill(0);
     front.kill(0);
     assert_eq!(text(&front, "/static/a.txt"), "new");

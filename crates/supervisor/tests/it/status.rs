@@ -29,7 +29,8 @@ impl Admin {
     fn with(roster: &Arc<Roster>, readiness: Readiness) -> Admin {
         let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
         let answers = Answers::new(Arc::new(Status::new(Arc::clone(roster), about, readiness)));
-        let server = Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
+        let server =
+            Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
         Admin { listener, _server: server }
     }
@@ -45,7 +46,13 @@ impl Admin {
     }
 
     fn worker(&self, slot: usize) -> Value {
-        self.json()["workers"].as_array().unwrap().iter().find(|it| it["slot"] == slot).unwrap().clone()
+        self.json()["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["slot"] == slot)
+            .unwrap()
+            .clone()
     }
 
     /// The value of a metric, by its name and labels.
@@ -59,16 +66,20 @@ impl Admin {
 #[test]
 fn the_page_for_operators_names_every_metric_and_no_other() {
     let page = include_str!("../../../../docs/operations.md");
-    let rows = page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
+    let rows =
+        page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
     let first = |row: &'static str| row.strip_prefix("| `").and_then(|row| row.split(" | ").next());
-    let mut named: Vec<&str> = rows.lines().filter_map(first).flat_map(|names| names.split(", ")).collect();
+    let mut named: Vec<&str> =
+        rows.lines().filter_map(first).flat_map(|names| names.split(", ")).collect();
     for name in &mut named {
         *name = name.trim_matches('`').split('{').next().unwrap();
     }
     named.sort_unstable();
     let text = Admin::of_roster(&Arc::default()).get("/metrics").text();
-    let mut told: Vec<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next()).collect();
+    let mut told: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next())
+        .collect();
     told.sort_unstable();
     // What there is once it has started.
     named.retain(|name| *name != "start_time_seconds");
@@ -82,18 +93,31 @@ fn what_r_does_is_told_while_it_is_busy() {
     let mut client = running.connect();
     let busy = std::thread::spawn(move || client.get("/sleep/1500?secret=1"));
     until("one is busy", || {
-        admin.json()["workers"].as_array().unwrap().iter().any(|it| it["route"] == "GET /sleep/1500")
+        admin.json()["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it["route"] == "GET /sleep/1500")
     });
     let status = admin.json();
-    assert_eq!((status["state"].as_str(), status["generation"].as_u64()), (Some("serving"), Some(0)));
+    assert_eq!(
+        (status["state"].as_str(), status["generation"].as_u64()),
+        (Some("serving"), Some(0))
+    );
     assert_eq!(status["pid"], std::process::id());
     assert_eq!(status["queue"]["limit"], 1024);
     let workers = status["workers"].as_array().unwrap();
     assert_eq!(workers.len(), 2);
     let one = workers.iter().find(|it| it["in_flight"] == 1).unwrap();
     assert_eq!((one["r_state"].as_str(), one["state"].as_str()), (Some("busy"), Some("ready")));
-    assert!(one["busy_ms"].as_u64().unwrap() < 60_000 && one["memory"].as_u64().unwrap() > 100_000, "{one}");
-    assert!(one["cpu_s"].is_number() && one["last_exit"].is_null() && one["restarts"] == 0, "{one}");
+    assert!(
+        one["busy_ms"].as_u64().unwrap() < 60_000 && one["memory"].as_u64().unwrap() > 100_000,
+        "{one}"
+    );
+    assert!(
+        one["cpu_s"].is_number() && one["last_exit"].is_null() && one["restarts"] == 0,
+        "{one}"
+    );
     assert!(running.pids().contains(&i32::try_from(one["pid"].as_i64().unwrap()).unwrap()));
     let other = workers.iter().find(|it| it["in_flight"] == 0).unwrap();
     assert!(other["route"].is_null() && other["busy_ms"].is_null(), "{other}");
@@ -121,7 +145,8 @@ fn what_r_does_is_told_while_it_is_busy() {
 fn the_share_of_time_in_which_r_is_busy_is_told() {
     let running = Running::new(Wish { workers: 1, ..Wish::default() });
     let admin = Admin::of(&running);
-    let share = || admin.metric("rookery_worker_busy_ratio{slot=\"0\"}").filter(|share| *share <= 1.0);
+    let share =
+        || admin.metric("rookery_worker_busy_ratio{slot=\"0\"}").filter(|share| *share <= 1.0);
     assert!(share().is_some());
     let load = Load::start(running.address, 1, "/sleep/50");
     until("it is busy for most of the time", || share() > Some(0.5));
@@ -139,7 +164,9 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     until("it is ready", || admin.get("/-/ready").status == 200);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
-    until("one is missing", || admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n"));
+    until("one is missing", || {
+        admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n")
+    });
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
     // What is not wanted need not be ready.
@@ -159,7 +186,8 @@ fn a_spare_is_counted_as_one() {
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
     // Every process is in some state.
     let text = admin.get("/metrics").text();
-    let values = text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
+    let values =
+        text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
     assert_eq!(values.map(|(_, value)| value.parse::<u32>().unwrap()).sum::<u32>(), 3, "{text}");
 }
 
@@ -169,9 +197,15 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
     let admin = Admin::of(&running);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
-    until("another has come", || admin.worker(0)["restarts"] == 1 && admin.worker(0)["state"] == "ready");
+    until("another has come", || {
+        admin.worker(0)["restarts"] == 1 && admin.worker(0)["state"] == "ready"
+    });
     let last = &admin.worker(0)["last_exit"];
-    assert_eq!((last["signal"].as_i64(), last["reason"].as_str()), (Some(9), Some("killed")), "{last}");
+    assert_eq!(
+        (last["signal"].as_i64(), last["reason"].as_str()),
+        (Some(9), Some("killed")),
+        "{last}"
+    );
     assert!(last["code"].is_null(), "{last}");
     assert_eq!(admin.metric("rookery_worker_exits_total{reason=\"killed\"}"), Some(1.0));
     assert_eq!(admin.metric("rookery_worker_starts_total"), Some(3.0));
@@ -188,8 +222,10 @@ fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
 
 #[test]
 fn reloads_are_told_and_what_was_wrong_with_the_last() {
-    let running =
-        Running::new(Wish { mode: |start| if start < 4 { "" } else { "fails" }, ..Wish::default() });
+    let running = Running::new(Wish {
+        mode: |start| if start < 4 { "" } else { "fails" },
+        ..Wish::default()
+    });
     let admin = Admin::of(&running);
     let load = Load::start(running.address, 2, "/slot");
     running.ask(Request::Reload);
@@ -201,7 +237,10 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
     until("it has failed", || admin.json()["reload"]["failed"] == 1);
     let status = admin.json();
     assert_eq!(status["reload"]["state"], "idle");
-    assert!(status["reload"]["last_error"].as_str().unwrap().contains("ended with status 1"), "{status}");
+    assert!(
+        status["reload"]["last_error"].as_str().unwrap().contains("ended with status 1"),
+        "{status}"
+    );
     assert!(admin.get("/status.txt").text().contains("\nthe last reload failed: the new worker 0"));
     assert!(load.end().iter().all(|status| *status == 200));
 }
@@ -238,7 +277,8 @@ fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
     assert!(admin.get("/status.txt").text().contains("starts in "));
     assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
     until("it is a loop", || {
-        is_told(&["worker 0 ends again and again"]) || admin.worker(0)["restarts"].as_u64() > Some(2)
+        is_told(&["worker 0 ends again and again"])
+            || admin.worker(0)["restarts"].as_u64() > Some(2)
     });
     running.stop();
     assert_eq!(admin.get("/-/ready").status, 503);
@@ -262,7 +302,9 @@ fn whose_r_was_busy_for_too_long_is_told() {
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     assert_eq!(running.get("/sleep/600000").status, 504);
-    until("it is ended", || admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0));
+    until("it is ended", || {
+        admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0)
+    });
 }
 
 #[test]

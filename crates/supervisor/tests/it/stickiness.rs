@@ -28,7 +28,9 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 
 /// Waits until every worker is free: else a busy one is passed over, whatever sessions the others have.
 fn at_rest(front: &Front) {
-    until("all are idle", || front.workers.iter().all(|worker| worker.member.board.read().is_idle(now())));
+    until("all are idle", || {
+        front.workers.iter().all(|worker| worker.member.board.read().is_idle(now()))
+    });
 }
 
 #[test]
@@ -42,13 +44,15 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
         let page = ask(&mut client, "/slot", "Accept: text/html\r\n");
         let slot = page.text();
         let cookie = cookie(&page).expect("a page has one");
-        let headers = format!("Cookie: other=1; {cookie}\r\nAccept: */*\r\nSec-Fetch-Mode: cors\r\n");
+        let headers =
+            format!("Cookie: other=1; {cookie}\r\nAccept: */*\r\nSec-Fetch-Mode: cors\r\n");
         for _ in 0..5 {
             let reply = ask(&mut client, "/slot", &headers);
             assert_eq!((reply.text(), reply.header("set-cookie")), (slot.clone(), None));
         }
         // A page that is loaded again is no new client.
-        let again = ask(&mut client, "/slot", &format!("Cookie: {cookie}\r\nAccept: text/html\r\n"));
+        let again =
+            ask(&mut client, "/slot", &format!("Cookie: {cookie}\r\nAccept: text/html\r\n"));
         assert_eq!((again.text(), again.header("set-cookie")), (slot.clone(), None));
         let upgraded = client.upgrade_with("/ws", &format!("Cookie: {cookie}\r\n"));
         assert_eq!((upgraded.status, upgraded.header("x-slot")), (101, Some(slot.as_str())));
@@ -86,7 +90,9 @@ fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
     let mut client = front.connect();
     let page = ask(&mut client, "/slot", "");
     let own = cookie(&page).unwrap();
-    for (sent, seen) in [(own.clone(), None), (format!("a=1; {own}; b=2"), Some("cookie: a=1; b=2\n"))] {
+    for (sent, seen) in
+        [(own.clone(), None), (format!("a=1; {own}; b=2"), Some("cookie: a=1; b=2\n"))]
+    {
         let headers = ask(&mut client, "/headers", &format!("Cookie: {sent}\r\n")).text();
         assert!(!headers.contains("rookery="), "{headers}");
         match seen {
@@ -107,13 +113,19 @@ fn forged_cookies_are_as_none() {
     let mut cut = own.clone();
     cut.pop();
     let admin = Admin::of_roster(&front.roster);
-    for forged in
-        [foreign, cut, format!("{own}A"), own.to_uppercase(), "rookery=".to_owned(), ";;=;".to_owned()]
-    {
+    for forged in [
+        foreign,
+        cut,
+        format!("{own}A"),
+        own.to_uppercase(),
+        "rookery=".to_owned(),
+        ";;=;".to_owned(),
+    ] {
         let page = ask(&mut client, "/slot", &format!("Cookie: {forged}\r\n"));
         assert_eq!(page.status, 200, "{forged}");
         assert!(cookie(&page).is_some_and(|new| new != forged), "{forged}");
-        let asset = ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
+        let asset =
+            ask(&mut client, "/slot", &format!("Cookie: {forged}\r\nSec-Fetch-Mode: no-cors\r\n"));
         assert!(asset.status == 200 && cookie(&asset).is_some_and(|new| new != forged), "{forged}");
     }
     // Both requests of each, but of those that have another name.
@@ -159,7 +171,8 @@ fn a_handshake_that_waits_holds_nobody_up() {
 #[test]
 fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
     let queue_time = Duration::from_millis(500);
-    let limits = PoolLimits { sticky: Sticky::None, sessions: 1, queue_time, ..PoolLimits::default() };
+    let limits =
+        PoolLimits { sticky: Sticky::None, sessions: 1, queue_time, ..PoolLimits::default() };
     let front = Front::with(1, limits, Config::default());
     let held = front.ask("/hold");
     until("it is begun", || front.workers[0].member.load().0 == 1);
@@ -179,11 +192,13 @@ fn what_a_worker_that_drains_has_begun_stays_with_it() {
     let mut client = front.connect();
     let page = client.get("/slot");
     let (slot, own) = (page.text(), cookie(&page).expect("Shiny asks for it"));
-    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap();
+    let at =
+        front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap();
     front.roster.drain(&front.workers[at].member);
     let with = format!("Cookie: {own}\r\n");
     let session = "/session/0123456789abcdef0123456789abcdef/slot";
-    for (path, headers) in [("/slot", "Sec-Fetch-Mode: cors\r\n"), (session, "Sec-Fetch-Mode: navigate\r\n")]
+    for (path, headers) in
+        [("/slot", "Sec-Fetch-Mode: cors\r\n"), (session, "Sec-Fetch-Mode: navigate\r\n")]
     {
         let reply = ask(&mut client, path, &format!("{with}{headers}"));
         assert_eq!(reply.header("x-slot"), Some(slot.as_str()), "{path}");
@@ -211,7 +226,9 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
         }
         let mut client = front.connect();
         let slots: Vec<_> = (0..2).map(|_| client.get_at_rest("/slot")).collect();
-        assert!(slots.iter().all(|reply| cookie(reply).is_none()) && slots[0].body != slots[1].body);
+        assert!(
+            slots.iter().all(|reply| cookie(reply).is_none()) && slots[0].body != slots[1].body
+        );
         let path = "/session/0123456789abcdef0123456789abcdef/x";
         assert!(!client.get(path).text().contains("has ended"), "{how:?}");
     }
@@ -222,7 +239,11 @@ fn who_waits_for_one_that_dies_goes_another_way() {
     let limits = PoolLimits { sticky: Sticky::Cookie, in_flight: 1, ..PoolLimits::default() };
     let mut front = Front::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
-    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == page.text()).unwrap();
+    let at = front
+        .workers
+        .iter()
+        .position(|worker| worker.member.slot.to_string() == page.text())
+        .unwrap();
     let headers = format!("Cookie: {}\r\nSec-Fetch-Mode: cors\r\n", cookie(&page).unwrap());
     let mut asking = Vec::new();
     for path in ["/hold", "/slot", "/slot"] {
@@ -262,7 +283,10 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
     // What is no session, and who has one.
     assert_eq!(ask(&mut front.connect(), "/slot", "Sec-Fetch-Mode: no-cors\r\n").status, 200);
     for cookie in &cookies {
-        assert_eq!(ask(&mut front.connect(), "/slot", &format!("Cookie: {cookie}\r\n")).status, 200);
+        assert_eq!(
+            ask(&mut front.connect(), "/slot", &format!("Cookie: {cookie}\r\n")).status,
+            200
+        );
     }
     sockets.pop();
     until("there is room", || front.workers.iter().any(|worker| worker.member.load().1 == 1));
@@ -323,10 +347,16 @@ fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
 fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
     let front = sticky(2, Sticky::Cookie);
     let page = front.connect().get("/slot");
-    let at = front.workers.iter().position(|worker| worker.member.slot.to_string() == page.text()).unwrap();
+    let at = front
+        .workers
+        .iter()
+        .position(|worker| worker.member.slot.to_string() == page.text())
+        .unwrap();
     front.roster.drain(&front.workers[at].member);
     let with = format!("Cookie: {}\r\n", cookie(&page).unwrap());
-    for headers in ["Accept: */*\r\n", "", "Accept: text/css,*/*;q=0.1\r\n", "Sec-Fetch-Mode: no-cors\r\n"] {
+    for headers in
+        ["Accept: */*\r\n", "", "Accept: text/css,*/*;q=0.1\r\n", "Sec-Fetch-Mode: no-cors\r\n"]
+    {
         let kept = ask(&mut front.connect(), "/slot", &format!("{with}{headers}"));
         assert_eq!((kept.text(), cookie(&kept)), (page.text(), None), "{headers}");
     }
@@ -339,7 +369,8 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
 #[test]
 fn servers_of_one_host_do_not_take_each_others_cookie() {
     let named = |name: &str| {
-        let limits = PoolLimits { sticky: Sticky::Cookie, name: name.to_owned(), ..PoolLimits::default() };
+        let limits =
+            PoolLimits { sticky: Sticky::Cookie, name: name.to_owned(), ..PoolLimits::default() };
         Front::with(2, limits, Config::default())
     };
     let fronts = [named("one"), named("two")];
@@ -349,10 +380,15 @@ fn servers_of_one_host_do_not_take_each_others_cookie() {
     for round in 0..4 {
         for (at, front) in fronts.iter().enumerate() {
             at_rest(front);
-            let sent =
-                jar.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ");
+            let sent = jar
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+                .join("; ");
             let reply = ask(&mut front.connect(), "/slot", &format!("Cookie: {sent}\r\n"));
-            if let Some((name, value)) = cookie(&reply).as_deref().and_then(|pair| pair.split_once('=')) {
+            if let Some((name, value)) =
+                cookie(&reply).as_deref().and_then(|pair| pair.split_once('='))
+            {
                 assert_eq!(round, 0, "a cookie was taken from another server");
                 jar.insert(name.to_owned(), value.to_owned());
             }
@@ -360,6 +396,9 @@ fn servers_of_one_host_do_not_take_each_others_cookie() {
         }
     }
     for front in &fronts {
-        assert_eq!(Admin::of_roster(&front.roster).metric("rookery_cookie_invalid_total"), Some(0.0));
+        assert_eq!(
+            Admin::of_roster(&front.roster).metric("rookery_cookie_invalid_total"),
+            Some(0.0)
+        );
     }
 }

@@ -144,7 +144,9 @@ mod tests {
         assert_eq!((server.deflate, server.origin), (None, OriginPolicy::SameHost));
         assert!(server.subprotocols.is_empty());
         let client = ClientConfig::default();
-        assert!(client.deflate.is_none() && client.subprotocols.is_empty() && client.headers.is_empty());
+        assert!(
+            client.deflate.is_none() && client.subprotocols.is_empty() && client.headers.is_empty()
+        );
     }
 
     #[test]

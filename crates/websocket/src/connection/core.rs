@@ -166,7 +166,12 @@ impl<S> Core<S> {
     }
 
     /// Queues a piece of the message that is being written.
-    pub(crate) fn queue_piece(&mut self, kind: Option<Kind>, fin: Fin, payload: &[u8]) -> Result<(), Error> {
+    pub(crate) fn queue_piece(
+        &mut self,
+        kind: Option<Kind>,
+        fin: Fin,
+        payload: &[u8],
+    ) -> Result<(), Error> {
         let opcode = kind.map_or(OpCode::Continuation, Kind::opcode);
         let sent = self.endpoint.send_piece(opcode, fin, payload);
         self.check(sent)

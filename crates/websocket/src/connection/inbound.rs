@@ -240,7 +240,8 @@ impl Inbound {
         let base = self.start;
         let fed = &mut buffer[base..self.end];
         let Core { endpoint, rules, .. } = core;
-        let (n, step) = endpoint.receive_step(&mut self.decoder, fed, wanted, rules, Instant::now)?;
+        let (n, step) =
+            endpoint.receive_step(&mut self.decoder, fed, wanted, rules, Instant::now)?;
         self.start += n;
         let Some(mut step) = step else { return Ok(None) };
         if let StepBytes::Fed(range) = &mut step.place {
@@ -388,7 +389,11 @@ impl Inbound {
     }
 
     /// Throws away what comes: ready at the end of it, or when it is too much.
-    fn poll_drain<S: AsyncRead + Unpin>(&mut self, core: &mut Core<S>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_drain<S: AsyncRead + Unpin>(
+        &mut self,
+        core: &mut Core<S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let mut drained = 0;
         while drained < DRAIN_MAX {
             match ready!(self.poll_fill(core, cx)) {

@@ -116,7 +116,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.inbound.set_wait(Wait::Forever);
         let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Whole)).await?;
         let has_more = self.inbound.has_more();
-        Ok(step.map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
+        Ok(step
+            .map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
     }
 
     /// The next piece of a message, as it comes: nothing is put together, and [`crate::protocol::DecoderLimits`] still bound the
@@ -135,7 +136,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     ///
     /// # Errors
     /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
-    pub async fn send<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
+    pub async fn send<'m>(
+        &mut self,
+        message: impl Into<Outgoing<'m>>,
+    ) -> Result<SendStatus, Error> {
         let message = message.into().frame();
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
@@ -182,8 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.inbound.set_wait(Wait::Forever);
         let number = self.core.queue_ping(Instant::now())?;
         poll_fn(|cx| {
-            let polled =
-                self.inbound.poll_until(&mut self.core, cx, |core| core.endpoint.is_answered(number));
+            let polled = self
+                .inbound
+                .poll_until(&mut self.core, cx, |core| core.endpoint.is_answered(number));
             match polled {
                 Poll::Pending => Poll::Pending,
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
@@ -211,7 +216,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
-        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Nothing)).await?.is_some() {}
+        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Nothing))
+            .await?
+            .is_some()
+        {}
         Ok(self.core.endpoint.ending())
     }
 
@@ -279,7 +287,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn send<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
+    pub async fn send<'m>(
+        &mut self,
+        message: impl Into<Outgoing<'m>>,
+    ) -> Result<SendStatus, Error> {
         let message = message.into().frame();
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
@@ -298,9 +309,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
     ///
     /// # Errors
     /// As [`Connection::send`].
-    pub async fn reply<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
+    pub async fn reply<'m>(
+        &mut self,
+        message: impl Into<Outgoing<'m>>,
+    ) -> Result<SendStatus, Error> {
         let message = message.into().frame();
-        if self.has_more && !self.core.is_above_mark() && self.core.has_room(message.payload.len()) {
+        if self.has_more && !self.core.is_above_mark() && self.core.has_room(message.payload.len())
+        {
             return self.core.queue(&message);
         }
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
@@ -309,6 +324,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
 
 impl<S: fmt::Debug> fmt::Debug for Connection<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("core", &self.core).field("inbound", &self.inbound).finish()
+        f.debug_struct("Connection")
+            .field("core", &self.core)
+            .field("inbound", &self.inbound)
+            .finish()
     }
 }

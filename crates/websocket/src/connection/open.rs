@@ -65,11 +65,18 @@ impl<S> Parts<S> {
         let (decoder, deflater) = match deflate {
             None => (Decoder::new(role, config.limits), None),
             Some((agreed, deflate)) => (
-                Decoder::with_inflater(role, config.limits, Inflater::new(agreed.receiver_takeover(role))),
+                Decoder::with_inflater(
+                    role,
+                    config.limits,
+                    Inflater::new(agreed.receiver_takeover(role)),
+                ),
                 Deflater::new(&agreed, role, &deflate),
             ),
         };
-        Connection { core: Core::new(io, role, deflater, &config), inbound: Inbound::new(decoder, &leftover) }
+        Connection {
+            core: Core::new(io, role, deflater, &config),
+            inbound: Inbound::new(decoder, &leftover),
+        }
     }
 }
 
@@ -261,7 +268,10 @@ async fn read_head<S: AsyncRead + Unpin>(io: &mut S) -> Result<(Vec<u8>, Vec<u8>
     }
 }
 
-async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(io: &mut S, refusal: Refusal) -> Result<T, Error> {
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(
+    io: &mut S,
+    refusal: Refusal,
+) -> Result<T, Error> {
     let mut response = Vec::new();
     refusal.write_response(&mut response);
     io.write_all(&response).await?;
@@ -277,7 +287,10 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(io: &mut S, refusal: Refus
     Err(Error::Refused(refusal))
 }
 
-async fn within<T>(limit: Duration, handshake: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+async fn within<T>(
+    limit: Duration,
+    handshake: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     match tokio::time::timeout(limit.min(FAR), handshake).await {
         Ok(done) => done,
         Err(_) => Err(Error::HandshakeTimeout),
@@ -329,12 +342,15 @@ mod tests {
         let config = ClientConfig::default().header("Sec-WebSocket-Key", "x");
         let refused = client(here, "host", "/", &config).await.map(|_| ());
         let reserved = BadRequest::ReservedHeader("Sec-WebSocket-Key".to_owned());
-        assert!(matches!(refused, Err(Error::Handshake(HandshakeError::Request(bad))) if bad == reserved));
+        assert!(
+            matches!(refused, Err(Error::Handshake(HandshakeError::Request(bad))) if bad == reserved)
+        );
         let mut sent = Vec::new();
         there.read_to_end(&mut sent).await.unwrap();
         assert!(sent.is_empty());
         // Nobody is connected to, either: there is no such port.
-        let refused = connect("ws://127.0.0.1:0/\u{fc}", &ClientConfig::default()).await.map(|_| ());
+        let refused =
+            connect("ws://127.0.0.1:0/\u{fc}", &ClientConfig::default()).await.map(|_| ());
         let target = HandshakeError::Request(BadRequest::Target);
         assert!(matches!(refused, Err(Error::Handshake(error)) if error == target));
     }

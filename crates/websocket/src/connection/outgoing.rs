@@ -64,7 +64,9 @@ impl<'a> Outgoing<'a> {
         let (kind, payload, prepared) = match *self {
             Outgoing::Text(text) => (Kind::Text, text.as_bytes(), None),
             Outgoing::Binary(bytes) => (Kind::Binary, bytes, None),
-            Outgoing::Prepared(prepared) => (prepared.inner.kind, prepared.payload(), Some(prepared)),
+            Outgoing::Prepared(prepared) => {
+                (prepared.inner.kind, prepared.payload(), Some(prepared))
+            }
             Outgoing::Message(message) => (message.kind(), message.as_bytes(), None),
         };
         Frame { kind, payload, prepared }
@@ -107,12 +109,21 @@ impl Prepared {
         let Frame { kind, payload, .. } = message.frame();
         let mut plain = Vec::new();
         encode_frame(&mut plain, kind.opcode(), true, None, payload);
-        let deflater = config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
-        let compressed = deflater.filter(|deflater| deflater.is_worth(payload.len())).map(|mut deflater| {
-            let mut frame = Vec::new();
-            encode_message(&mut frame, kind.opcode(), Fin::Last, None, payload, Some(&mut deflater));
-            frame.into_boxed_slice()
-        });
+        let deflater =
+            config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
+        let compressed =
+            deflater.filter(|deflater| deflater.is_worth(payload.len())).map(|mut deflater| {
+                let mut frame = Vec::new();
+                encode_message(
+                    &mut frame,
+                    kind.opcode(),
+                    Fin::Last,
+                    None,
+                    payload,
+                    Some(&mut deflater),
+                );
+                frame.into_boxed_slice()
+            });
         let start = plain.len() - payload.len();
         let inner = Inner { kind, plain: plain.into_boxed_slice(), payload: start, compressed };
         Prepared { inner: Arc::new(inner) }

@@ -49,7 +49,10 @@ fn interleave(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
 }
 
 /// Runs `connect` for one address after the other until one succeeds.
-async fn race<S, F>(addresses: Vec<SocketAddr>, mut connect: impl FnMut(SocketAddr) -> F) -> io::Result<S>
+async fn race<S, F>(
+    addresses: Vec<SocketAddr>,
+    mut connect: impl FnMut(SocketAddr) -> F,
+) -> io::Result<S>
 where
     F: Future<Output = io::Result<S>>,
 {
@@ -157,7 +160,11 @@ mod tests {
         // The preferred address is slow and still the first.
         assert_eq!(raced(&[Connects(300), Connects(100)]).await, (Ok(0), 300, vec![0, 1], 0));
         assert_eq!(raced(&[Connects(300), Connects(10)]).await, (Ok(1), 260, vec![0, 1], 0));
-        assert_eq!(raced(&[Connects(200), Connects(0)]).await, (Ok(0), 200, vec![0], 0), "no other is asked");
+        assert_eq!(
+            raced(&[Connects(200), Connects(0)]).await,
+            (Ok(0), 200, vec![0], 0),
+            "no other is asked"
+        );
     }
 
     #[tokio::test(start_paused = true)]

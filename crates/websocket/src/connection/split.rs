@@ -103,7 +103,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         poll_fn(|cx| self.poll_step(cx, wanted)).await
     }
 
-    fn poll_step(&mut self, cx: &mut Context<'_>, wanted: Wanted) -> Poll<Result<Option<Step>, Error>> {
+    fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Wanted,
+    ) -> Poll<Result<Option<Step>, Error>> {
         let Reader { inbound, shared } = self;
         let wakes = &*shared.wakes;
         // Before the transport is asked, or a sender that queues in between would wake nobody.
@@ -112,7 +116,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         let mut core = shared.lock();
         let (controls, was_above) = (core.statistics().controls_received, core.is_above_mark());
         let polled = inbound.poll_step(&mut core, cx, wanted);
-        let is_news = core.statistics().controls_received != controls || (was_above && !core.is_above_mark());
+        let is_news =
+            core.statistics().controls_received != controls || (was_above && !core.is_above_mark());
         drop(core);
         if polled.is_ready() {
             wakes.is_reader_waiting.store(false, Ordering::SeqCst);
@@ -328,7 +333,8 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     fn register(&mut self, waker: &Waker) {
-        let key = *self.key.get_or_insert_with(|| self.wakes.next_key.fetch_add(1, Ordering::Relaxed));
+        let key =
+            *self.key.get_or_insert_with(|| self.wakes.next_key.fetch_add(1, Ordering::Relaxed));
         let mut waiting = self.wakes.lock();
         match waiting.iter_mut().find(|(other, _)| *other == key) {
             Some((_, known)) => known.clone_from(waker),

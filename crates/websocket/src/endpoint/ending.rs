@@ -108,7 +108,9 @@ impl Course {
         }
         self.duty = match (self.cause, parting) {
             (Cause::Failed, Parting::Prompt) => Duty::Drain { waits: false },
-            (Cause::Closed, _) if role == Role::Client && !self.is_cut_off => Duty::Drain { waits: true },
+            (Cause::Closed, _) if role == Role::Client && !self.is_cut_off => {
+                Duty::Drain { waits: true }
+            }
             _ => Duty::ShutDown,
         };
     }
@@ -124,7 +126,8 @@ impl Course {
             return;
         }
         self.has_shut = true;
-        let lingers = self.cause == Cause::Failed && parting == Parting::Lingering && !self.is_cut_off;
+        let lingers =
+            self.cause == Cause::Failed && parting == Parting::Lingering && !self.is_cut_off;
         self.duty = if lingers { Duty::Drain { waits: true } } else { Duty::Over };
     }
 
@@ -175,7 +178,10 @@ mod tests {
             let server = course(Role::Server, parting, Course::close);
             assert_eq!(server, [Duty::Flush, Duty::ShutDown, Duty::Over]);
             let client = course(Role::Client, parting, Course::close);
-            assert_eq!(client, [Duty::Flush, Duty::Drain { waits: true }, Duty::ShutDown, Duty::Over]);
+            assert_eq!(
+                client,
+                [Duty::Flush, Duty::Drain { waits: true }, Duty::ShutDown, Duty::Over]
+            );
         }
     }
 
@@ -184,14 +190,19 @@ mod tests {
         let prompt = course(Role::Server, Parting::Prompt, Course::fail);
         assert_eq!(prompt, [Duty::Flush, Duty::Drain { waits: false }, Duty::ShutDown, Duty::Over]);
         let lingering = course(Role::Server, Parting::Lingering, Course::fail);
-        assert_eq!(lingering, [Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over]);
+        assert_eq!(
+            lingering,
+            [Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over]
+        );
     }
 
     #[test]
     fn a_stream_that_was_cut_off_is_not_waited_for() {
-        let prompt = course(Role::Client, Parting::Prompt, |course| course.cut_off(Parting::Prompt));
+        let prompt =
+            course(Role::Client, Parting::Prompt, |course| course.cut_off(Parting::Prompt));
         assert_eq!(prompt, [Duty::ShutDown, Duty::Over]);
-        let lingering = course(Role::Server, Parting::Lingering, |course| course.cut_off(Parting::Lingering));
+        let lingering =
+            course(Role::Server, Parting::Lingering, |course| course.cut_off(Parting::Lingering));
         assert_eq!(lingering, [Duty::Flush, Duty::ShutDown, Duty::Over]);
         let failed = course(Role::Server, Parting::Lingering, |course| {
             course.fail();

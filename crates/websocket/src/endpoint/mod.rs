@@ -187,7 +187,11 @@ impl<S: Shell> Endpoint<S> {
     }
 
     /// When [`Endpoint::tick`] is to be called. Asks for the time once, at the first call.
-    pub fn deadline(&mut self, rules: &Rules<TimeSpan<S>>, now: impl FnOnce() -> S::Time) -> Option<S::Time> {
+    pub fn deadline(
+        &mut self,
+        rules: &Rules<TimeSpan<S>>,
+        now: impl FnOnce() -> S::Time,
+    ) -> Option<S::Time> {
         if self.course.is_over() {
             return None;
         }

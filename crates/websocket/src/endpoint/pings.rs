@@ -39,7 +39,11 @@ impl<T: Time> Pings<T> {
     }
 
     /// When [`Pings::due`] is to be asked. Reads the clock once, at the first wait.
-    pub(super) fn deadline(&mut self, rules: &Rules<T::Span>, now: impl FnOnce() -> T) -> Option<T> {
+    pub(super) fn deadline(
+        &mut self,
+        rules: &Rules<T::Span>,
+        now: impl FnOnce() -> T,
+    ) -> Option<T> {
         let interval = rules.ping?;
         let next = *self.next.get_or_insert_with(|| now().after(interval));
         match self.unanswered.zip(rules.silence) {
@@ -107,7 +111,11 @@ mod tests {
         assert_eq!(pings.due(&rules, at(20)), PingDue::Ping);
         assert_eq!(pings.due(&rules, at(40)), PingDue::Ping);
         assert_eq!(pings.due(&rules, at(60)), PingDue::Ping);
-        assert_eq!(pings.deadline(&rules, || at(61)), Some(at(70)), "fifty seconds after the first silence");
+        assert_eq!(
+            pings.deadline(&rules, || at(61)),
+            Some(at(70)),
+            "fifty seconds after the first silence"
+        );
         pings.heard();
         assert_eq!(pings.due(&rules, at(70)), PingDue::Nothing);
         assert_eq!(pings.due(&rules, at(80)), PingDue::Ping);

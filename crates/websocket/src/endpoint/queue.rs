@@ -182,7 +182,8 @@ impl<S: Shell> Queue<S> {
     pub(super) fn behind(&self) -> usize {
         let Some(behind) = &self.behind else { return 0 };
         let front = self.front();
-        let first = behind.pieces.iter().take(front).map(|piece| piece.bytes().len()).sum::<usize>();
+        let first =
+            behind.pieces.iter().take(front).map(|piece| piece.bytes().len()).sum::<usize>();
         if front == 0 { behind.len } else { behind.len + behind.written - first }
     }
 
@@ -246,7 +247,8 @@ impl<S: Shell> Queue<S> {
     #[cold]
     fn tail_behind(&mut self) -> &mut Vec<u8> {
         let behind = self.behind.get_or_insert_default();
-        let joins = matches!(behind.pieces.back(), Some(Piece::Frames(frames)) if frames.len() < S::CHUNK);
+        let joins =
+            matches!(behind.pieces.back(), Some(Piece::Frames(frames)) if frames.len() < S::CHUNK);
         if !joins {
             behind.pieces.push_back(Piece::Frames(S::take_buffer()));
             behind.counted = 0;

@@ -5,7 +5,8 @@ use crate::endpoint::{Endpoint, TimeSpan};
 #[cfg(feature = "tokio")]
 use crate::protocol::Quick;
 use crate::protocol::{
-    Answer, CloseReason, DecodedPayload, Decoder, OpCode, Step, StepBytes, StepKind, Violation, Wanted,
+    Answer, CloseReason, DecodedPayload, Decoder, OpCode, Step, StepBytes, StepKind, Violation,
+    Wanted,
 };
 
 /// What came of bytes that were read.
@@ -57,7 +58,10 @@ impl<S: Shell> Endpoint<S> {
     }
 
     /// [`Endpoint::receive`] of an open connection, without the borrow: a step is data.
-    #[expect(clippy::inline_always, reason = "saves 31 of the 734 instructions of the ablation's frame/ours")]
+    #[expect(
+        clippy::inline_always,
+        reason = "saves 31 of the 734 instructions of the ablation's frame/ours"
+    )]
     #[inline(always)]
     pub(crate) fn receive_step(
         &mut self,

@@ -106,7 +106,11 @@ impl<S: Shell> Endpoint<S> {
     /// Why not.
     #[inline]
     pub fn check_message(&self) -> Result<(), Unsent> {
-        if self.writing == Writing::Nothing { self.check_open() } else { Err(Unsent::WithinMessage) }
+        if self.writing == Writing::Nothing {
+            self.check_open()
+        } else {
+            Err(Unsent::WithinMessage)
+        }
     }
 
     /// Whether anything but a close frame may be sent now.
@@ -122,7 +126,10 @@ impl<S: Shell> Endpoint<S> {
     }
 
     /// Queues a message, encoded; to be asked before: [`Endpoint::check_message`].
-    #[expect(clippy::inline_always, reason = "saves some 20 of the 315 instructions of frames/write-512")]
+    #[expect(
+        clippy::inline_always,
+        reason = "saves some 20 of the 315 instructions of frames/write-512"
+    )]
     #[inline(always)]
     pub fn send(&mut self, opcode: OpCode, payload: &[u8]) {
         debug_assert!(self.check_message().is_ok());
@@ -155,7 +162,11 @@ impl<S: Shell> Endpoint<S> {
     ///
     /// # Errors
     /// Why it was not queued; then it is dropped.
-    pub fn send_owned(&mut self, opcode: OpCode, payload: S::Payload) -> Result<Option<S::Payload>, Unsent> {
+    pub fn send_owned(
+        &mut self,
+        opcode: OpCode,
+        payload: S::Payload,
+    ) -> Result<Option<S::Payload>, Unsent> {
         self.check_message()?;
         let bytes = S::bytes(&payload);
         if bytes.len() <= S::COPIED || self.role == Role::Client {
@@ -184,7 +195,9 @@ impl<S: Shell> Endpoint<S> {
     /// The header of a server's message that its shell writes by itself, the payload beside it and without a copy, because nothing
     /// else waits: its length. Then call [`Endpoint::sent_beside`].
     pub fn header(&self, opcode: OpCode, payload: usize, out: &mut [u8; MAX_HEADER]) -> usize {
-        debug_assert!(self.role == Role::Server && self.queue.is_empty() && self.check_message().is_ok());
+        debug_assert!(
+            self.role == Role::Server && self.queue.is_empty() && self.check_message().is_ok()
+        );
         plain_header(opcode, payload).write(out)
     }
 

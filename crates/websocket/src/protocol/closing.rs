@@ -145,7 +145,11 @@ mod tests {
         assert!(!closing.may_send() && closing.may_receive() && closing.is_waiting());
         assert!(!closing.ending().is_clean && closing.ending().number() == 1006);
         assert_eq!(closing.receive(&BYE), Answer::Nothing);
-        assert!(closing.ending().is_clean && closing.ending().number() == 1001 && !closing.may_receive());
+        assert!(
+            closing.ending().is_clean
+                && closing.ending().number() == 1001
+                && !closing.may_receive()
+        );
     }
 
     #[test]

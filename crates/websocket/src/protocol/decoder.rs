@@ -212,7 +212,10 @@ impl Quick {
 
     fn into_step(self) -> (usize, Step) {
         let kind = StepKind::Data { is_text: self.is_text, is_last: true, is_rest: false };
-        (self.frame_len(), Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) })
+        (
+            self.frame_len(),
+            Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) },
+        )
     }
 }
 
@@ -254,7 +257,10 @@ impl Decoder {
     ///
     /// # Errors
     /// When the peer breaks the protocol. Nothing after that means anything.
-    pub fn decode<'a>(&'a mut self, input: &'a mut [u8]) -> Result<(usize, Option<Decoded<'a>>), Violation> {
+    pub fn decode<'a>(
+        &'a mut self,
+        input: &'a mut [u8],
+    ) -> Result<(usize, Option<Decoded<'a>>), Violation> {
         let (n, step) = self.step(input, Wanted::Whole)?;
         let Some(step) = step else { return Ok((n, None)) };
         let event = match step.kind {
@@ -352,7 +358,9 @@ impl Decoder {
         match place {
             StepBytes::Fed(_) => &[],
             StepBytes::Assembled => &self.assembled,
-            StepBytes::Control(len) => self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)]),
+            StepBytes::Control(len) => {
+                self.control.as_deref().map_or(&[], |kept| &kept[..usize::from(*len)])
+            }
         }
     }
 
@@ -374,7 +382,11 @@ impl Decoder {
 
     /// What is not one whole frame in the bytes fed. A function of its own, so that the other way saves no registers for it.
     #[inline(never)]
-    fn step_through(&mut self, input: &mut [u8], wanted: Wanted) -> Result<(usize, Option<Step>), Violation> {
+    fn step_through(
+        &mut self,
+        input: &mut [u8],
+        wanted: Wanted,
+    ) -> Result<(usize, Option<Step>), Violation> {
         let mut at = 0;
         loop {
             let frame = match self.frame {
@@ -400,15 +412,19 @@ impl Decoder {
                 let read = self.done as usize;
                 let is_whole = is_complete && read == at - start;
                 if !is_whole {
-                    let kept = self.control.get_or_insert_with(|| Box::new([0; CONTROL_MAX as usize]));
+                    let kept =
+                        self.control.get_or_insert_with(|| Box::new([0; CONTROL_MAX as usize]));
                     kept[read - (at - start)..read].copy_from_slice(&input[start..at]);
                 }
                 if !is_complete {
                     return Ok((at, None));
                 }
                 self.frame = None;
-                let place =
-                    if is_whole { StepBytes::Fed(start..at) } else { StepBytes::Control(frame.len as u8) };
+                let place = if is_whole {
+                    StepBytes::Fed(start..at)
+                } else {
+                    StepBytes::Control(frame.len as u8)
+                };
                 return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
             let is_last = is_complete && frame.fin;
@@ -621,8 +637,11 @@ impl Decoder {
         let message = self.message.as_mut().expect("begun above");
         message.announced = message.announced.saturating_add(header.len);
         // Announced, not received: refused before it is waited for.
-        let limit =
-            if message.is_compressed { compressed_max(self.limits.message) } else { self.limits.message };
+        let limit = if message.is_compressed {
+            compressed_max(self.limits.message)
+        } else {
+            self.limits.message
+        };
         if message.announced > limit {
             return Err(Violation::TooBig);
         }

@@ -13,7 +13,13 @@ use crate::protocol::mask::{MaskKey, unmask};
 ///
 /// # Allocation
 /// Only what `out` grows by.
-pub fn encode_frame(out: &mut Vec<u8>, opcode: OpCode, fin: bool, mask: Option<MaskKey>, payload: &[u8]) {
+pub fn encode_frame(
+    out: &mut Vec<u8>,
+    opcode: OpCode,
+    fin: bool,
+    mask: Option<MaskKey>,
+    payload: &[u8],
+) {
     append_frame(out, opcode, fin, mask, payload);
 }
 
@@ -97,12 +103,19 @@ pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, 
 }
 
 /// Appends a close frame; a reason of more than 123 bytes is cut between characters.
-pub fn encode_close(out: &mut Vec<u8>, code: Option<CloseCode>, reason: &str, mask: Option<MaskKey>) {
+pub fn encode_close(
+    out: &mut Vec<u8>,
+    code: Option<CloseCode>,
+    reason: &str,
+    mask: Option<MaskKey>,
+) {
     let mut payload = [0; CONTROL_MAX as usize];
     let mut len = 0;
     if let Some(code) = code {
-        let end =
-            (0..=REASON_MAX.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=REASON_MAX.min(reason.len()))
+            .rev()
+            .find(|end| reason.is_char_boundary(*end))
+            .unwrap_or(0);
         payload[..2].copy_from_slice(&code.get().to_be_bytes());
         payload[2..2 + end].copy_from_slice(&reason.as_bytes()[..end]);
         len = 2 + end;
@@ -121,7 +134,13 @@ mod tests {
         encode_frame(&mut out, OpCode::Text, true, None, b"Hello");
         assert_eq!(out, [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);
         out.clear();
-        encode_frame(&mut out, OpCode::Text, true, Some(MaskKey([0x37, 0xfa, 0x21, 0x3d])), b"Hello");
+        encode_frame(
+            &mut out,
+            OpCode::Text,
+            true,
+            Some(MaskKey([0x37, 0xfa, 0x21, 0x3d])),
+            b"Hello",
+        );
         assert_eq!(out, [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58]);
         out.clear();
         encode_frame(&mut out, OpCode::Text, false, None, b"Hel");

@@ -234,8 +234,14 @@ mod tests {
     #[test]
     fn what_browsers_and_libraries_send() {
         let table: &[(&str, &[&str])] = &[
-            ("permessage-deflate; client_max_window_bits", &["permessage-deflate|client_max_window_bits"]),
-            ("permessage-deflate,x-webkit-deflate-frame", &["permessage-deflate", "x-webkit-deflate-frame"]),
+            (
+                "permessage-deflate; client_max_window_bits",
+                &["permessage-deflate|client_max_window_bits"],
+            ),
+            (
+                "permessage-deflate,x-webkit-deflate-frame",
+                &["permessage-deflate", "x-webkit-deflate-frame"],
+            ),
             ("a; b=1; c=\"2\"\t;d , e;f", &["a|b=1|c=2|d", "e|f"]),
             ("a;b=\"1\\5\"", &["a|b=15"]),
             (" , ,a, ", &["a"]),

@@ -128,7 +128,10 @@ impl Header {
         if self.len <= CONTROL_MAX {
             out[1] = mask_bit | self.len as u8;
         } else {
-            assert!(!self.opcode.is_control(), "a control frame has at most 125 bytes (RFC 6455, 5.5)");
+            assert!(
+                !self.opcode.is_control(),
+                "a control frame has at most 125 bytes (RFC 6455, 5.5)"
+            );
             if let Ok(len) = u16::try_from(self.len) {
                 out[1] = mask_bit | LEN_IN_TWO;
                 out[2..4].copy_from_slice(&len.to_be_bytes());

@@ -12,7 +12,11 @@ pub struct Utf8Stream {
 /// Whether a whole text is UTF-8. Below 64 bytes the standard library answers before simdutf8 has found out what the
 /// processor can do.
 pub(crate) fn is_utf8(text: &[u8]) -> bool {
-    if text.len() < 64 { std::str::from_utf8(text).is_ok() } else { simdutf8::basic::from_utf8(text).is_ok() }
+    if text.len() < 64 {
+        std::str::from_utf8(text).is_ok()
+    } else {
+        simdutf8::basic::from_utf8(text).is_ok()
+    }
 }
 
 /// The text is not UTF-8.
@@ -89,7 +93,11 @@ mod tests {
             let whole = std::str::from_utf8(text).is_ok();
             for a in 0..=text.len() {
                 for b in a..=text.len() {
-                    assert_eq!(check(&[&text[..a], &text[a..b], &text[b..]]), whole, "{text:x?} at {a}, {b}");
+                    assert_eq!(
+                        check(&[&text[..a], &text[a..b], &text[b..]]),
+                        whole,
+                        "{text:x?} at {a}, {b}"
+                    );
                 }
             }
         }

@@ -20,7 +20,13 @@ const BEFORE: [&[(What, usize, u8)]; 5] = [
     // A message that is half read whole, behind one that is whole.
     &[(What::Send, 1, 0), (What::Write, 1, 5), (What::ReadPiece, 0, 0), (What::Read, 0, 0)],
     // More than the pipe takes, both ways.
-    &[(What::Send, 0, 3), (What::Send, 1, 3), (What::Queue, 0, 3), (What::Queue, 1, 3), (What::Write, 1, 3)],
+    &[
+        (What::Send, 0, 3),
+        (What::Send, 1, 3),
+        (What::Queue, 0, 3),
+        (What::Queue, 1, 3),
+        (What::Write, 1, 3),
+    ],
     &[(What::Split, 0, 0), (What::Send, 1, 3), (What::Queue, 1, 0), (What::Send, 0, 3)],
 ];
 
@@ -34,7 +40,8 @@ fn behaviours() -> [Vec<u8>; 4] {
 fn any_operation_dropped_at_any_poll_then_any_other() {
     for behaviour in behaviours() {
         // Compressing is most of the time, and one pace of it shows what any does.
-        let deflates = if behaviour.len() == 300 { &[None][..] } else { &[None, Some(Takeover::Kept)] };
+        let deflates =
+            if behaviour.len() == 300 { &[None][..] } else { &[None, Some(Takeover::Kept)] };
         for deflate in deflates {
             for (n, before) in BEFORE.iter().enumerate() {
                 let setup = Setup {
@@ -58,8 +65,18 @@ fn any_operation_dropped_at_any_poll_then_any_other() {
                             let choice = polls as u8;
                             program.push(Operation { what: dropped, side: 0, polls, choice });
                             program.push(Operation { what: next, side: 0, polls: 4, choice });
-                            program.push(Operation { what: What::ReadPiece, side: 0, polls: 2, choice });
-                            program.push(Operation { what: What::Read, side: 0, polls: 40, choice });
+                            program.push(Operation {
+                                what: What::ReadPiece,
+                                side: 0,
+                                polls: 2,
+                                choice,
+                            });
+                            program.push(Operation {
+                                what: What::Read,
+                                side: 0,
+                                polls: 40,
+                                choice,
+                            });
                             run(&setup, &program);
                         }
                     }

@@ -28,7 +28,10 @@ async fn polled<T>(operation: impl Future<Output = T>, polls: usize) -> Option<T
     .await
 }
 
-pub(crate) async fn pair(pace: Pace, deflate: Option<DeflateConfig>) -> (Connection<End>, Connection<End>) {
+pub(crate) async fn pair(
+    pace: Pace,
+    deflate: Option<DeflateConfig>,
+) -> (Connection<End>, Connection<End>) {
     let (here, there) = pipe(pace);
     let server = ServerConfig::default().deflate(deflate).origin(OriginPolicy::Any);
     let config = ClientConfig::default().deflate(deflate);

@@ -14,7 +14,8 @@ async fn every_window_and_takeover_there_and_back() {
     for bits in 9..=15 {
         for takeover in [Takeover::None, Takeover::Kept] {
             let window = WindowBits::new(bits).unwrap();
-            let deflate = DeflateConfig::default().takeover(takeover).own_bits(window).peer_bits(window);
+            let deflate =
+                DeflateConfig::default().takeover(takeover).own_bits(window).peer_bits(window);
             let (mut client, mut server) = pair(Pace { piece: 99, ..FAST }, Some(deflate)).await;
             for _ in 0..3 {
                 for message in [&text[..], "short"] {

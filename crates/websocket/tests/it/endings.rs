@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rookery_websocket::protocol::{CloseCode, MaskKey, OpCode, Violation, encode_close, encode_frame};
+use rookery_websocket::protocol::{
+    CloseCode, MaskKey, OpCode, Violation, encode_close, encode_frame,
+};
 use rookery_websocket::{Config, Connection, Error, KeepAlive, Parts};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::Instant;
@@ -29,7 +31,11 @@ impl AsyncRead for Endless {
 }
 
 impl AsyncWrite for Endless {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
@@ -130,7 +136,8 @@ async fn sender_closes_beside_a_reader_that_does_not_read_and_a_peer_that_does_n
         let (reader, sender) = Parts::server(there).connection(Config::default()).split();
         let reader = has_reader.then_some(reader);
         let start = Instant::now();
-        let closed = tokio::time::timeout(Duration::from_secs(3600), sender.close(CloseCode::NORMAL, "bye"));
+        let closed =
+            tokio::time::timeout(Duration::from_secs(3600), sender.close(CloseCode::NORMAL, "bye"));
         assert!(!closed.await.expect("it ends").unwrap().is_clean);
         assert_eq!(start.elapsed().as_secs(), 5);
         drop(reader);
@@ -139,7 +146,9 @@ async fn sender_closes_beside_a_reader_that_does_not_read_and_a_peer_that_does_n
 
 #[tokio::test(start_paused = true)]
 async fn durations_without_an_end() {
-    for longest in [Duration::MAX, Duration::from_secs(i64::MAX as u64), Duration::from_secs(1 << 62)] {
+    for longest in
+        [Duration::MAX, Duration::from_secs(i64::MAX as u64), Duration::from_secs(1 << 62)]
+    {
         let config = Config::default()
             .keep_alive(Some(KeepAlive::default().interval(longest).timeout(longest)))
             .close_timeout(longest)
@@ -154,7 +163,8 @@ async fn durations_without_an_end() {
             end = end.checked_add(Duration::from_secs(1 << shift)).unwrap_or(end);
         }
         assert!(tokio::time::timeout(hundred, server.read_before(end)).await.is_err());
-        let closed = tokio::time::timeout(Duration::from_secs(1), server.close(CloseCode::NORMAL, ""));
+        let closed =
+            tokio::time::timeout(Duration::from_secs(1), server.close(CloseCode::NORMAL, ""));
         assert!(closed.await.is_err());
         let mut answer = Vec::new();
         encode_close(&mut answer, None, "", KEY);

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use rookery_websocket::protocol::deflate::DeflateConfig;
 use rookery_websocket::protocol::handshake::{BadHead, Refusal, ServerConfig};
-use rookery_websocket::protocol::{DecoderLimits, MaskKey, OpCode, Violation, encode_control, encode_frame};
+use rookery_websocket::protocol::{
+    DecoderLimits, MaskKey, OpCode, Violation, encode_control, encode_frame,
+};
 use rookery_websocket::{Config, Error, Parts, SendStatus, accept};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -90,7 +92,8 @@ async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
     assert!(most <= 256, "{most} bytes were queued");
     // The newest pong is still owed.
     let mut answers = vec![0; 42 * 2];
-    let (read, _) = tokio::join!(here.read_exact(&mut answers), server.read_timeout(Duration::from_secs(1)));
+    let (read, _) =
+        tokio::join!(here.read_exact(&mut answers), server.read_timeout(Duration::from_secs(1)));
     read.unwrap();
     assert_eq!(answers[..2], [0x8A, 40]);
 }
@@ -214,7 +217,10 @@ async fn fastwebsockets_64_a_header_cut_by_a_dropped_read() {
         if byte.as_ptr() == bytes.last().unwrap() {
             break;
         }
-        assert!(matches!(server.read_timeout(Duration::from_millis(1)).await, Err(Error::TimedOut)));
+        assert!(matches!(
+            server.read_timeout(Duration::from_millis(1)).await,
+            Err(Error::TimedOut)
+        ));
     }
     assert_eq!(server.read().await.unwrap().unwrap().len(), 300);
 }
@@ -269,7 +275,8 @@ impl tokio::io::AsyncWrite for FailsOnce {
 #[tokio::test(start_paused = true)]
 async fn nothing_follows_half_a_frame() {
     let (mut here, there) = pipe(FAST);
-    let mut server = Parts::server(FailsOnce { end: there, writes: 0 }).connection(Config::default());
+    let mut server =
+        Parts::server(FailsOnce { end: there, writes: 0 }).connection(Config::default());
     assert!(server.send("half of this goes ou").await.is_err());
     let mut bytes = Vec::new();
     encode_control(&mut bytes, OpCode::Ping, KEY, b"are you there");

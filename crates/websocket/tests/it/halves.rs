@@ -15,7 +15,8 @@ use crate::support::{FAST, Pace, pipe};
 async fn many_tasks_send_whole_messages_through_a_narrow_pipe() {
     const TASKS: usize = 8;
     const EACH: usize = 20;
-    let (mut client, server) = pair(Pace { capacity: 3000, piece: 500, stutters: true }, None).await;
+    let (mut client, server) =
+        pair(Pace { capacity: 3000, piece: 500, stutters: true }, None).await;
     let (mut reader, sender) = server.split();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
@@ -26,7 +27,9 @@ async fn many_tasks_send_whole_messages_through_a_narrow_pipe() {
                     // Every third send is given up the first time it waits, and repeated.
                     if n % 3 == 0 {
                         let hurried = sender.send(&text[..]);
-                        if tokio::time::timeout(Duration::ZERO, hurried).await.is_ok_and(|sent| sent.is_ok())
+                        if tokio::time::timeout(Duration::ZERO, hurried)
+                            .await
+                            .is_ok_and(|sent| sent.is_ok())
                         {
                             continue;
                         }

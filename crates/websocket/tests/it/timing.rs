@@ -47,7 +47,10 @@ async fn a_cancelled_read_can_be_repeated() {
 async fn pings_keep_a_silent_connection_open() {
     let (mut client, mut server) = pair(FAST, None).await;
     let served = async {
-        assert!(matches!(server.read_timeout(Duration::from_secs(3600)).await, Err(Error::TimedOut)));
+        assert!(matches!(
+            server.read_timeout(Duration::from_secs(3600)).await,
+            Err(Error::TimedOut)
+        ));
         server.close(CloseCode::NORMAL, "").await.unwrap();
     };
     let (read, ()) = tokio::join!(client.read(), served);
@@ -73,10 +76,12 @@ async fn a_peer_that_answers_no_ping_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_lid_does_not_end_a_session_that_allows_it() {
-    let keep_alive =
-        KeepAlive::default().interval(Duration::from_secs(20)).timeout(Duration::from_secs(15 * 60));
+    let keep_alive = KeepAlive::default()
+        .interval(Duration::from_secs(20))
+        .timeout(Duration::from_secs(15 * 60));
     let (_here, there) = pipe(FAST);
-    let mut server = Parts::server(there).connection(Config::default().keep_alive(Some(keep_alive)));
+    let mut server =
+        Parts::server(there).connection(Config::default().keep_alive(Some(keep_alive)));
     let start = Instant::now();
     assert!(matches!(server.read().await, Err(Error::PongTimeout)));
     assert_eq!(start.elapsed().as_secs(), 20 + 15 * 60);

@@ -20,13 +20,21 @@ struct Addresses {
 }
 
 impl AsyncRead for Addresses {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        _: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Poll::Pending
     }
 }
 
 impl AsyncWrite for Addresses {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
@@ -35,7 +43,8 @@ impl AsyncWrite for Addresses {
         _: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.writes.push(slices.iter().map(|slice| (slice.as_ptr() as usize, slice.len())).collect());
+        self.writes
+            .push(slices.iter().map(|slice| (slice.as_ptr() as usize, slice.len())).collect());
         Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
     }
 

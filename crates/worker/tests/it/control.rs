@@ -14,7 +14,9 @@ fn wait(control: &Control) -> Received {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         match control.receive() {
-            Received::Nothing if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            Received::Nothing if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
             came => return came,
         }
     }
@@ -38,7 +40,10 @@ fn messages_go_both_ways_and_what_is_none_is_told_apart() {
     theirs.send(Message::Ready { sees_heads: true, is_sticky: false }).unwrap();
     theirs.send(Message::Leaving).unwrap();
     ours.send(Message::Ping(3)).unwrap();
-    assert_eq!(ours.receive(), Received::Message(Message::Ready { sees_heads: true, is_sticky: false }));
+    assert_eq!(
+        ours.receive(),
+        Received::Message(Message::Ready { sees_heads: true, is_sticky: false })
+    );
     assert_eq!(ours.receive(), Received::Message(Message::Leaving));
     assert_eq!(ours.receive(), Received::Nothing);
     assert_eq!(theirs.receive(), Received::Message(Message::Ping(3)));
@@ -66,7 +71,8 @@ fn an_announcement_has_any_bytes_up_to_a_limit() {
     let refused = theirs.announce(1, &vec![0; MOST_ANNOUNCED + 1]).unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
     assert_eq!(ours.receive(), Received::Nothing);
-    let refused = (0..10_000).find_map(|number| theirs.announce(number, &vec![0; MOST_ANNOUNCED]).err());
+    let refused =
+        (0..10_000).find_map(|number| theirs.announce(number, &vec![0; MOST_ANNOUNCED]).err());
     assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
 }
 
@@ -138,7 +144,8 @@ fn nothing_else_is_a_control_channel() {
     let folder = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(folder.path().join("listener")).unwrap();
     // SAFETY: numbers alone.
-    let packets = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    let packets =
+        unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
     // SAFETY: just made.
     let packets = unsafe { OwnedFd::from_raw_fd(packets) };
     for (what, fd) in [
@@ -175,7 +182,9 @@ fn answers() {
     let control = unsafe { Inherited::take() }.unwrap().unwrap().control;
     loop {
         match wait(&control) {
-            Received::Message(Message::Ping(number)) => control.send(Message::Pong(number)).unwrap(),
+            Received::Message(Message::Ping(number)) => {
+                control.send(Message::Pong(number)).unwrap()
+            }
             Received::End => return,
             other => panic!("{other:?}"),
         }

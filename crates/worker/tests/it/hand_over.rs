@@ -74,11 +74,19 @@ fn tells_what_it_has() {
     assert_eq!(after, ["socket", "socket"]);
     let child = Command::new("sh").args(["-c", "ls /proc/$$/fd"]).output().unwrap();
     let of_child = String::from_utf8(child.stdout).unwrap();
-    assert!(of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")), "{of_child}");
+    assert!(
+        of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
+        "{of_child}"
+    );
     inherited.scoreboard.introduce(std::process::id(), 0);
     inherited.control.send(Message::Pong(17)).unwrap();
     assert_eq!(inherited.control.receive(), Received::Nothing);
-    assert!(inherited.listener.accept().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock));
+    assert!(
+        inherited
+            .listener
+            .accept()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    );
 }
 
 #[test]
@@ -117,7 +125,10 @@ fn accepts_on_what_it_was_given() {
     assert_eq!(inherited.cookie.as_deref(), Some("name=value"));
     let child = Command::new("sh").args(["-c", "ls /proc/$$/fd"]).output().unwrap();
     let of_child = String::from_utf8(child.stdout).unwrap();
-    assert!(of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")), "{of_child}");
+    assert!(
+        of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
+        "{of_child}"
+    );
     let listener = TcpListener::from(inherited.public.sockets.into_iter().next().unwrap());
     listener.accept().unwrap().0.write_all(b"from the worker").unwrap();
     File::from(inherited.log.unwrap()).write_all(b"a line\n").unwrap();

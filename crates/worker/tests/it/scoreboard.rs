@@ -31,8 +31,12 @@ fn after_a_kill_what_r_has_begun_is_known() {
         worker.process.kill().unwrap();
         worker.process.wait().unwrap();
         // What its handlers did.
-        let done: u64 =
-            lines.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()).max().unwrap_or(0);
+        let done: u64 = lines
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| line.parse().ok())
+            .max()
+            .unwrap_or(0);
         let ticket = |sequence: u64| Ticket::new(sequence, (sequence % 5) as usize).unwrap();
         for sequence in done.saturating_sub(4).max(1)..=done {
             assert!(worker.scoreboard.has_begun(ticket(sequence)), "{sequence} of {done}");
@@ -103,7 +107,13 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
         }
         memory.write_all_at(&bytes, 0).unwrap();
         let read = board.read();
-        let _ = (read.queued(), read.pending(), read.lasts(now()), read.is_idle(now()), read.busy_by(now()));
+        let _ = (
+            read.queued(),
+            read.pending(),
+            read.lasts(now()),
+            read.is_idle(now()),
+            read.busy_by(now()),
+        );
         let _ = held.iter().filter(|held| board.has_begun(held.ticket())).count();
     }
     let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -118,7 +128,9 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
 /// Memory of this size with these bytes at its beginning, and these seals.
 fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
     // SAFETY: a name that ends in a zero.
-    let fd = unsafe { libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    let fd = unsafe {
+        libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    };
     assert!(fd >= 0);
     // SAFETY: just made.
     let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });

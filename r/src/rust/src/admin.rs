@@ -32,8 +32,8 @@ impl Core {
     }
 
     fn administer(&mut self, at: &AdminAt, target: String) -> Result<(), String> {
-        let (board, _) =
-            Scoreboard::create().map_err(|error| format!("`admin` cannot be had here: {error}."))?;
+        let (board, _) = Scoreboard::create()
+            .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let board = Arc::new(board);
         board.introduce_self();
         let seen = Seen {
@@ -42,17 +42,21 @@ impl Core {
             queue_limit: self.config().queue.requests,
         };
         let about = About { target, address: String::new() };
-        let one = OneR::new(about, seen).map_err(|error| format!("A thread cannot be started: {error}."))?;
+        let one = OneR::new(about, seen)
+            .map_err(|error| format!("A thread cannot be started: {error}."))?;
         let admin = Admin::start(Answers::new(Arc::clone(&one) as Arc<_>), Some(at))
             .map_err(|error| error.to_string())?;
-        let folder =
-            RunFolder::create(&std::env::temp_dir()).map_err(|error| error.to_string()).and_then(|folder| {
+        let folder = RunFolder::create(&std::env::temp_dir())
+            .map_err(|error| error.to_string())
+            .and_then(|folder| {
                 admin.listen_in(folder.path()).map_err(|error| error.to_string())?;
                 Ok(folder)
             });
         if let Err(error) = &folder {
             // What is served goes on.
-            listener::tell(&format!("`rookery status` will not find this server by itself: {error}"));
+            listener::tell(&format!(
+                "`rookery status` will not find this server by itself: {error}"
+            ));
         }
         self.server().measure(Some(board));
         self.admin = Some(Administered { _admin: admin, _folder: folder.ok(), one });
@@ -107,7 +111,8 @@ impl Core {
 pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char) -> i32 {
     entry(FAILED, || {
         // SAFETY: the caller's duty.
-        let [at, target] = [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        let [at, target] =
+            [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         let Some(address) = AdminAt::parse(&at) else {
             core::set_error(&format!(
                 "`admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{at}`."
@@ -137,10 +142,14 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: the caller's duty.
-        let address = (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy());
+        let address =
+            (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy());
         core::with(|core| {
             if let Some(Administered { one, .. }) = &core.admin {
-                one.is(if course == 1 { Course::Serving } else { Course::Draining }, address.as_deref());
+                one.is(
+                    if course == 1 { Course::Serving } else { Course::Draining },
+                    address.as_deref(),
+                );
                 core.r_is(R::Busy);
             }
         });

@@ -45,9 +45,15 @@ pub struct RawEvent {
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Setup>() == 120 && offset_of!(Setup, message) == 64 && offset_of!(Setup, group) == 116);
     assert!(
-        size_of::<RawEvent>() == 48 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, data) == 32
+        size_of::<Setup>() == 120
+            && offset_of!(Setup, message) == 64
+            && offset_of!(Setup, group) == 116
+    );
+    assert!(
+        size_of::<RawEvent>() == 48
+            && offset_of!(RawEvent, id) == 16
+            && offset_of!(RawEvent, data) == 32
     );
 };
 
@@ -146,7 +152,8 @@ pub unsafe extern "C" fn rk_client_open(
         let setup = unsafe { &*setup };
         let texts = |start: *const Bytes, count: usize| -> Vec<String> {
             // SAFETY: the caller's duty; `Bytes` has the layout of `struct rk_bytes`.
-            let all = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
+            let all =
+                if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
             // SAFETY: as above.
             all.iter().map(|bytes| text(unsafe { bytes.get() })).collect()
         };
@@ -156,7 +163,10 @@ pub unsafe extern "C" fn rk_client_open(
         let headers = texts(setup.headers, setup.header_count * 2);
         let settings = Settings {
             subprotocols: texts(setup.protocols, setup.protocol_count),
-            headers: headers.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect(),
+            headers: headers
+                .chunks_exact(2)
+                .map(|pair| (pair[0].clone(), pair[1].clone()))
+                .collect(),
             compresses: setup.compresses != 0,
             message: bytes(setup.message),
             queue: usize::try_from(bytes(setup.queue)).unwrap_or(usize::MAX),
@@ -194,15 +204,23 @@ pub unsafe extern "C" fn rk_client_open(
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_client_send(id: u64, is_text: i32, start: *const u8, len: usize) -> i32 {
+pub unsafe extern "C" fn rk_client_send(
+    id: u64,
+    is_text: i32,
+    start: *const u8,
+    len: usize,
+) -> i32 {
     entry(OVER, || {
         // SAFETY: the caller's duty.
         let bytes = unsafe { slice(start, len) };
-        let content = if is_text == 0 { Content::Binary(bytes.to_vec()) } else { Content::Text(text(bytes)) };
-        STATE.with_borrow_mut(|state| match state.as_mut().map(|state| state.clients.send(id, content)) {
-            Some(Given::Taken) => TAKEN,
-            Some(Given::Full) => FULL,
-            Some(Given::Closed) | None => OVER,
+        let content =
+            if is_text == 0 { Content::Binary(bytes.to_vec()) } else { Content::Text(text(bytes)) };
+        STATE.with_borrow_mut(|state| {
+            match state.as_mut().map(|state| state.clients.send(id, content)) {
+                Some(Given::Taken) => TAKEN,
+                Some(Given::Full) => FULL,
+                Some(Given::Closed) | None => OVER,
+            }
         })
     })
 }

@@ -58,7 +58,9 @@ const _: () = {
     use std::mem::offset_of;
     assert!(size_of::<Header>() == 56 && offset_of!(Header, symbol) == 48);
     assert!(
-        size_of::<RawEvent>() == 208 && offset_of!(RawEvent, id) == 16 && offset_of!(RawEvent, method) == 32
+        size_of::<RawEvent>() == 208
+            && offset_of!(RawEvent, id) == 16
+            && offset_of!(RawEvent, method) == 32
     );
     assert!(offset_of!(RawEvent, headers) == 144 && offset_of!(RawEvent, body_fd) == 168);
     assert!(offset_of!(RawEvent, data) == 176 && offset_of!(RawEvent, is_https) == 192);
@@ -112,7 +114,11 @@ fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 
         return i32::from(known);
     }
     match names.intern(header.cgi) {
-        Interned::Index(index) if header.name.contains(&b'_') && is_taken(before, header.cgi, index) => -1,
+        Interned::Index(index)
+            if header.name.contains(&b'_') && is_taken(before, header.cgi, index) =>
+        {
+            -1
+        }
         Interned::Index(index) => index,
         Interned::FirstRefused => {
             crate::listener::tell(&format!(
@@ -175,7 +181,13 @@ impl Core {
         event
     }
 
-    fn show_message(&mut self, socket: u64, listener: u32, kind: MessageKind, payload: Payload) -> RawEvent {
+    fn show_message(
+        &mut self,
+        socket: u64,
+        listener: u32,
+        kind: MessageKind,
+        payload: Payload,
+    ) -> RawEvent {
         let mut event = RawEvent::new(MESSAGE);
         event.listener = listener;
         event.id = socket;
@@ -188,7 +200,9 @@ impl Core {
 
     fn show(&mut self, event: Event) -> RawEvent {
         match event {
-            Event::Request(exchange) if exchange.is_upgrade() => self.show_exchange(HANDSHAKE, exchange),
+            Event::Request(exchange) if exchange.is_upgrade() => {
+                self.show_exchange(HANDSHAKE, exchange)
+            }
             Event::Request(exchange) => self.show_exchange(REQUEST, exchange),
             Event::Head(exchange) => self.show_exchange(HEAD, exchange),
             Event::Message { socket, listener, kind, payload } => {
@@ -201,7 +215,8 @@ impl Core {
                 event.token = self.token(socket);
                 event.code = i32::from(code);
                 event.is_text = i32::from(is_clean);
-                let reason = self.message.insert(Payload::Pooled(String::from(reason).into_bytes()));
+                let reason =
+                    self.message.insert(Payload::Pooled(String::from(reason).into_bytes()));
                 event.data = Bytes::of(reason.as_bytes());
                 event
             }
@@ -449,7 +464,10 @@ mod tests {
         let (mut addr, mut port) = (b"old".to_vec(), b"old".to_vec());
         for (end, want_addr, want_port) in table {
             show_end(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
-            assert_eq!((addr.as_slice(), port.as_slice()), (want_addr.as_bytes(), want_port.as_bytes()));
+            assert_eq!(
+                (addr.as_slice(), port.as_slice()),
+                (want_addr.as_bytes(), want_port.as_bytes())
+            );
         }
     }
     #[test]

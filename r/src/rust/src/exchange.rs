@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
-    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag, accepts_events,
-    write_shown,
+    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag,
+    accepts_events, write_shown,
 };
 
 use crate::core::{Core, Receiver};
@@ -57,7 +57,13 @@ pub extern "C" fn rk_taken_of(id: u64, bytes: usize) {
 /// # Safety
 /// - `out` has room for `len` bytes that nobody else reads or writes meanwhile.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_body_read(slot: u32, id: u64, offset: u64, out: *mut u8, len: usize) -> i64 {
+pub unsafe extern "C" fn rk_body_read(
+    slot: u32,
+    id: u64,
+    offset: u64,
+    out: *mut u8,
+    len: usize,
+) -> i64 {
     entry(-1, || {
         if len == 0 {
             return 0;
@@ -128,7 +134,11 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
 /// Whether [`rk_body_lend`] would lend the body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
-    entry(0, || core::with(|core| c_int::from(block_of(core, slot, id, len).is_some_and(Block::is_lendable))))
+    entry(0, || {
+        core::with(|core| {
+            c_int::from(block_of(core, slot, id, len).is_some_and(Block::is_lendable))
+        })
+    })
 }
 
 fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
@@ -141,7 +151,9 @@ fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
         core::with(|core| {
-            block_of(core, slot, id, len).and_then(Block::lend).map_or(ptr::null_mut(), NonNull::as_ptr)
+            block_of(core, slot, id, len)
+                .and_then(Block::lend)
+                .map_or(ptr::null_mut(), NonNull::as_ptr)
         })
     })
 }
@@ -213,7 +225,13 @@ pub unsafe extern "C" fn rk_reply_copy(slot: u32, id: u64, start: *const u8, len
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_lend(slot: u32, id: u64, start: *const u8, len: usize, token: u64) -> i32 {
+pub unsafe extern "C" fn rk_reply_lend(
+    slot: u32,
+    id: u64,
+    start: *const u8,
+    len: usize,
+    token: u64,
+) -> i32 {
     entry(refusal::STALE, || {
         core::with(|core| {
             let releases = core.link.releases().clone();
@@ -232,12 +250,18 @@ pub unsafe extern "C" fn rk_reply_lend(slot: u32, id: u64, start: *const u8, len
 /// # Safety
 /// - `path` is a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_file(slot: u32, id: u64, path: *const c_char, unlink_it: i32) -> i32 {
+pub unsafe extern "C" fn rk_reply_file(
+    slot: u32,
+    id: u64,
+    path: *const c_char,
+    unlink_it: i32,
+) -> i32 {
     with_held(slot, id, |exchange| {
         // SAFETY: the caller's duty.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let path: &std::path::Path =
-            std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path));
+        let path: &std::path::Path = std::path::Path::new(
+            <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path),
+        );
         // O_NONBLOCK: a FIFO without a writer must not hold R up; it has no effect on a regular file.
         let opened = File::options()
             .read(true)

@@ -87,7 +87,12 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
     entry(0, || {
         let Some(limit) = NamedLimit::all().get(at) else { return 0 };
         let value = limit.get(&Config::default());
-        let raw = RawLimit { name: limit.name().as_ptr(), kind: kind_of(limit), least: limit.least(), value };
+        let raw = RawLimit {
+            name: limit.name().as_ptr(),
+            kind: kind_of(limit),
+            least: limit.least(),
+            value,
+        };
         // SAFETY: the caller's duty.
         unsafe { out.write(raw) };
         1
@@ -102,7 +107,8 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
 pub unsafe extern "C" fn rk_limits_set(values: *const f64, count: usize) -> i32 {
     entry(refusal::STALE, || {
         // SAFETY: the caller's duty; an R vector is aligned.
-        let values = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(values, count) } };
+        let values =
+            if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(values, count) } };
         if core::with(|core| core.set_limits(values)) { refusal::OK } else { refusal::STALE }
     })
 }
@@ -118,7 +124,11 @@ mod tests {
         let config = config_of(&values);
         assert_eq!(config.limits.head_bytes, 10_000);
         for limit in &NamedLimit::all()[1..] {
-            assert_eq!(limit.get(&config).to_bits(), limit.get(&Config::default()).to_bits(), "{limit:?}");
+            assert_eq!(
+                limit.get(&config).to_bits(),
+                limit.get(&Config::default()).to_bits(),
+                "{limit:?}"
+            );
         }
     }
 }

@@ -10,8 +10,8 @@ use rookery_acme::Keeper;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site, SpoolFolder,
-    literal_address, output,
+    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site,
+    SpoolFolder, literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -60,7 +60,8 @@ impl Core {
         match listening {
             Ok(listening) => {
                 let listener = &listening.listener;
-                let (id, port) = (listener.id(), listener.local_addr().map(|address| address.port()));
+                let (id, port) =
+                    (listener.id(), listener.local_addr().map(|address| address.port()));
                 if let Some(admin) = &self.admin {
                     admin.one.listens(id, listening.pulses());
                 }
@@ -97,7 +98,8 @@ pub struct RawSetup {
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
+const _: () =
+    assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
 /// What is to be served; `None`, with the error set, when a proxy is none.
 ///
@@ -110,15 +112,18 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     // SAFETY: the caller's duty.
     let spool = unsafe { path_of(setup.spool) };
     // SAFETY: the caller's duty.
-    let proxies = (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
+    let proxies =
+        (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
     let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
     // SAFETY: the caller's duty.
-    let origins = (0..setup.origin_count).map(|at| unsafe { CStr::from_ptr(*setup.origins.add(at)) });
+    let origins =
+        (0..setup.origin_count).map(|at| unsafe { CStr::from_ptr(*setup.origins.add(at)) });
     let origins: Vec<_> = origins.map(|host| host.to_string_lossy().into_owned()).collect();
-    let policy = if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
+    let policy =
+        if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(Site {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
@@ -177,8 +182,11 @@ fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
         let (files, tls) = (site.files.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
         let site = Site { session_cookie, ..site };
-        let started =
-            core.listen_inherited(site).map(|listener| Listening { keeper: None, listener, redirect: None });
+        let started = core.listen_inherited(site).map(|listener| Listening {
+            keeper: None,
+            listener,
+            redirect: None,
+        });
         let (id, _) = core.started(started, tls)?;
         core.announce_ready(id, files, setup.sees_heads != 0, setup.is_sticky != 0);
         Some(id)
@@ -219,7 +227,8 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
         let tls = site.tls.clone();
-        let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port)) else {
+        let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
+        else {
             core::set_error(&format!(
                 "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address like \
                  \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port from 0 to 65535"
@@ -278,9 +287,10 @@ pub unsafe extern "C" fn rk_listen_unix(
         let tls = site.tls.clone();
         // SAFETY: the caller's duty.
         let https = unsafe { tls::of(setup.tls) };
-        let started = core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
         let started =
-            started.and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
+            core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
+        let started = started
+            .and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
@@ -326,7 +336,8 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| {
             let listening = core.listeners.get(&listener);
-            let count = listening.map_or(0, |listening| listening.all().map(Listener::connections).sum());
+            let count =
+                listening.map_or(0, |listening| listening.all().map(Listener::connections).sum());
             i32::try_from(count).unwrap_or(i32::MAX)
         })
     })

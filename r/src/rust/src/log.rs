@@ -49,7 +49,8 @@ pub struct RawRecord {
 
 // As in rookery.h.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
+const _: () =
+    assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
 /// What has the file of the log reopened, if it has one.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
@@ -74,10 +75,12 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
         let log = if !path.is_null() {
             // SAFETY: the caller's duty.
             let path = unsafe { CStr::from_ptr(path) };
-            LogFile::open(Path::new(OsStr::from_bytes(path.to_bytes())), listener::tell).and_then(|file| {
-                reopener = Some(file.reopener());
-                AccessLog::written(file, format)
-            })
+            LogFile::open(Path::new(OsStr::from_bytes(path.to_bytes())), listener::tell).and_then(
+                |file| {
+                    reopener = Some(file.reopener());
+                    AccessLog::written(file, format)
+                },
+            )
         } else if fd < 0 {
             Ok(AccessLog::read())
         } else {
@@ -121,8 +124,10 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
             let log = &mut core.log;
             log.record = log.open.as_ref().and_then(|open| open.take());
             let Some(record) = &log.record else { return 0 };
-            log.remote =
-                record.remote.map(|remote| remote.ip().to_canonical().to_string()).unwrap_or_default();
+            log.remote = record
+                .remote
+                .map(|remote| remote.ip().to_canonical().to_string())
+                .unwrap_or_default();
             let raw = RawRecord {
                 time: record.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
                 seconds: record.elapsed.as_secs_f64(),

@@ -108,7 +108,8 @@ pub(crate) fn reserve() {
         let size = room();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: new memory, which nobody may touch yet.
-        let start = unsafe { libc::mmap(ptr::null_mut(), size + SLICE, libc::PROT_NONE, flags, -1, 0) };
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), size + SLICE, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return;
         }
@@ -119,7 +120,16 @@ pub(crate) fn reserve() {
             // A system without huge pages does not know the advice.
             #[cfg(target_os = "linux")]
             libc::madvise(room, size, libc::MADV_NOHUGEPAGE);
-            libmimalloc_sys::mi_manage_os_memory_ex(room, size, false, false, true, -1, false, &raw mut arena)
+            libmimalloc_sys::mi_manage_os_memory_ex(
+                room,
+                size,
+                false,
+                false,
+                true,
+                -1,
+                false,
+                &raw mut arena,
+            )
         };
         if !is_taken {
             // SAFETY: nobody has it.

@@ -76,7 +76,11 @@ mod tests {
             }
         }
         assert_eq!(refused, [1, 1_000_000 - 4096 - 1]);
-        assert_eq!(names.intern(b"HTTP_X_0"), Interned::Index(FIRST), "an early name keeps its index");
+        assert_eq!(
+            names.intern(b"HTTP_X_0"),
+            Interned::Index(FIRST),
+            "an early name keeps its index"
+        );
     }
 
     #[test]

@@ -28,7 +28,10 @@ fn read_value(name: &str, values: &str) -> Lines {
         Err(invalid) => match invalid.wanted() {
             Some(wanted) => lines.line("wanted", wanted.as_bytes()),
             None => {
-                lines.line("wrong", invalid.at("").trim_start_matches(": ").trim_end_matches('.').as_bytes());
+                lines.line(
+                    "wrong",
+                    invalid.at("").trim_start_matches(": ").trim_end_matches('.').as_bytes(),
+                );
             }
         },
     }
@@ -43,13 +46,16 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     let bytes = match file::bytes(path) {
         Ok(bytes) => bytes,
         Err(error) => {
-            lines.line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
+            lines
+                .line("wrong", format!("`{}` cannot be read: {error}.", path.display()).as_bytes());
             return lines;
         }
     };
     match file::read(&bytes, path) {
         Ok(None) => {}
-        Err(problem) => lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes()),
+        Err(problem) => {
+            lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes())
+        }
         Ok(Some(file)) => {
             // What belongs together across sources, such as the number of workers, is checked by whoever
             // combines them; `tls:` is one value.
@@ -84,7 +90,10 @@ pub unsafe extern "C" fn rk_setting(name: Bytes, values: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let (name, values) = unsafe { (name.get(), values.get()) };
-        lend(read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values)).into_bytes())
+        lend(
+            read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values))
+                .into_bytes(),
+        )
     })
 }
 

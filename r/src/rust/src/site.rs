@@ -64,8 +64,9 @@ impl Builder {
         // SAFETY: the caller's duty, here and below.
         let text = |bytes: Bytes| String::from_utf8_lossy(unsafe { bytes.get() }).into_owned();
         let key = text(raw.key);
-        let refused =
-            |what: &str, error: &dyn std::fmt::Display| format!("static path \"{key}\": {what}: {error}");
+        let refused = |what: &str, error: &dyn std::fmt::Display| {
+            format!("static path \"{key}\": {what}: {error}")
+        };
         let mut headers = Vec::new();
         for at in 0..raw.header_count {
             // SAFETY: `headers` has `header_count` pairs.
@@ -84,8 +85,8 @@ impl Builder {
                 RequiredHeader::new(&name, value).map_err(|error| refused("validation", &error))?,
             )
         };
-        let charset =
-            Charset::new(&text(raw.html_charset)).map_err(|error| refused("html_charset", &error))?;
+        let charset = Charset::new(&text(raw.html_charset))
+            .map_err(|error| refused("html_charset", &error))?;
         let overrides = Overrides {
             index: Some(raw.has_index != 0),
             fallthrough: Some(raw.falls_through != 0),

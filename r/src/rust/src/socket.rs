@@ -126,8 +126,16 @@ const SENT_BUT_WAIT: i32 = 0;
 const OVER: i32 = -1;
 
 /// Counts a message in, and sends it unless the WebSocket is over: `enum rk_sent`.
-fn send(core: &Core, id: u64, is_text: i32, len: usize, payload: impl FnOnce(&Core) -> Payload) -> i32 {
-    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.give(len)) else { return OVER };
+fn send(
+    core: &Core,
+    id: u64,
+    is_text: i32,
+    len: usize,
+    payload: impl FnOnce(&Core) -> Payload,
+) -> i32 {
+    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.give(len)) else {
+        return OVER;
+    };
     core.link.send(Command::Send { socket: id, kind: kind(is_text), payload: payload(core) });
     if more { SENT } else { SENT_BUT_WAIT }
 }
@@ -159,13 +167,19 @@ pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_ws_lend(id: u64, is_text: i32, start: *const u8, len: usize, token: u64) -> i32 {
+pub unsafe extern "C" fn rk_ws_lend(
+    id: u64,
+    is_text: i32,
+    start: *const u8,
+    len: usize,
+    token: u64,
+) -> i32 {
     entry(OVER, || {
         let Some(first) = NonNull::new(start.cast_mut()) else { return OVER };
         // SAFETY: the caller's duty.
         let bytes = unsafe { slice(start, len) };
-        let mended =
-            (is_text != 0 && std::str::from_utf8(bytes).is_err()).then(|| String::from_utf8_lossy(bytes));
+        let mended = (is_text != 0 && std::str::from_utf8(bytes).is_err())
+            .then(|| String::from_utf8_lossy(bytes));
         core::with(|core| {
             let len = mended.as_ref().map_or(len, |text| text.len());
             send(core, id, is_text, len, |core| {
@@ -208,7 +222,10 @@ pub unsafe extern "C" fn rk_ws_close(id: u64, code: i32, reason: *const u8, len:
     entry((), || {
         // SAFETY: the caller's duty.
         let text = String::from_utf8_lossy(unsafe { slice(reason, len) }).into_owned();
-        let end = (0..=REASON_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let end = (0..=REASON_MAX.min(text.len()))
+            .rev()
+            .find(|end| text.is_char_boundary(*end))
+            .unwrap_or(0);
         let reason = text.as_bytes()[..end].to_vec();
         let code = u16::try_from(code).unwrap_or(1001);
         core::with(|core| core.link.send(Command::Close { socket: id, code, reason }));

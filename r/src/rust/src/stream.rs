@@ -62,7 +62,13 @@ impl Streamed {
 
 /// Counts a piece in, and sends it if it is to be: `enum rk_given`. While there is room its source is asked again, if it `may_go_on`:
 /// by way of the server, two threads would be woken for each piece.
-fn give(core: &mut Core, id: u64, len: usize, may_go_on: i32, payload: impl FnOnce(&Core) -> Payload) -> i32 {
+fn give(
+    core: &mut Core,
+    id: u64,
+    len: usize,
+    may_go_on: i32,
+    payload: impl FnOnce(&Core) -> Payload,
+) -> i32 {
     let Some(streamed) = core.streams.get_mut(&id) else { return OVER };
     let given = match streamed.flow.give(len) {
         Given::More => MORE,
@@ -89,7 +95,12 @@ fn give(core: &mut Core, id: u64, len: usize, may_go_on: i32, payload: impl FnOn
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_stream_give(id: u64, start: *const u8, len: usize, may_go_on: i32) -> i32 {
+pub unsafe extern "C" fn rk_stream_give(
+    id: u64,
+    start: *const u8,
+    len: usize,
+    may_go_on: i32,
+) -> i32 {
     entry(OVER, || {
         core::with(|core| {
             give(core, id, len, may_go_on, |core| {
@@ -138,7 +149,8 @@ pub extern "C" fn rk_stream_end(id: u64) -> u64 {
         core::with(|core| {
             let Some(Streamed { flow, .. }) = core.streams.get(&id) else { return 0 };
             // Of one that is over the application could not give the rest.
-            let missing = flow.length().filter(|_| !flow.is_over()).unwrap_or(0).saturating_sub(flow.given());
+            let missing =
+                flow.length().filter(|_| !flow.is_over()).unwrap_or(0).saturating_sub(flow.given());
             if missing == 0 {
                 core.link.send(Command::End { stream: id });
             }
@@ -178,7 +190,9 @@ pub extern "C" fn rk_stream_waiting(id: u64) -> i64 {
 /// Bytes that were given to a stream; 0 when it has departed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_given(id: u64) -> u64 {
-    entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.given())))
+    entry(0, || {
+        core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.given()))
+    })
 }
 
 /// Pieces that were given to a stream; 0 when it has departed.

@@ -38,7 +38,12 @@ pub extern "C" fn rk_text_done() {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_network_address() -> Bytes {
     entry(Bytes::EMPTY, || {
-        lend(rookery_server::network_address().map(|own| own.to_string()).unwrap_or_default().into_bytes())
+        lend(
+            rookery_server::network_address()
+                .map(|own| own.to_string())
+                .unwrap_or_default()
+                .into_bytes(),
+        )
     })
 }
 

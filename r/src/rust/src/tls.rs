@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING, Settings};
 use rookery_client::Roots;
-use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion};
+use rookery_server::tls::{
+    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
+};
 
 use crate::{Bytes, core, entry, listener, refusal};
 
@@ -173,14 +175,15 @@ pub unsafe extern "C" fn rk_tls_new(
             let ways = acme.ways(redirect_from.is_some(), over_tls)?;
             Ok((acme, ways))
         });
-        let made = prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {
-            if let Some((acme, _)) = &acme {
-                settings.pairs = acme.pairs();
-                settings.challenges = Some(acme.challenges());
-            }
-            let tls = Tls::new(settings, listener::tell).map_err(|error| error.to_string())?;
-            Ok(Https { tls, redirect_from, acme })
-        });
+        let made =
+            prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {
+                if let Some((acme, _)) = &acme {
+                    settings.pairs = acme.pairs();
+                    settings.challenges = Some(acme.challenges());
+                }
+                let tls = Tls::new(settings, listener::tell).map_err(|error| error.to_string())?;
+                Ok(Https { tls, redirect_from, acme })
+            });
         match made {
             Ok(https) => Box::into_raw(Box::new(https)).cast(),
             Err(error) => {
@@ -218,7 +221,8 @@ pub(crate) unsafe fn of<'a>(tls: *const c_void) -> Option<&'a Https> {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     entry(FAILED, || {
-        let Some(tls) = core::with(|core| core.tls.get(&listener).map(|counted| counted.0.clone())) else {
+        let Some(tls) = core::with(|core| core.tls.get(&listener).map(|counted| counted.0.clone()))
+        else {
             return refusal::STALE;
         };
         match tls.reload() {
@@ -278,10 +282,17 @@ pub unsafe extern "C" fn rk_tls_develop(
 /// # Safety
 /// - `subject` and `fingerprint` can be written to.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_client(slot: u32, id: u64, subject: *mut Bytes, fingerprint: *mut Bytes) -> i32 {
+pub unsafe extern "C" fn rk_client(
+    slot: u32,
+    id: u64,
+    subject: *mut Bytes,
+    fingerprint: *mut Bytes,
+) -> i32 {
     entry(0, || {
         core::with(|core| {
-            let Some(client) = core.held(slot, id).and_then(|exchange| exchange.client()) else { return 0 };
+            let Some(client) = core.held(slot, id).and_then(|exchange| exchange.client()) else {
+                return 0;
+            };
             // SAFETY: the caller's duty.
             unsafe {
                 subject.write(Bytes::of(client.subject.as_bytes()));

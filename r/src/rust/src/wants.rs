@@ -37,7 +37,8 @@ fn names(accept: &[u8], kind: &[u8]) -> bool {
 }
 
 /// Headers by which a proxy says that the client is another than its peer.
-const FORWARDED: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
+const FORWARDED: [&[u8]; 5] =
+    [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
 /// Whether the client is a developer's own browser: not one behind a proxy of this machine, and not a page of a stranger's whose
 /// name leads here (DNS rebinding), which names itself in `Host`.
@@ -51,7 +52,9 @@ fn is_loopback_host(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => {
-            return address.parse::<Ipv6Addr>().is_ok_and(|ip| IpAddr::V6(ip).to_canonical().is_loopback());
+            return address
+                .parse::<Ipv6Addr>()
+                .is_ok_and(|ip| IpAddr::V6(ip).to_canonical().is_loopback());
         }
         None => host.split_once(':').map_or(host, |(name, _)| name),
     };
@@ -78,7 +81,8 @@ mod tests {
 
     #[test]
     fn by_what_it_accepts() {
-        let local = |accept| told(Some("127.0.0.1:1"), &[("accept", accept), ("host", "localhost:80")]);
+        let local =
+            |accept| told(Some("127.0.0.1:1"), &[("accept", accept), ("host", "localhost:80")]);
         for (accept, expected) in [
             ("*/*", TEXT),
             ("application/json", JSON),

@@ -63,7 +63,8 @@ impl Core {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
+                let supervision =
+                    Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
                 self.membership = Membership::Worker(Worker {
                     supervision,
                     listening: None,
@@ -98,7 +99,9 @@ impl Core {
     /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
     /// caller's.
     pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
-        let Membership::Worker(worker) = &self.membership else { unreachable!("R has asked before") };
+        let Membership::Worker(worker) = &self.membership else {
+            unreachable!("R has asked before")
+        };
         self.server().listen_inherited(&worker.supervision, site)
     }
 
@@ -268,7 +271,11 @@ fn end_in_time() {
 /// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, `collect` has R give back
 /// memory when it waits, `end` has the process end; all are called on another thread.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_join(interrupt: extern "C" fn(), collect: extern "C" fn(), end: extern "C" fn()) {
+pub extern "C" fn rk_worker_join(
+    interrupt: extern "C" fn(),
+    collect: extern "C" fn(),
+    end: extern "C" fn(),
+) {
     let deeds = Deeds { interrupt, collect, end };
     // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
     entry((), || core::with(|core| unsafe { core.join(deeds) }));

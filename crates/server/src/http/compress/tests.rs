@@ -96,8 +96,9 @@ fn types_that_are_compressed_already_are_left_alone() {
 #[test]
 fn only_responses_whose_framing_allows_it() {
     let plain = HeaderMap::new();
-    let with =
-        |name: http::HeaderName, value| HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+    let with = |name: http::HeaderName, value| {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    };
     let (identity, png) = (with(CONTENT_ENCODING, "identity"), with(CONTENT_TYPE, "image/png"));
     let base = Candidate {
         method: &Method::GET,
@@ -130,7 +131,12 @@ fn only_responses_whose_framing_allows_it() {
 
 #[test]
 fn the_headers_of_the_compressed_form() {
-    let lines = [("content-length", "5"), ("accept-ranges", "bytes"), ("etag", "\"a-1\""), ("x-other", "1")];
+    let lines = [
+        ("content-length", "5"),
+        ("accept-ranges", "bytes"),
+        ("etag", "\"a-1\""),
+        ("x-other", "1"),
+    ];
     let mut headers: HeaderMap = lines
         .map(|(name, value)| (http::HeaderName::from_static(name), HeaderValue::from_static(value)))
         .into_iter()
@@ -150,7 +156,10 @@ fn the_headers_of_the_compressed_form() {
         assert_eq!(seen(&headers, name), expected, "{name}");
     }
     mark(&mut headers);
-    assert_eq!((seen(&headers, "etag"), seen(&headers, "vary").len()), (vec!["W/\"a-1\"".into()], 1));
+    assert_eq!(
+        (seen(&headers, "etag"), seen(&headers, "vary").len()),
+        (vec!["W/\"a-1\"".into()], 1)
+    );
 
     for (given, expected) in [
         ("Origin", &["Origin", "Accept-Encoding"][..]),

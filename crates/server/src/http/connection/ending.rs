@@ -88,7 +88,8 @@ impl Connection {
         }
         self.has_left();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
-        if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut()) {
+        if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut())
+        {
             // hyper has been told of it, and the log by that.
             parts.entry.take_back(files.left());
         }
@@ -152,6 +153,8 @@ impl Connection {
     /// Whether the peer has sent a FIN behind bytes that are not read before the reply has ended: a system call, where
     /// nothing else would tell.
     pub(super) fn has_shut(&self) -> bool {
-        !self.is_watched.get() && !self.is_half_closed.get() && self.transport.borrow().has_peer_shut()
+        !self.is_watched.get()
+            && !self.is_half_closed.get()
+            && self.transport.borrow().has_peer_shut()
     }
 }

@@ -57,7 +57,9 @@ impl Peer for Connection {
             // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
             self.wake();
         }
-        if self.standing.is_overdue(&self.http.peers.clock.ticks, now) && !self.is_overdue.replace(true) {
+        if self.standing.is_overdue(&self.http.peers.clock.ticks, now)
+            && !self.is_overdue.replace(true)
+        {
             self.wake();
         }
         if self.session.get().is_some_and(|session| session.is_blocked()) {
@@ -186,7 +188,8 @@ impl Connection {
         let ticks = &self.http.peers.clock.ticks;
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
-        let is_late_end = self.end.get() == End::AfterReply && self.standing.is_idle_for(ticks.close, now);
+        let is_late_end =
+            self.end.get() == End::AfterReply && self.standing.is_idle_for(ticks.close, now);
         if session.has_only_sockets() && (!self.is_ending() || self.retires.get()) {
             self.standing.excuse(now);
         }

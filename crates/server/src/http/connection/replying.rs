@@ -78,7 +78,8 @@ impl Connection {
     }
 
     pub(super) fn has_flushed_stream(&self) {
-        let is_to_be_polled = self.stream.borrow().as_ref().is_some_and(|stream| stream.has_flushed());
+        let is_to_be_polled =
+            self.stream.borrow().as_ref().is_some_and(|stream| stream.has_flushed());
         if is_to_be_polled {
             self.wake();
         }
@@ -96,7 +97,8 @@ impl Connection {
     /// Whether its stream goes on without hyper.
     pub(in crate::http) fn leaves_hyper(&self) -> bool {
         let stream = self.stream.borrow();
-        self.standing.phase() == Phase::Stream && stream.as_ref().is_some_and(|stream| stream.leaves_hyper())
+        self.standing.phase() == Phase::Stream
+            && stream.as_ref().is_some_and(|stream| stream.leaves_hyper())
     }
 
     /// hyper is gone, and has left `read` bytes of what comes next; its stream goes on.

@@ -47,8 +47,9 @@ impl StreamBody {
         session: &Rc<Session>,
         respond: &Respond,
     ) -> Option<StreamBody> {
-        let length =
-            headers.get(http::header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        let length = headers
+            .get(http::header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let window = STREAM_WINDOW as usize;
         let charged = match length {
             _ if frames.is_end_stream() => 0,
@@ -79,7 +80,16 @@ impl StreamBody {
         let connection = Rc::clone(connection);
         let (held, end) = (Vec::new(), None);
         let length = Some(0);
-        StreamBody { frames: None, connection, length, read: 0, held, end, _room: None, continues: None }
+        StreamBody {
+            frames: None,
+            connection,
+            length,
+            read: 0,
+            held,
+            end,
+            _room: None,
+            continues: None,
+        }
     }
 
     /// Returns the bytes that were held, or the next frame, or the end.
@@ -165,8 +175,9 @@ impl Body for StreamBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.length
-            .map_or_else(SizeHint::default, |length| SizeHint::with_exact(length.saturating_sub(self.read)))
+        self.length.map_or_else(SizeHint::default, |length| {
+            SizeHint::with_exact(length.saturating_sub(self.read))
+        })
     }
 }
 

@@ -281,7 +281,8 @@ impl Frames {
 
     /// Returns the tick in which a head began that has not ended, or a frame that has to come at once.
     pub(super) fn unfinished_since(&self) -> Option<u32> {
-        let is_unfinished = self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
+        let is_unfinished =
+            self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
         is_unfinished.then_some(self.since)
     }
 
@@ -330,8 +331,11 @@ mod tests {
 
     #[test]
     fn a_head_is_unfinished_from_its_first_byte_to_its_last_frame() {
-        let bytes =
-            [frame(HEADERS, 0, b"abc"), frame(CONTINUATION, 0, b""), frame(CONTINUATION, END_HEADERS, b"de")];
+        let bytes = [
+            frame(HEADERS, 0, b"abc"),
+            frame(CONTINUATION, 0, b""),
+            frame(CONTINUATION, END_HEADERS, b"de"),
+        ];
         let all = bytes.concat();
         let mut frames = after_preface();
         assert_eq!(frames.unfinished_since(), None);
@@ -390,7 +394,9 @@ mod tests {
     #[test]
     fn the_continuation_of_a_head_is_joined() {
         let small = (0..100u8).map(|at| frame(CONTINUATION, 0, &[at])).collect::<Vec<_>>().concat();
-        let all = [frame(HEADERS, END_STREAM, b"ab"), small, frame(CONTINUATION, END_HEADERS, b"c")].concat();
+        let all =
+            [frame(HEADERS, END_STREAM, b"ab"), small, frame(CONTINUATION, END_HEADERS, b"c")]
+                .concat();
         let fields: Vec<u8> = (0..100).chain(*b"c").collect();
         let expected =
             [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, &fields)].concat();
@@ -398,14 +404,17 @@ mod tests {
         // Frames are as long as h2 takes them, but for the last, and no byte is lost.
         for (size, count) in [(9000, 4), (8193, 10), (FRAME as usize, 3), (1, 2 * FRAME as usize)] {
             let large =
-                [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &vec![7; size]).repeat(count)].concat();
+                [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &vec![7; size]).repeat(count)]
+                    .concat();
             let last = frame(CONTINUATION, END_HEADERS, &[8; 5]);
             let mut frames = after_preface();
             let found = given(&mut frames, [&large[..], &last[..]]);
             let fields = [vec![7; size * count], vec![8; 5]].concat();
-            let (full, rest) = fields.split_at((fields.len() - 1) / FRAME as usize * FRAME as usize);
+            let (full, rest) =
+                fields.split_at((fields.len() - 1) / FRAME as usize * FRAME as usize);
             let full = full.chunks(FRAME as usize).flat_map(|piece| frame(CONTINUATION, 0, piece));
-            let expected = [frame(HEADERS, 0, b"ab"), full.collect(), frame(CONTINUATION, END_HEADERS, rest)];
+            let expected =
+                [frame(HEADERS, 0, b"ab"), full.collect(), frame(CONTINUATION, END_HEADERS, rest)];
             assert!(found == expected.concat(), "{count} frames of {size} bytes");
             assert_eq!((frames.unfinished_since(), frames.held()), (None, 0));
         }
@@ -426,7 +435,8 @@ mod tests {
             (frame(HEADERS, END_HEADERS | END_STREAM, b"\x20abc"), marked(b"\x20", b"abc")),
             (frame(HEADERS, END_HEADERS | END_STREAM, b""), marked(b"", b"")),
             (
-                [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, b"c")].concat(),
+                [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, b"c")]
+                    .concat(),
                 marked(b"", b"abc"),
             ),
             // What is wrong with it is h2's to say.
@@ -480,12 +490,16 @@ mod tests {
         assert_eq!(frames.open, [1]);
         // What comes of it now is trailers.
         let trailers = frame(HEADERS, END_HEADERS | END_STREAM, b"abc");
-        assert!(given(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER));
+        assert!(
+            given(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER)
+        );
     }
 
     #[test]
     fn a_frame_that_may_not_come_within_a_head_is_left_to_h2() {
-        for stray in [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")] {
+        for stray in
+            [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")]
+        {
             let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), stray].concat();
             assert_eq!(given(&mut after_preface(), pieces(&all, || 5)), all);
         }
@@ -520,7 +534,8 @@ mod tests {
             let mut all = Vec::new();
             for _ in 0..=random(12) {
                 let kind = [DATA, HEADERS, CONTINUATION, CONTINUATION, 6][random(5)];
-                let flags = [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x2C][random(6)];
+                let flags =
+                    [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x2C][random(6)];
                 let len = [0, 1, 7, 300, 9000, FRAME as usize, FRAME as usize + 1][random(7)];
                 let mut one = frame(kind, flags, &vec![kind; len]);
                 one[8] = [1, 1, 1, 3][random(4)];

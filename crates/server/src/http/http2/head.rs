@@ -59,7 +59,8 @@ fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
         (_, _, Some(_)) | (None, None, None) => Err(Rejection::Host),
         (None, Some(host), None) => Ok(host.clone()),
         (Some(authority), host, None) => {
-            if host.is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())) {
+            if host.is_some_and(|host| !host.as_bytes().eq_ignore_ascii_case(authority.as_bytes()))
+            {
                 return Err(Rejection::Host);
             }
             HeaderValue::from_str(authority).map_err(|_| Rejection::Host)
@@ -98,7 +99,8 @@ mod tests {
 
     /// A head as h2 gives it, with `:authority` if there is one.
     fn head(authority: Option<&str>, path: &str, lines: &[(&'static str, &str)]) -> Parts {
-        let uri = authority.map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));
+        let uri = authority
+            .map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));
         let mut request = http::Request::builder().version(http::Version::HTTP_2).uri(uri);
         for (name, value) in lines {
             request = request.header(*name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
@@ -108,8 +110,13 @@ mod tests {
 
     #[test]
     fn a_head_becomes_what_it_is_over_http_1() {
-        let lines =
-            [("accept", "a"), ("cookie", "a=1"), ("accept", "b"), ("cookie", "b=2"), ("cookie", "c=3")];
+        let lines = [
+            ("accept", "a"),
+            ("cookie", "a=1"),
+            ("accept", "b"),
+            ("cookie", "b=2"),
+            ("cookie", "c=3"),
+        ];
         for (authority, lines) in [
             (Some("example.org:81"), lines.to_vec()),
             (None, [&[("host", "example.org:81")][..], &lines].concat()),
@@ -124,14 +131,18 @@ mod tests {
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap().to_lowercase()))
                 .collect();
             found.sort();
-            assert_eq!(found, ["accept: a", "accept: b", "cookie: a=1; b=2; c=3", "host: example.org:81"]);
+            assert_eq!(
+                found,
+                ["accept: a", "accept: b", "cookie: a=1; b=2; c=3", "host: example.org:81"]
+            );
         }
     }
 
     #[test]
     fn a_request_for_a_websocket_becomes_a_handshake_without_a_key() {
         let connect = |protocol: &'static str| {
-            let mut head = head(Some("a"), "/ws?x=1", &[("sec-websocket-key", "x"), ("origin", "https://a")]);
+            let mut head =
+                head(Some("a"), "/ws?x=1", &[("sec-websocket-key", "x"), ("origin", "https://a")]);
             head.method = Method::CONNECT;
             head.extensions.insert(Protocol::from_static(protocol));
             head
@@ -141,7 +152,10 @@ mod tests {
             assert_eq!(take(&mut head, 3), Ok(true));
             assert_eq!((head.method.as_str(), head.uri.to_string().as_str()), ("GET", "/ws?x=1"));
             let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap());
-            assert_eq!((header("upgrade"), header("connection")), (Some("websocket"), Some("Upgrade")));
+            assert_eq!(
+                (header("upgrade"), header("connection")),
+                (Some("websocket"), Some("Upgrade"))
+            );
             assert_eq!((header("sec-websocket-key"), header("host")), (None, Some("a")));
         }
         assert_eq!(take(&mut connect("connect-udp"), 3), Err(Rejection::Protocol));
@@ -159,7 +173,11 @@ mod tests {
             (None, "/", &[], Rejection::Host),
             (own, "/", &[("x", "1"), ("y", "2"), ("z", "3"), ("v", "4")], Rejection::HeadTooLarge),
         ] {
-            assert_eq!(take(&mut head(authority, path, lines), 3), Err(expected), "{path} {lines:?}");
+            assert_eq!(
+                take(&mut head(authority, path, lines), 3),
+                Err(expected),
+                "{path} {lines:?}"
+            );
         }
         let mut options = head(None, "*", &[("host", "a")]);
         options.method = Method::OPTIONS;
@@ -169,10 +187,14 @@ mod tests {
 
     #[test]
     fn a_host_that_is_not_the_one_that_tls_was_told() {
-        let of = |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-        for (host, expected) in
-            [("a.example", false), ("A.example:8443", false), ("b.example", true), ("a.example.", true)]
-        {
+        let of =
+            |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+        for (host, expected) in [
+            ("a.example", false),
+            ("A.example:8443", false),
+            ("b.example", true),
+            ("a.example.", true),
+        ] {
             assert_eq!(is_misdirected(&of(host), "a.example"), expected, "{host}");
         }
     }

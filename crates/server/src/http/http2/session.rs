@@ -142,13 +142,17 @@ impl Session {
 
     /// Whether the application owes one of them a reply.
     pub(crate) fn is_owed(&self) -> bool {
-        self.streams.borrow().iter().any(|key| self.peers.get(*key).is_some_and(|stream| stream.is_owed()))
+        self.streams
+            .borrow()
+            .iter()
+            .any(|key| self.peers.get(*key).is_some_and(|stream| stream.is_owed()))
     }
 
     /// For how many ticks none of its streams has been of use to anybody; `None` when one is being served.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
-        let mut all = streams.iter().map(|key| self.peers.get(*key).and_then(|stream| stream.slowness(now)));
+        let mut all =
+            streams.iter().map(|key| self.peers.get(*key).and_then(|stream| stream.slowness(now)));
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 

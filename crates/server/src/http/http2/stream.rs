@@ -44,7 +44,8 @@ pub(super) fn spawn(
         session.forget(u32::from(respond.stream_id()));
         return respond.send_reset(Reason::REFUSED_STREAM);
     }
-    let stream = Connection::of_stream(connection, session, peers.charge(Share::Connections, STREAM_BYTES));
+    let stream =
+        Connection::of_stream(connection, session, peers.charge(Share::Connections, STREAM_BYTES));
     let seat = peers.join(Rc::clone(&stream) as _);
     stream.key.set(seat.key());
     if session.open(seat.key()) {
@@ -72,7 +73,12 @@ enum Answered {
     Gone,
 }
 
-async fn serve(mut served: Served, seat: Seat, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+async fn serve(
+    mut served: Served,
+    seat: Seat,
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+) {
     let stream = Rc::clone(&served.stream);
     let respond = Rc::new(RefCell::new(respond));
     let is_head = request.method() == Method::HEAD;
@@ -88,7 +94,9 @@ async fn serve(mut served: Served, seat: Seat, request: Request<RecvStream>, res
                 return Poll::Ready(Answered::Gone);
             }
             let polled = answer.as_mut().poll(cx);
-            if let (true, Some(exchange)) = (polled.is_pending(), stream.upgrade.borrow_mut().take()) {
+            if let (true, Some(exchange)) =
+                (polled.is_pending(), stream.upgrade.borrow_mut().take())
+            {
                 return Poll::Ready(Answered::Upgrade(exchange));
             }
             polled.map(|reply| reply.map_or(Answered::Gone, Answered::Reply))
@@ -100,7 +108,9 @@ async fn serve(mut served: Served, seat: Seat, request: Request<RecvStream>, res
             let sent = send(&served, &respond, reply, is_head).await;
             served.is_in_vain = matches!(sent, Err(Reset::Theirs));
         }
-        Answered::Upgrade(exchange) => tunnel::open(served, seat, &respond, coming.take(), exchange),
+        Answered::Upgrade(exchange) => {
+            tunnel::open(served, seat, &respond, coming.take(), exchange)
+        }
         Answered::Ended(end) => refuse(&served, &respond, end),
         Answered::Gone => served.is_in_vain = true,
     }
@@ -117,17 +127,20 @@ async fn answer(
     let (mut parts, frames) = request.into_parts();
     let held = head::held(&parts.headers);
     stream.has_head_of(held);
-    let taken = head::take(&mut parts, stream.http.peers.limits.header_lines).and_then(|is_tunnel| {
-        let named = served.session.bound_name();
-        let is_misdirected = named.is_some_and(|named| head::is_misdirected(&parts.headers, named));
-        if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-    });
+    let taken =
+        head::take(&mut parts, stream.http.peers.limits.header_lines).and_then(|is_tunnel| {
+            let named = served.session.bound_name();
+            let is_misdirected =
+                named.is_some_and(|named| head::is_misdirected(&parts.headers, named));
+            if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
+        });
     let body = taken.and_then(|is_tunnel| {
         if is_tunnel {
             coming.set(Some(Coming::new(frames, &served.session).ok_or(Rejection::Overload)?));
             return Ok(StreamBody::none(stream));
         }
-        StreamBody::new(frames, &parts.headers, stream, &served.session, respond).ok_or(Rejection::Overload)
+        StreamBody::new(frames, &parts.headers, stream, &served.session, respond)
+            .ok_or(Rejection::Overload)
     });
     match body {
         Ok(body) => service::answer(stream, Request::from_parts(parts, body)).await.ok(),
@@ -140,13 +153,16 @@ fn refuse(served: &Served, respond: &Respond, end: End) {
     let rejection = match end {
         End::HeadTimeout | End::BodyTimeout => Rejection::BodyTimeout,
         End::Overload => Rejection::Overload,
-        End::No | End::AfterReply | End::Now => return respond.borrow_mut().send_reset(Reason::CANCEL),
+        End::No | End::AfterReply | End::Now => {
+            return respond.borrow_mut().send_reset(Reason::CANCEL);
+        }
     };
     let (stream, text) = (&served.stream, rejection.text());
     stream.http.report(rejection);
     record_unreadable(&stream.http.log, stream.ends.get().remote, rejection.status(), text.len());
     let mut response = Response::new(());
-    *response.status_mut() = StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
+    *response.status_mut() =
+        StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
     let headers = response.headers_mut();
     headers.insert(DATE, date::now());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
@@ -186,8 +202,9 @@ async fn send(
     parts.headers.remove(CONNECTION);
     parts.headers.remove(TE);
     parts.headers.entry(DATE).or_insert_with(date::now);
-    let is_bodiless =
-        is_head || is_interim || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let is_bodiless = is_head
+        || is_interim
+        || matches!(parts.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if let (Some(length), false) = (body.size_hint().exact(), is_bodiless) {
         parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }

@@ -62,7 +62,11 @@ pub(super) fn open(
     let transport = Transport::tunnel(Box::new(tunnel));
     // The stream is charged what every stream is.
     let charge = http.peers.charge(Share::Connections, 0);
-    spawn(&http.websockets, id, Upgraded { transport, seat, charge, read: Bytes::new(), is_ending });
+    spawn(
+        &http.websockets,
+        id,
+        Upgraded { transport, seat, charge, read: Bytes::new(), is_ending },
+    );
 }
 
 /// How what comes has ended.
@@ -132,7 +136,11 @@ impl Tunnel {
 impl Within for Tunnel {
     /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
     /// takes one at a time could take them, and h2 closes a connection with too many of them.
-    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         loop {
             let fits = (self.held.len() - self.read).min(buffer.remaining());

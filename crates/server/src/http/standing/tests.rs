@@ -40,7 +40,11 @@ struct Model {
 
 impl Model {
     fn new(reply_rate: u32) -> Model {
-        Model { standing: Standing::new(u32::MAX - 50, true), ticks: ticks(reply_rate), now: u32::MAX - 50 }
+        Model {
+            standing: Standing::new(u32::MAX - 50, true),
+            ticks: ticks(reply_rate),
+            now: u32::MAX - 50,
+        }
     }
 
     fn read(&self, n: usize) {

@@ -99,7 +99,9 @@ impl Issued {
         while let Some((tag, content)) = fields.next() {
             if tag == tag::explicit(3) {
                 authority_key = extension(content, AUTHORITY_KEY).and_then(|value| {
-                    Some(Values(Values(value).take(tag::SEQUENCE)?).take(tag::implicit(0))?.to_vec())
+                    Some(
+                        Values(Values(value).take(tag::SEQUENCE)?).take(tag::implicit(0))?.to_vec(),
+                    )
                 });
             }
         }
@@ -158,9 +160,9 @@ fn hosts_of(extensions: &[u8]) -> Option<Vec<String>> {
 fn time((tag, text): (u8, &[u8])) -> Option<SystemTime> {
     let digits = text.strip_suffix(b"Z")?;
     let number = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .try_fold(0i64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
+        bytes.iter().try_fold(0i64, |sum, byte| {
+            byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0'))
+        })
     };
     let (year, rest) = match tag {
         tag::UTC_TIME => {
@@ -195,7 +197,10 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Calls `each` with the type and the value of every attribute of a name, with whether it belongs to the one before.
-fn attributes<'a>(name: &'a [u8], mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool)) -> Option<()> {
+fn attributes<'a>(
+    name: &'a [u8],
+    mut each: impl FnMut(&'a [u8], u8, &'a [u8], bool),
+) -> Option<()> {
     let mut sets = Values(Values(name).take(tag::SEQUENCE)?);
     while let Some(set) = sets.take(tag::SET) {
         let mut pairs = Values(set);
@@ -242,7 +247,8 @@ fn name_text(name: &[u8]) -> String {
     let mut parts: Vec<String> = Vec::new();
     // What is no name any more ends it.
     let _ = attributes(name, |oid, kind, value, is_joined| {
-        let short = SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| (*short).to_owned());
+        let short =
+            SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| (*short).to_owned());
         let text = match (&short, string(kind, value)) {
             (Some(_), Some(text)) => escaped(&text),
             _ => format!("#{}", hexadecimal(&super::der::value(kind, &[value]))),
@@ -266,7 +272,9 @@ fn string(kind: u8, value: &[u8]) -> Option<String> {
             String::from_utf16(&units).ok()
         }
         // UTF8String, and those that are ASCII: NumericString, PrintableString, T61String, IA5String, VisibleString.
-        tag::UTF8_STRING | 0x12 | 0x13 | 0x14 | 0x16 | 0x1A => String::from_utf8(value.to_vec()).ok(),
+        tag::UTF8_STRING | 0x12 | 0x13 | 0x14 | 0x16 | 0x1A => {
+            String::from_utf8(value.to_vec()).ok()
+        }
         _ => None,
     }
 }
@@ -311,9 +319,14 @@ mod tests {
         assert_eq!(time((tag::GENERALIZED_TIME, b"20500101000000Z")), Some(at(2_524_608_000)));
         assert_eq!(time((tag::GENERALIZED_TIME, b"99991231235959Z")), Some(at(253_402_300_799)));
         assert!(time((tag::UTC_TIME, b"500101000000Z")).is_some_and(|time| time < UNIX_EPOCH));
-        for wrong in
-            [&b"20500101000000"[..], b"2050010100000Z", b"20501301000000Z", b"2050010100000xZ", b"Z", b""]
-        {
+        for wrong in [
+            &b"20500101000000"[..],
+            b"2050010100000Z",
+            b"20501301000000Z",
+            b"2050010100000xZ",
+            b"Z",
+            b"",
+        ] {
             assert_eq!(time((tag::GENERALIZED_TIME, wrong)), None);
         }
         assert_eq!(time((tag::INTEGER, b"700101000000Z")), None);
@@ -321,20 +334,27 @@ mod tests {
 
     #[test]
     fn what_an_authority_knows_a_certificate_by_is_read() {
-        let pem =
-            std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"));
+        let pem = std::fs::read(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"),
+        );
         let issued = Issued::read(&pem.unwrap()).unwrap();
         assert!(issued.begins < issued.ends && issued.hosts.contains(&"localhost".to_owned()));
         assert!(!issued.serial.is_empty());
         assert!(issued.authority_key.is_some_and(|key| key.len() == 20));
-        assert_eq!(Issued::read(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), None);
+        assert_eq!(
+            Issued::read(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"),
+            None
+        );
         assert_eq!(Issued::read(b""), None);
     }
 
     #[test]
     fn names_are_written_as_rfc_4514_says() {
         let pair = |oid: &[u8], kind, text: &[u8]| {
-            let pair = [super::super::der::value(tag::OID, &[oid]), super::super::der::value(kind, &[text])];
+            let pair = [
+                super::super::der::value(tag::OID, &[oid]),
+                super::super::der::value(kind, &[text]),
+            ];
             super::super::der::value(tag::SEQUENCE, &[&pair.concat()])
         };
         let set = |pairs: &[Vec<u8>]| super::super::der::value(tag::SET, &[&pairs.concat()]);

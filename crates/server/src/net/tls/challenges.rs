@@ -90,8 +90,11 @@ fn asked_as(host: &str) -> String {
             format!("{d}.{c}.{b}.{a}.in-addr.arpa")
         }
         Ok(IpAddr::V6(address)) => {
-            let nibbles =
-                address.octets().into_iter().rev().map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
+            let nibbles = address
+                .octets()
+                .into_iter()
+                .rev()
+                .map(|byte| format!("{:x}.{:x}.", byte & 15, byte >> 4));
             format!("{}ip6.arpa", nibbles.collect::<String>())
         }
         Err(_) => host.to_ascii_lowercase(),
@@ -120,8 +123,13 @@ mod tests {
     fn only_what_is_asked_is_answered() {
         let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
         challenges.answer_http("abc", "abc.def");
-        assert_eq!(challenges.of_path("/.well-known/acme-challenge/abc").as_deref(), Some("abc.def"));
-        for other in ["/.well-known/acme-challenge/", "/.well-known/acme-challenge/ab", "/abc", "abc"] {
+        assert_eq!(
+            challenges.of_path("/.well-known/acme-challenge/abc").as_deref(),
+            Some("abc.def")
+        );
+        for other in
+            ["/.well-known/acme-challenge/", "/.well-known/acme-challenge/ab", "/abc", "abc"]
+        {
             assert_eq!(challenges.of_path(other), None, "{other}");
         }
         challenges.clear();

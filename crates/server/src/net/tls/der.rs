@@ -114,7 +114,8 @@ mod tests {
     fn values_are_read_as_they_are_written() {
         for len in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
             let content = vec![7; len];
-            let written = [value(tag::OCTET_STRING, &[&content]), value(tag::SEQUENCE, &[])].concat();
+            let written =
+                [value(tag::OCTET_STRING, &[&content]), value(tag::SEQUENCE, &[])].concat();
             let mut values = Values(&written);
             assert_eq!(values.take(tag::SEQUENCE), None);
             assert_eq!(values.take(tag::OCTET_STRING), Some(&content[..]), "{len}");
@@ -136,7 +137,10 @@ mod tests {
     #[test]
     fn identifiers_are_dotted() {
         assert_eq!(dotted(&[0x55, 0x04, 0x03]), "2.5.4.3");
-        assert_eq!(dotted(&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x01]), "1.2.840.113549.1.9.1");
+        assert_eq!(
+            dotted(&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x01]),
+            "1.2.840.113549.1.9.1"
+        );
         assert_eq!(dotted(&[0x88, 0x37]), "2.999");
     }
 }

@@ -40,7 +40,11 @@ impl DevelopmentCertificate {
     pub fn keep(folder: &Path) -> io::Result<DevelopmentCertificate> {
         let file = folder.join("localhost.pem");
         if let Some(der) = kept(&file) {
-            return Ok(DevelopmentCertificate { file, fingerprint: fingerprint(&der), is_new: false });
+            return Ok(DevelopmentCertificate {
+                file,
+                fingerprint: fingerprint(&der),
+                is_new: false,
+            });
         }
         fs::create_dir_all(folder)?;
         let (der, key) = make(SystemTime::now())?;
@@ -76,7 +80,8 @@ fn make(now: SystemTime) -> io::Result<(Vec<u8>, SigningKey)> {
         Extension::signs(),
         Extension::for_servers(),
     ];
-    let der = key.certificate("localhost (rookery)", now - DAY..now + DAY * (DAYS - 1), &extensions)?;
+    let der =
+        key.certificate("localhost (rookery)", now - DAY..now + DAY * (DAYS - 1), &extensions)?;
     Ok((der, key))
 }
 
@@ -111,9 +116,16 @@ mod tests {
         let (old, key) = make(SystemTime::now() - DAY * (DAYS - LEFT)).unwrap();
         write_whole(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
         let anew = DevelopmentCertificate::keep(&place).unwrap();
-        assert!(anew.is_new && anew.fingerprint != made.fingerprint && anew.fingerprint != fingerprint(&old));
+        assert!(
+            anew.is_new
+                && anew.fingerprint != made.fingerprint
+                && anew.fingerprint != fingerprint(&old)
+        );
         let (der, _) = make(SystemTime::now()).unwrap();
         write_whole(&made.file, &pem("CERTIFICATE", &der)).unwrap();
-        assert!(DevelopmentCertificate::keep(&place).unwrap().is_new, "one without a key is not kept");
+        assert!(
+            DevelopmentCertificate::keep(&place).unwrap().is_new,
+            "one without a key is not kept"
+        );
     }
 }

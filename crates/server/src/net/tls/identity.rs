@@ -40,7 +40,10 @@ impl Validity {
         let Validity { name, begins, ends } = self;
         let date = |time: SystemTime| fmt_http_date(printable(time));
         if *ends < now {
-            warn(format!("the certificate in {name} has expired on {}: clients refuse it", date(*ends)));
+            warn(format!(
+                "the certificate in {name} has expired on {}: clients refuse it",
+                date(*ends)
+            ));
         } else if *ends < now + SOON.min(ends.duration_since(*begins).unwrap_or_default() / 6) {
             warn(format!("the certificate in {name} expires on {}: renew it", date(*ends)));
         }
@@ -64,21 +67,24 @@ impl Identity {
         let mut certificates = Vec::new();
         for der in &chain {
             let read = Certificate::read(der);
-            certificates.push(
-                read.ok_or_else(|| pair.certificate.malformed(TlsPart::Certificate, &"it is no X.509"))?,
-            );
+            certificates.push(read.ok_or_else(|| {
+                pair.certificate.malformed(TlsPart::Certificate, &"it is no X.509")
+            })?);
         }
         let key = pair.key.key()?;
         let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
             Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
                 TlsError::Mismatch { certificate: pair.certificate.name(), key: pair.key.name() }
             }
-            Error::InvalidCertificate(_) => pair.certificate.malformed(TlsPart::Certificate, &error),
+            Error::InvalidCertificate(_) => {
+                pair.certificate.malformed(TlsPart::Certificate, &error)
+            }
             _ => pair.key.malformed(TlsPart::Key, &error),
         })?;
         warn_of_chain(&pair.certificate, &certificates, warn);
         warn_of_readers(&pair.key, warn);
-        let Certificate { hosts, not_before: begins, not_after: ends, .. } = certificates.swap_remove(0);
+        let Certificate { hosts, not_before: begins, not_after: ends, .. } =
+            certificates.swap_remove(0);
         let validity = Validity { name: pair.certificate.name(), begins, ends };
         validity.warn(SystemTime::now(), warn);
         Ok(Identity { key: Arc::new(key), hosts, validity })

@@ -30,7 +30,11 @@ impl Pem {
     /// What has a line with which PEM begins is PEM, whatever is before it (RFC 7468, 2); anything else is a path. No path
     /// has one, and a key that was taken for a path would be in messages.
     pub fn of(text: &str) -> Pem {
-        if text.contains("-----BEGIN ") { Pem::Text(text.to_owned()) } else { Pem::File(text.into()) }
+        if text.contains("-----BEGIN ") {
+            Pem::Text(text.to_owned())
+        } else {
+            Pem::File(text.into())
+        }
     }
 
     /// The path, when it is a file.
@@ -66,7 +70,10 @@ impl Pem {
     }
 
     /// The certificates in it, in their order.
-    pub(super) fn certificates(&self, part: TlsPart) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    pub(super) fn certificates(
+        &self,
+        part: TlsPart,
+    ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let bytes = self.bytes(part)?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         match found {
@@ -100,7 +107,8 @@ impl Pem {
             Pem::Text(text) => return Ok(text.trim_start_matches(BYTE_ORDER_MARK).into()),
             Pem::File(path) => path,
         };
-        let unreadable = |source: io::Error| TlsError::Unreadable { part, from: self.name(), source };
+        let unreadable =
+            |source: io::Error| TlsError::Unreadable { part, from: self.name(), source };
         // A FIFO that nobody writes to would be waited for; a folder can be opened, and not be read.
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.is_dir() {
@@ -127,8 +135,9 @@ impl Pem {
             return TlsError::Binary { part, from: self.name() };
         }
         let text = String::from_utf8_lossy(bytes);
-        let labels =
-            text.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
+        let labels = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
         let mut sections: Vec<String> = Vec::new();
         for label in labels.take(100) {
             if !sections.iter().any(|known| known == label) {

@@ -43,8 +43,9 @@ impl SigningKey {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random)
             .map_err(|_| no_randomness())?;
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random)
-            .map_err(|rejected| io::Error::other(rejected.to_string()))?;
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random)
+                .map_err(|rejected| io::Error::other(rejected.to_string()))?;
         Ok(SigningKey { pkcs8: pkcs8.as_ref().to_vec(), pair, random })
     }
 
@@ -80,8 +81,10 @@ impl SigningKey {
         self.random.fill(&mut serial).map_err(|_| no_randomness())?;
         // Positive, and of one length (RFC 5280, 4.1.2.2).
         serial[0] = serial[0] & 0x7F | 0x40;
-        let name =
-            sequence(&[&oid(&[0x55, 0x04, 0x03]), &value(tag::UTF8_STRING, &[common_name.as_bytes()])]);
+        let name = sequence(&[
+            &oid(&[0x55, 0x04, 0x03]),
+            &value(tag::UTF8_STRING, &[common_name.as_bytes()]),
+        ]);
         let name = sequence(&[&value(tag::SET, &[&name])]);
         let extensions: Vec<&[u8]> = extensions.iter().map(|extension| &extension.0[..]).collect();
         self.signed(&sequence(&[
@@ -188,7 +191,8 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let bits = (0..3).fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+        let bits = (0..3)
+            .fold(0u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
         for at in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * at) & 63) as usize];
             text.push(if at > three.len() { '=' } else { char::from(digit) });
@@ -241,7 +245,8 @@ mod tests {
         assert_eq!(Certificate::read(der).unwrap().hosts, ["app.example.org"]);
         // Critical, and the SHA-256 in an octet string of its own (RFC 8737, 3).
         let told = digest(&SHA256, b"token.thumbprint");
-        let wanted = [&oid(ACME_IDENTIFIER)[..], &[1, 1, 0xFF, 4, 34, 4, 32], told.as_ref()].concat();
+        let wanted =
+            [&oid(ACME_IDENTIFIER)[..], &[1, 1, 0xFF, 4, 34, 4, 32], told.as_ref()].concat();
         assert!(der.windows(wanted.len()).any(|window| window == wanted));
     }
 
@@ -259,11 +264,13 @@ mod tests {
             .arg(&file)
             .output();
         let output = openssl.expect("openssl is here, as the tests of certificates ask");
-        let text =
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{text}");
         assert!(
-            text.contains("DNS:app.example.org, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1"),
+            text.contains(
+                "DNS:app.example.org, IP Address:192.0.2.1, IP Address:2001:DB8:0:0:0:0:0:1"
+            ),
             "{text}"
         );
         assert!(text.to_lowercase().contains("verify ok"), "{text}");

@@ -160,12 +160,16 @@ impl Tls {
         match built {
             Ok(built) => {
                 self.serve(&mut watched, &settings, &found, built);
-                notice("TLS: the certificate has changed, and new connections are given the new one");
+                notice(
+                    "TLS: the certificate has changed, and new connections are given the new one",
+                );
             }
             Err(error) => {
                 let text = error.to_string();
                 if watched.fail(found, text, now) {
-                    notice(&format!("TLS: {error}. New connections are given the certificate from before"));
+                    notice(&format!(
+                        "TLS: {error}. New connections are given the certificate from before"
+                    ));
                 }
             }
         }
@@ -287,7 +291,8 @@ fn contents(settings: &TlsSettings) -> Contents {
 /// The pairs that are used: of an authority's, those that are there, and none beside the first when it is.
 fn in_force(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
     let is_issued = settings.challenges.is_some();
-    let is_there = |pair: &CertificatePair| pair.certificate.path().is_none_or(std::path::Path::exists);
+    let is_there =
+        |pair: &CertificatePair| pair.certificate.path().is_none_or(std::path::Path::exists);
     let is_complete = is_issued && settings.pairs.first().is_some_and(is_there);
     let count = if is_complete { 1 } else { settings.pairs.len() };
     settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
@@ -337,7 +342,9 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
         .expect("ring has suites for both");
     let builder = match &settings.client_ca {
         None => builder.with_no_client_auth(),
-        Some(ca) => builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?),
+        Some(ca) => {
+            builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?)
+        }
     };
     let mut config = builder.with_cert_resolver(Arc::clone(&by_name) as _);
     // What curl --http1.0 asks for, alone (RFC 7301, 6).
@@ -376,7 +383,8 @@ fn verifier(
     for certificate in ca.certificates(TlsPart::ClientCa)? {
         roots.add(certificate).map_err(|error| ca.malformed(TlsPart::ClientCa, &error))?;
     }
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
     builder.build().map_err(|error| ca.malformed(TlsPart::ClientCa, &error))
 }
@@ -394,7 +402,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let put = |name: &str, to: &str| {
-            let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+            let from =
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
             let bytes = std::fs::read(from).unwrap();
             std::fs::write(path(to), bytes).unwrap();
             // Whatever the file system says of times, what is in the files counts.
@@ -403,10 +412,14 @@ mod tests {
         };
         put("localhost.pem", "c.pem");
         put("localhost.key", "c.key");
-        let pair = CertificatePair { certificate: Pem::File(path("c.pem")), key: Pem::File(path("c.key")) };
+        let pair = CertificatePair {
+            certificate: Pem::File(path("c.pem")),
+            key: Pem::File(path("c.key")),
+        };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
-        let said = |words: &str| SAID.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+        let said =
+            |words: &str| SAID.lock().unwrap().iter().filter(|line| line.contains(words)).count();
         let serves = |host: &str| tls.names(host);
         assert!(serves("localhost"));
         let now = Instant::now();
@@ -442,7 +455,8 @@ mod tests {
             let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
             Pem::File(folder.join(name))
         };
-        let pair = CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
+        let pair =
+            CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
         let ends = tls.0.dates.lock().unwrap().all[0].ends;
@@ -455,7 +469,10 @@ mod tests {
         SAID.lock().unwrap().clear();
         assert_eq!(about_dates(ends - 20 * day), [""; 0]);
         let [soon] = &about_dates(ends - 10 * day)[..] else { panic!("once") };
-        assert!(soon.starts_with("TLS: the certificate in ") && soon.contains(" expires on "), "{soon}");
+        assert!(
+            soon.starts_with("TLS: the certificate in ") && soon.contains(" expires on "),
+            "{soon}"
+        );
         // Each day once, and also when the clock has been set back.
         assert_eq!(about_dates(ends - 10 * day + day / 2), [""; 0]);
         assert_eq!(about_dates(ends - 9 * day).len(), 1);

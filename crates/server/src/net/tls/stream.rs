@@ -115,7 +115,11 @@ impl TlsStream {
 
     /// Whether there is something to read, or to open.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.opened > 0 || self.has_ended { Poll::Ready(Ok(())) } else { self.socket.poll_read_ready(cx) }
+        if self.opened > 0 || self.has_ended {
+            Poll::Ready(Ok(()))
+        } else {
+            self.socket.poll_read_ready(cx)
+        }
     }
 
     /// Reads what has been opened, or else waits for it. Nothing is read at the peer's end, with `close_notify` or without:
@@ -212,7 +216,11 @@ impl TlsStream {
 
     /// Seals a piece as a whole when what was before it has left, so that its records leave in one system call, and sends what the socket
     /// takes of it.
-    pub(crate) fn poll_write_piece(&mut self, cx: &mut Context<'_>, piece: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+        piece: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.tls.set_buffer_limit(None);
         let written = self.poll_write_vectored(cx, &[IoSlice::new(piece)]);
         self.tls.set_buffer_limit(Some(WRITE_BYTES));

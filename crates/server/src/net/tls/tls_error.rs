@@ -90,7 +90,9 @@ impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TlsError::Nothing => f.write_str("TLS needs a certificate and its key"),
-            TlsError::Unreadable { part, from, source } if source.kind() == io::ErrorKind::NotFound => {
+            TlsError::Unreadable { part, from, source }
+                if source.kind() == io::ErrorKind::NotFound =>
+            {
                 write!(f, "{part} cannot be read: there is no file {from}")
             }
             TlsError::Unreadable { part, from, source } => {
@@ -131,7 +133,12 @@ impl fmt::Display for TlsError {
     }
 }
 
-fn not_inside(f: &mut fmt::Formatter<'_>, part: TlsPart, from: &str, sections: &[String]) -> fmt::Result {
+fn not_inside(
+    f: &mut fmt::Formatter<'_>,
+    part: TlsPart,
+    from: &str,
+    sections: &[String],
+) -> fmt::Result {
     let wanted = if part == TlsPart::Key { "private key" } else { "certificate" };
     write!(f, "{from} has no {wanted} inside")?;
     if sections.is_empty() {
@@ -140,8 +147,12 @@ fn not_inside(f: &mut fmt::Formatter<'_>, part: TlsPart, from: &str, sections: &
     write!(f, ", but: {}", sections.join(", "))?;
     let has = |label: &str| sections.iter().any(|section| section.ends_with(label));
     match part {
-        TlsPart::Certificate if has("PRIVATE KEY") => f.write_str("; have certificate and key been swapped?"),
-        TlsPart::Key if has("CERTIFICATE") => f.write_str("; have certificate and key been swapped?"),
+        TlsPart::Certificate if has("PRIVATE KEY") => {
+            f.write_str("; have certificate and key been swapped?")
+        }
+        TlsPart::Key if has("CERTIFICATE") => {
+            f.write_str("; have certificate and key been swapped?")
+        }
         _ => Ok(()),
     }
 }

@@ -135,9 +135,15 @@ impl Entry {
 }
 
 /// Records a head that could not be read: nothing of it is known.
-pub(crate) fn record_unreadable(current: &CurrentLog, remote: Option<SocketAddr>, status: u16, bytes: usize) {
+pub(crate) fn record_unreadable(
+    current: &CurrentLog,
+    remote: Option<SocketAddr>,
+    status: u16,
+    bytes: usize,
+) {
     if let Some(log) = current.get() {
-        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, Protocol::Http11) }.record(&[]);
+        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, Protocol::Http11) }
+            .record(&[]);
     }
 }
 

@@ -174,7 +174,13 @@ impl Record<'_> {
         escape_common(cut(self.path), out);
         escape_common(cut(self.query), out);
         let protocol = self.protocol.name();
-        write!(out, " {protocol}\" {} {} {:.6}", self.status, self.bytes, self.elapsed.as_secs_f64())?;
+        write!(
+            out,
+            " {protocol}\" {} {} {:.6}",
+            self.status,
+            self.bytes,
+            self.elapsed.as_secs_f64()
+        )?;
         if tells_of_workers {
             self.write_upstream(out)?;
         }
@@ -219,7 +225,9 @@ impl Record<'_> {
             Some(remote) => write!(out, "\"{}\"", plain(remote.ip()))?,
             None => out.extend_from_slice(b"null"),
         }
-        for (name, value) in [("method", self.method), ("path", cut(self.path)), ("query", cut(self.query))] {
+        for (name, value) in
+            [("method", self.method), ("path", cut(self.path)), ("query", cut(self.query))]
+        {
             write!(out, ",\"{name}\":\"")?;
             escape_json(value, out);
             out.push(b'"');
@@ -249,7 +257,11 @@ impl Record<'_> {
     /// Only what is known.
     fn write_upstream_json(&self, upstream: &Upstream, out: &mut Vec<u8>) -> io::Result<()> {
         if let Some(worker) = upstream.worker {
-            write!(out, ",\"slot\":{},\"pid\":{},\"epoch\":{}", worker.slot, worker.pid, worker.epoch)?;
+            write!(
+                out,
+                ",\"slot\":{},\"pid\":{},\"epoch\":{}",
+                worker.slot, worker.pid, worker.epoch
+            )?;
         }
         write!(out, ",\"queue_seconds\":{:.6}", upstream.queued.as_secs_f64())?;
         if let Some(took) = upstream.took {
@@ -286,7 +298,8 @@ impl Civil {
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
         let days = days + 719_468;
         let (era, day_of_era) = (days / 146_097, days % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         // Months from March on, so that the leap day is the last of its year.
         let shifted = (5 * day_of_year + 2) / 153;

@@ -57,7 +57,8 @@ fn a_common_line_has_the_fields_in_their_order() {
         line(&record(b"/a%20b", b"?x=1"), Format::Common),
         "127.0.0.1 - - [21/Nov/2026:07:36:11 +0000] \"GET /a%20b?x=1 HTTP/1.1\" 200 12 0.001234\n"
     );
-    let socket = Record { remote: None, protocol: Protocol::Http10, status: 503, ..record(b"/", b"") };
+    let socket =
+        Record { remote: None, protocol: Protocol::Http10, status: 503, ..record(b"/", b"") };
     assert_eq!(
         line(&socket, Format::Common),
         "- - - [21/Nov/2026:07:36:11 +0000] \"GET / HTTP/1.0\" 503 12 0.001234\n"
@@ -96,7 +97,10 @@ fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
     };
     let all = Record { request_id: b"ab-1", upstream: Some(upstream), ..record(b"/a", b"") };
     let text = line(&all, Format::CommonOfWorkers);
-    assert!(text.ends_with(" 0.001234 ab-1 2 4711 5 0.000007 0.001200 1 D 00000000000000ab\n"), "{text}");
+    assert!(
+        text.ends_with(" 0.001234 ab-1 2 4711 5 0.000007 0.001200 1 D 00000000000000ab\n"),
+        "{text}"
+    );
     assert!(line(&all, Format::Common).ends_with(" 0.001234\n"));
     let json = line(&all, Format::Json);
     assert!(
@@ -157,7 +161,8 @@ fn a_long_path_is_cut() {
 
 #[test]
 fn a_mapped_address_is_shown_as_ipv4() {
-    let mapped = Record { remote: Some("[::ffff:10.0.0.1]:80".parse().unwrap()), ..record(b"/", b"") };
+    let mapped =
+        Record { remote: Some("[::ffff:10.0.0.1]:80".parse().unwrap()), ..record(b"/", b"") };
     assert!(line(&mapped, Format::Common).starts_with("10.0.0.1 - - "));
 }
 
@@ -275,6 +280,9 @@ fn an_application_reads_records_up_to_a_limit() {
     assert_eq!(log.take_lost(), 3);
     assert_eq!(log.take_lost(), 0);
     let first = log.take().unwrap();
-    assert_eq!((first.path.as_slice(), first.query.as_slice(), first.status), (&b"/x"[..], &b"?y"[..], 200));
+    assert_eq!(
+        (first.path.as_slice(), first.query.as_slice(), first.status),
+        (&b"/x"[..], &b"?y"[..], 200)
+    );
     assert_eq!(std::iter::from_fn(|| log.take()).count(), QUEUE_RECORDS - 1);
 }

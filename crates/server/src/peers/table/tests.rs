@@ -108,7 +108,8 @@ impl Model {
     fn tick(&mut self) -> Result<(), String> {
         self.peers.sweep();
         let now = Some(self.peers.clock.now());
-        let missed = self.inside.iter().flat_map(|(_, peer, _)| peer).filter(|peer| peer.swept.get() != now);
+        let missed =
+            self.inside.iter().flat_map(|(_, peer, _)| peer).filter(|peer| peer.swept.get() != now);
         match missed.count() {
             0 => Ok(()),
             missed => Err(format!("{missed} were not looked at")),

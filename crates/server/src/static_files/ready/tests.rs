@@ -108,7 +108,9 @@ impl Folder {
     /// Its content, whoever answers.
     fn text(&mut self, name: &str) -> String {
         match self.get(name) {
-            By::Memory(bytes) | By::File(bytes) | By::Thread(bytes) => String::from_utf8(bytes).unwrap(),
+            By::Memory(bytes) | By::File(bytes) | By::Thread(bytes) => {
+                String::from_utf8(bytes).unwrap()
+            }
             By::Missing => "missing".to_owned(),
         }
     }
@@ -162,7 +164,9 @@ fn a_change_is_seen_by_the_next_request() {
             folder.write("a", "RENAMED OVER");
             set_modified(&folder.path("a"), modified);
         }),
-        ("", |folder| fs::File::options().write(true).open(folder.path("a")).unwrap().set_len(0).unwrap()),
+        ("", |folder| {
+            fs::File::options().write(true).open(folder.path("a")).unwrap().set_len(0).unwrap()
+        }),
         ("missing", |folder| fs::remove_file(folder.path("a")).unwrap()),
     ];
     folder.write("a", "one");
@@ -199,7 +203,11 @@ fn changes_within_one_second_are_all_seen() {
     let mut folder = Folder::new();
     for round in 0..300 {
         folder.write("a", &format!("{round:03}"));
-        assert_eq!(folder.text("a"), format!("{round:03}"), "of one length, and perhaps of one time");
+        assert_eq!(
+            folder.text("a"),
+            format!("{round:03}"),
+            "of one length, and perhaps of one time"
+        );
     }
 }
 
@@ -230,7 +238,8 @@ fn what_is_no_file_is_not_opened() {
         assert_eq!(folder.get("fifo"), By::Missing);
     }
     // Opened for reading, it would have let its writer go on.
-    let open = fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(folder.path("fifo"));
+    let open =
+        fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(folder.path("fifo"));
     assert_eq!(open.unwrap_err().raw_os_error(), Some(libc::ENXIO));
 }
 
@@ -279,8 +288,10 @@ fn keep(ready: &mut ReadyFiles, name: &str, len: usize) {
         file.set_modified(UNIX_EPOCH).unwrap();
         FileState::of(&file.metadata().unwrap())
     };
-    let mapping =
-        Arc::new(Mapping::resolve(&StaticPath::default(), &crate::static_files::StaticOptions::default()));
+    let mapping = Arc::new(Mapping::resolve(
+        &StaticPath::default(),
+        &crate::static_files::StaticOptions::default(),
+    ));
     let path = FilePath::from_slice(name.as_bytes());
     let description = Description::new(&mapping, &path, &state, now);
     if let Some(fresh) = Fresh::new(path, mapping, state, description, now) {

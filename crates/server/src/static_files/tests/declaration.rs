@@ -49,9 +49,14 @@ fn paths_are_absolute_unless_excluded() {
 fn several_paths_are_set_together_or_not_at_all() {
     let files = StaticFiles::new();
     let path = |path: &str| StaticPath { path: path.into(), ..StaticPath::default() };
-    assert_eq!(files.set([("/b".into(), path("/1")), ("bad".into(), path("/2"))]), Err(PathError::Key));
+    assert_eq!(
+        files.set([("/b".into(), path("/1")), ("bad".into(), path("/2"))]),
+        Err(PathError::Key)
+    );
     assert!(files.is_empty() && files.paths().is_empty());
-    files.set([("/b".into(), path("/1")), ("/a".into(), path("/2")), ("/b".into(), path("/3"))]).unwrap();
+    files
+        .set([("/b".into(), path("/1")), ("/a".into(), path("/2")), ("/b".into(), path("/3"))])
+        .unwrap();
     assert_eq!(files.paths(), [("/a".into(), path("/2")), ("/b".into(), path("/3"))]);
 }
 
@@ -75,7 +80,9 @@ fn changes_are_in_effect_at_once_and_in_every_handle() {
 #[test]
 fn a_lookup_under_way_keeps_what_it_began_with() {
     let site = Site::new(&["d/x"], &[("/s", "d")]);
-    let Decision::Open(lookup) = Ask::get("/s/x").decide(&site.files) else { panic!("there is such a path") };
+    let Decision::Open(lookup) = Ask::get("/s/x").decide(&site.files) else {
+        panic!("there is such a path")
+    };
     site.files.remove("/s");
     assert!(matches!(lookup.open(), Found::File { len: 3, .. }));
 }
@@ -86,7 +93,8 @@ fn a_lookup_under_way_keeps_what_it_began_with() {
 fn readers_see_whole_states() {
     let site = Site::new(&["one/x", "two/x"], &[]);
     let set = |name: &str| {
-        let overrides = Overrides { headers: Some(vec![header("X-Dir", name)]), ..Overrides::default() };
+        let overrides =
+            Overrides { headers: Some(vec![header("X-Dir", name)]), ..Overrides::default() };
         site.map("/s", name, overrides);
     };
     std::thread::scope(|scope| {
@@ -118,7 +126,8 @@ fn options_left_open_are_the_servers_and_never_those_of_a_shorter_path() {
         html_charset: Charset::new("latin1").unwrap(),
         ..StaticOptions::default()
     });
-    let parent = Overrides { headers: headers("parent"), html_charset: charset("utf-16"), ..fallthrough() };
+    let parent =
+        Overrides { headers: headers("parent"), html_charset: charset("utf-16"), ..fallthrough() };
     site.map("/p", "d", parent);
     site.map("/p/child", "d/sub", Overrides::default());
     site.map(
@@ -137,7 +146,11 @@ fn options_left_open_are_the_servers_and_never_those_of_a_shorter_path() {
     assert_eq!(seen("/unset"), of(None, "text/html"));
     site.check(&[("/p/nope", "app"), ("/p/child/nope", "404")]);
 
-    site.files.set_options(StaticOptions { fallthrough: true, index: false, ..StaticOptions::default() });
+    site.files.set_options(StaticOptions {
+        fallthrough: true,
+        index: false,
+        ..StaticOptions::default()
+    });
     site.check(&[("/p/child/nope", "app"), ("/p/child", "app"), ("/unset", "app")]);
     assert!(site.files.options().fallthrough);
     assert_eq!(site.files.paths()[1].1.overrides, Overrides::default(), "listed as they were set");

@@ -48,9 +48,9 @@ impl Answer {
 
     fn headers(&self) -> &[String] {
         match self {
-            Answer::File { headers, .. } | Answer::NotModified(headers) | Answer::Status(_, headers) => {
-                headers
-            }
+            Answer::File { headers, .. }
+            | Answer::NotModified(headers)
+            | Answer::Status(_, headers) => headers,
             Answer::Application | Answer::Refused(_) => &[],
         }
     }
@@ -87,8 +87,10 @@ impl<'a> Ask<'a> {
     }
 
     fn with(mut self, name: &'static str, value: &str) -> Ask<'a> {
-        self.headers
-            .append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self.headers.append(
+            HeaderName::from_static(name),
+            HeaderValue::from_bytes(value.as_bytes()).unwrap(),
+        );
         self
     }
 

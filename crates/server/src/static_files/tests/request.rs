@@ -114,7 +114,8 @@ fn exclusions_are_the_applications_by_whole_segments() {
 /// 5.3: httpuv compares keys with one spelling of a path and opens another.
 #[test]
 fn no_spelling_evades_an_exclusion() {
-    for options in [StaticOptions::default(), StaticOptions { fallthrough: true, ..StaticOptions::default() }]
+    for options in
+        [StaticOptions::default(), StaticOptions { fallthrough: true, ..StaticOptions::default() }]
     {
         let miss = if options.fallthrough { "app" } else { "400" };
         let site = Site::new(&["d/a/a.txt", "d/a/b.txt"], &[("/a", "d/a"), ("/", "d")]);
@@ -144,9 +145,15 @@ fn no_spelling_evades_an_exclusion() {
 fn climbing_is_refused_before_the_disk_is_asked() {
     let site = Site::new(&["d/a", "secret"], &[("/s", "d")]);
     site.map("/f", "d", fallthrough());
-    for target in
-        ["/../secret", "/..", "/%2e%2e/secret", "/%2E./secret", "/a/../a", "/a%2f..%2f..%2fsecret", "/a%00"]
-    {
+    for target in [
+        "/../secret",
+        "/..",
+        "/%2e%2e/secret",
+        "/%2E./secret",
+        "/a/../a",
+        "/a%2f..%2f..%2fsecret",
+        "/a%00",
+    ] {
         site.check(&[
             (&format!("/s{target}"), "400"),
             (&format!("/f{target}"), "app"),
@@ -206,7 +213,11 @@ fn a_request_body_is_refused_unless_it_is_empty() {
         (BodyFraming::Chunked, "400"),
     ] {
         for target in ["/s/a", "/f/a"] {
-            assert_eq!(Ask::get(target).body(body).of(&site.files).brief(), expected, "{body:?} {target}");
+            assert_eq!(
+                Ask::get(target).body(body).of(&site.files).brief(),
+                expected,
+                "{body:?} {target}"
+            );
         }
     }
 }
@@ -218,5 +229,10 @@ fn keys_and_targets_at_their_longest() {
     site.exclude(&deepest);
     let past = "/a".repeat(48 << 10);
     let before = &deepest[..deepest.len() - 2];
-    site.check(&[(&past, "app"), (&deepest, "app"), (before, "404"), (&past.replace('a', "%61"), "app")]);
+    site.check(&[
+        (&past, "app"),
+        (&deepest, "app"),
+        (before, "404"),
+        (&past.replace('a', "%61"), "app"),
+    ]);
 }

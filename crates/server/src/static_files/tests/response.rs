@@ -47,7 +47,11 @@ fn what_is_not_there_is_404_or_falls_through() {
         (&long_static, "404"),
         (&long_fallthrough, "app"),
     ]);
-    assert_eq!(site.get("/s/nope"), Answer::Status(404, vec![]), "no extra headers, no Content-Type");
+    assert_eq!(
+        site.get("/s/nope"),
+        Answer::Status(404, vec![]),
+        "no extra headers, no Content-Type"
+    );
     assert_eq!(error_body(StatusCode::NOT_FOUND), "404 Not Found\n");
 }
 
@@ -87,7 +91,11 @@ fn symbolic_links_and_dotfiles_are_served() {
     let site = Site::new(&["d/.hidden", "elsewhere/index.html"], &[("/s", "d")]);
     symlink(site.path("elsewhere"), site.path("d/link")).unwrap();
     symlink("nowhere", site.path("d/dangling")).unwrap();
-    site.check(&[("/s/.hidden", "d/.hidden"), ("/s/link", "elsewhere/index.html"), ("/s/dangling", "404")]);
+    site.check(&[
+        ("/s/.hidden", "d/.hidden"),
+        ("/s/link", "elsewhere/index.html"),
+        ("/s/dangling", "404"),
+    ]);
 }
 
 #[test]
@@ -128,7 +136,11 @@ fn types_go_by_the_extension_in_any_case() {
         ("dir.html/none", "application/octet-stream"),
     ] {
         site.write(&format!("d/{name}"), b"x");
-        assert_eq!(site.get(&format!("/s/{name}")).header("Content-Type"), Some(expected), "{name}");
+        assert_eq!(
+            site.get(&format!("/s/{name}")).header("Content-Type"),
+            Some(expected),
+            "{name}"
+        );
     }
     // The type is that of the file, not of the key.
     site.map("/page.txt", "d/a.html", Overrides::default());
@@ -138,7 +150,8 @@ fn types_go_by_the_extension_in_any_case() {
 #[test]
 fn a_whole_file_has_these_headers_in_this_order() {
     let site = Site::new(&["d/index.html"], &[]);
-    let headers = vec![header("X-Twice", "1"), header("X-Twice", "2"), header("cache-control", "no-cache")];
+    let headers =
+        vec![header("X-Twice", "1"), header("X-Twice", "2"), header("cache-control", "no-cache")];
     site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
     let Answer::File { status: 200, headers, body } = site.get("/s") else { panic!("it is there") };
     assert_eq!(body, b"d/index.html");
@@ -162,8 +175,12 @@ fn what_the_application_says_about_the_file_stands_alone() {
         .map(|name| header(name, "\"mine\""))
         .into();
     site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
-    let expected =
-        ["content-type: \"mine\"", "LAST-MODIFIED: \"mine\"", "Etag: \"mine\"", "accept-ranges: \"mine\""];
+    let expected = [
+        "content-type: \"mine\"",
+        "LAST-MODIFIED: \"mine\"",
+        "Etag: \"mine\"",
+        "accept-ranges: \"mine\"",
+    ];
     assert_eq!(site.get("/s/a.txt").headers(), expected);
     let conditional = Ask::get("/s/a.txt").with("if-none-match", "W/\"mine\"");
     assert_eq!(conditional.of(&site.files), Answer::NotModified(vec!["Etag: \"mine\"".into()]));
@@ -172,7 +189,8 @@ fn what_the_application_says_about_the_file_stands_alone() {
 #[test]
 fn not_modified_by_date() {
     let site = Site::new(&["d/a.txt"], &[]);
-    let names = ["Cache-Control", "content-location", "Expires", "Vary", "X-Other", "Content-Language"];
+    let names =
+        ["Cache-Control", "content-location", "Expires", "Vary", "X-Other", "Content-Language"];
     let headers = names.map(|name| header(name, "v")).into();
     site.map("/s", "d", Overrides { headers: Some(headers), ..Overrides::default() });
     let etag = site.get("/s/a.txt").header("ETag").map(String::from).unwrap();
@@ -190,7 +208,8 @@ fn not_modified_by_date() {
         ("", true),
     ] {
         for method in ["GET", "HEAD"] {
-            let answer = Ask::new(method, "/s/a.txt").with("if-modified-since", date).of(&site.files);
+            let answer =
+                Ask::new(method, "/s/a.txt").with("if-modified-since", date).of(&site.files);
             assert_eq!(answer.brief() == "304", !is_modified, "{method} {date}");
             if !is_modified {
                 let kept = [
@@ -220,7 +239,9 @@ fn not_modified_by_tag() {
     assert_eq!(ask("\"x\"").brief(), "d/a.txt");
     site.write("d/a.txt", b"longer than before");
     assert_eq!(ask(&etag).brief(), "longer than before");
-    let both = Ask::get("/s/a.txt").with("if-none-match", "\"x\"").with("if-modified-since", MODIFIED_DATE);
+    let both = Ask::get("/s/a.txt")
+        .with("if-none-match", "\"x\"")
+        .with("if-modified-since", MODIFIED_DATE);
     assert_eq!(both.of(&site.files).brief(), "longer than before");
 }
 
@@ -250,8 +271,16 @@ fn one_range_is_a_part_and_anything_else_the_whole() {
             "{range}"
         );
         assert!(matches!(answer, Answer::File { status: 206, .. }));
-        assert_eq!(answer.headers()[..4], whole.headers()[..4], "a part is described as the whole is");
-        assert_eq!(Ask::new("HEAD", "/s/ten").with("range", range).of(&site.files), whole, "HEAD {range}");
+        assert_eq!(
+            answer.headers()[..4],
+            whole.headers()[..4],
+            "a part is described as the whole is"
+        );
+        assert_eq!(
+            Ask::new("HEAD", "/s/ten").with("range", range).of(&site.files),
+            whole,
+            "HEAD {range}"
+        );
     }
     let beyond = Ask::get("/s/ten").with("range", "bytes=10-").of(&site.files);
     assert_eq!(beyond, Answer::Status(416, vec!["Content-Range: bytes */10".into()]));
@@ -266,7 +295,11 @@ fn a_download_goes_on_only_with_the_same_file() {
     site.write("d/ten", b"0123456789");
     let etag = site.get("/s/ten").header("ETag").map(String::from).unwrap();
     let rest = |if_range: &str| {
-        Ask::get("/s/ten").with("range", "bytes=5-").with("if-range", if_range).of(&site.files).brief()
+        Ask::get("/s/ten")
+            .with("range", "bytes=5-")
+            .with("if-range", if_range)
+            .of(&site.files)
+            .brief()
     };
     assert_eq!(rest(&etag), "56789");
     assert_eq!(rest(MODIFIED_DATE), "56789");
@@ -289,7 +322,10 @@ fn validators_of_a_file_just_changed_are_weak() {
     let settled = at(2000).of(&site.files).header("ETag").map(String::from).unwrap();
     assert_eq!(fresh, format!("W/{settled}"));
     assert_eq!(at(5000).with("if-none-match", &fresh).of(&site.files).brief(), "304");
-    assert_eq!(at(5000).with("range", "bytes=0-0").with("if-range", &fresh).of(&site.files).brief(), "d/a");
+    assert_eq!(
+        at(5000).with("range", "bytes=0-0").with("if-range", &fresh).of(&site.files).brief(),
+        "d/a"
+    );
     assert_eq!(
         at(1999).with("range", "bytes=0-0").with("if-range", MODIFIED_DATE).of(&site.files).brief(),
         "d/a"
@@ -307,7 +343,11 @@ fn times_that_no_date_can_say_do_no_harm() {
     // Never later than the answer itself.
     for target in ["/s/future", "/s/far"] {
         let answer = site.get(target);
-        assert_eq!(answer.header("Last-Modified"), Some("Mon, 07 Nov 1994 08:49:37 GMT"), "{target}");
+        assert_eq!(
+            answer.header("Last-Modified"),
+            Some("Mon, 07 Nov 1994 08:49:37 GMT"),
+            "{target}"
+        );
         assert!(answer.header("ETag").unwrap().starts_with("W/"), "{target}");
     }
 }

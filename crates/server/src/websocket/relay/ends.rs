@@ -80,7 +80,8 @@ impl Ends {
                 self.left = header.len;
                 let is_close = header.opcode == OpCode::Close;
                 self.is_closing |= is_close;
-                self.code = if is_close && header.mask.is_none() { Code::First } else { Code::None };
+                self.code =
+                    if is_close && header.mask.is_none() { Code::First } else { Code::None };
                 len - before
             }
             Ok(Err(_)) => {
@@ -164,7 +165,11 @@ mod tests {
         let (bytes, expected) = frames();
         let near = |at: &usize| expected.iter().any(|end| end.abs_diff(*at) < 16);
         for cut in (0..=bytes.len()).filter(near) {
-            assert_eq!(follow_for_fuzzer(&bytes, cut), (expected.clone(), bytes.clone(), false), "{cut}");
+            assert_eq!(
+                follow_for_fuzzer(&bytes, cut),
+                (expected.clone(), bytes.clone(), false),
+                "{cut}"
+            );
         }
         // A byte at a time.
         let (mut ends, mut found) = (Ends::default(), Vec::new());
@@ -179,7 +184,9 @@ mod tests {
 
     #[test]
     fn a_worker_that_goes_away_has_its_client_come_back() {
-        for (code, told) in [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)] {
+        for (code, told) in
+            [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)]
+        {
             let (mut bytes, mut expected) = (Vec::new(), Vec::new());
             for (out, code) in [(&mut bytes, code), (&mut expected, told)] {
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no code here");
@@ -202,7 +209,8 @@ mod tests {
 
     #[test]
     fn behind_what_is_no_frame_no_end_is_seen() {
-        for bad in [&[0x83, 0][..], &[0xB1, 0], &[0x09, 0], &[0x82, 127, 0xFF, 0, 0, 0, 0, 0, 0, 0]] {
+        for bad in [&[0x83, 0][..], &[0xB1, 0], &[0x09, 0], &[0x82, 127, 0xFF, 0, 0, 0, 0, 0, 0, 0]]
+        {
             let mut ends = Ends::default();
             ends.follow(&mut [0x81, 1, b'a']);
             assert!(ends.is_between());

@@ -73,7 +73,10 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
             read_decoded(&mut client, &whole);
         }
         let head = String::from_utf8_lossy(&client.read).to_lowercase();
-        assert!(head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"), "{head}");
+        assert!(
+            head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"),
+            "{head}"
+        );
         // What is larger is compressed on another thread.
         let large: Vec<u8> = (0..300_000u32).map(|n| (n % 91) as u8).collect();
         open.give(large.clone());
@@ -113,7 +116,12 @@ fn what_is_pulled_is_compressed_in_bounded_memory() {
     decoder.write_all(&reply.body).unwrap();
     let whole = decoder.finish().unwrap();
     assert_eq!(whole.len(), PIECES * HIGH_MARK);
-    assert!(whole.chunks(HIGH_MARK).enumerate().all(|(n, piece)| piece[800] == ((800 * (n + 7)) >> 3) as u8));
+    assert!(
+        whole
+            .chunks(HIGH_MARK)
+            .enumerate()
+            .all(|(n, piece)| piece[800] == ((800 * (n + 7)) >> 3) as u8)
+    );
     assert_eq!(app.log.lock().unwrap().iter().filter(|line| *line == "want").count(), PIECES + 1);
 }
 

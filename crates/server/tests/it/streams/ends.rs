@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
 use rookery_server::{Config, Limits, Rejection, Site};
 
-use super::{GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten};
+use super::{
+    GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten,
+};
 use crate::support::{App, Client, PATIENCE, until};
 
 #[test]
@@ -80,7 +82,8 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
         exchange.push_reply_header(b"Content-Length", b"10000000").unwrap();
     }
     for (request, head) in [(GET, ok as fn(&mut Exchange)), (GET, with_length), (GET_10, ok)] {
-        let (app, opened) = streaming(Config::default(), PUSHED, head, Box::new(|_, _| unreachable!()));
+        let (app, opened) =
+            streaming(Config::default(), PUSHED, head, Box::new(|_, _| unreachable!()));
         let (mut client, open) = ask(&app, &opened, request);
         // More than the socket takes at once: it is written first, all of it.
         assert_eq!(open.give(vec![b'x'; 6 << 20]), Given::Enough);
@@ -184,7 +187,11 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
                 let id = exchange.id();
                 link.send(Command::Respond(exchange));
                 assert_eq!(stream.flow.give(1), Given::More);
-                link.send(Command::Piece { stream: id, payload: Payload::Pooled(vec![1]), goes_on: false });
+                link.send(Command::Piece {
+                    stream: id,
+                    payload: Payload::Pooled(vec![1]),
+                    goes_on: false,
+                });
             }
         }),
     );
@@ -252,8 +259,9 @@ fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
     let fd = numbers.into_iter().find(|fd| is_peers(*fd)).unwrap();
     let (mut value, mut len) = (0, size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: `value` is as long as `len` says.
-    let done =
-        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, (&raw mut value).cast(), &raw mut len) };
+    let done = unsafe {
+        libc::getsockopt(fd, libc::IPPROTO_TCP, option, (&raw mut value).cast(), &raw mut len)
+    };
     assert_eq!(done, 0);
     value
 }
@@ -319,7 +327,8 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
 #[test]
 fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
     for has_begun in [true, false] {
-        let (mut app, opened) = streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
+        let (mut app, opened) =
+            streaming(Config::default(), PUSHED, ten, Box::new(|_, _| unreachable!()));
         let (mut client, open) = ask(&app, &opened, GET);
         if has_begun {
             open.give("01234");
@@ -327,7 +336,10 @@ fn a_stop_is_told_as_one_where_bytes_of_a_length_are_missing() {
         }
         app.stop();
         let (bytes, is_fin) = rest(&mut client);
-        assert!(bytes.starts_with(b"HTTP/1.1 500") || (has_begun && !is_fin), "a clean end was faked");
+        assert!(
+            bytes.starts_with(b"HTTP/1.1 500") || (has_begun && !is_fin),
+            "a clean end was faked"
+        );
         app.await_event("departed Stop");
     }
 }
@@ -434,7 +446,13 @@ impl Reset for std::net::TcpStream {
         let fd = std::os::fd::AsRawFd::as_raw_fd(self);
         // SAFETY: the descriptor is open, and the value as long as said.
         let set = unsafe {
-            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), size)
+            libc::setsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_LINGER,
+                (&raw const linger).cast(),
+                size,
+            )
         };
         assert_eq!(set, 0);
     }

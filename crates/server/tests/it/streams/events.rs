@@ -8,7 +8,8 @@ use rookery_server::{Config, Site};
 use super::{GET, PUSHED, ask, ends_with, ok, read_to, streaming};
 use crate::support::{App, echo, hello};
 
-const EVENTS: StreamRules = StreamRules { is_prompt: true, is_events: true, heartbeat: 1, ..PUSHED };
+const EVENTS: StreamRules =
+    StreamRules { is_prompt: true, is_events: true, heartbeat: 1, ..PUSHED };
 
 #[test]
 fn events_begin_at_once_and_are_kept_alive_without_the_application() {
@@ -48,8 +49,10 @@ fn a_stop_tells_clients_of_events_when_to_come_again() {
         read_to(&mut client, ":\n\n");
         app.stop();
         let body = String::from_utf8(client.reply().unwrap().body).unwrap();
-        let retry =
-            body.strip_prefix(":\n\nretry: ").and_then(|rest| rest.strip_suffix("\n\n")).expect(&body);
+        let retry = body
+            .strip_prefix(":\n\nretry: ")
+            .and_then(|rest| rest.strip_suffix("\n\n"))
+            .expect(&body);
         assert!((3000..8000).contains(&retry.parse::<u32>().unwrap()), "{retry}");
         app.await_event("departed Stop");
     }
@@ -64,5 +67,8 @@ fn a_full_queue_does_not_end_a_pages_events_for_good() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
     let reply = client.reply().unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
-    assert_eq!((reply.body.as_slice(), reply.header("retry-after")), (&b"retry: 5000\n\n"[..], None));
+    assert_eq!(
+        (reply.body.as_slice(), reply.header("retry-after")),
+        (&b"retry: 5000\n\n"[..], None)
+    );
 }

@@ -8,7 +8,8 @@ use rookery_exchange::{Command, Event, Exchange, Given, Payload, StreamRules};
 use rookery_server::{Config, Limits, Site};
 
 use super::{
-    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest, streaming, ten,
+    GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest,
+    streaming, ten,
 };
 use crate::support::{App, until};
 
@@ -36,7 +37,8 @@ fn pieces_come_in_their_order_and_the_connection_goes_on() {
 #[test]
 fn a_pipelined_request_waits_for_the_end_of_a_stream() {
     let (app, opened) = pushing(Limits::default());
-    let (mut client, open) = ask(&app, &opened, &(GET.to_owned() + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let (mut client, open) =
+        ask(&app, &opened, &(GET.to_owned() + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n"));
     open.give("one");
     read_to(&mut client, "one");
     std::thread::sleep(Duration::from_millis(50));
@@ -106,7 +108,10 @@ fn nothing_yet_is_asked_again_after_a_while() {
     assert_eq!(app.connect().get("/").body, b"x");
     let times = asked.lock().unwrap();
     assert_eq!(times.len(), 7);
-    assert!(times[..6].windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(9)), "{times:?}");
+    assert!(
+        times[..6].windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(9)),
+        "{times:?}"
+    );
 }
 
 #[test]
@@ -195,7 +200,8 @@ fn without_a_body_nobody_is_asked() {
         exchange.begin_reply(status);
         exchange.push_reply_header(b"X-Kept", b"yes").unwrap();
     }
-    let (app, _opened) = streaming(Config::default(), PULLED, of_path, Box::new(|_, _| unreachable!()));
+    let (app, _opened) =
+        streaming(Config::default(), PULLED, of_path, Box::new(|_, _| unreachable!()));
     let mut client = app.connect();
     for (method, path, status) in [("HEAD", "/", 200), ("GET", "/204", 204), ("GET", "/304", 304)] {
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
@@ -214,7 +220,10 @@ fn a_length_that_is_told_is_kept() {
     open.give("56789");
     open.end();
     let reply = client.reply().unwrap();
-    assert_eq!((reply.header("content-length"), reply.header("transfer-encoding")), (Some("10"), None));
+    assert_eq!(
+        (reply.header("content-length"), reply.header("transfer-encoding")),
+        (Some("10"), None)
+    );
     assert_eq!(reply.body, b"0123456789");
     assert_eq!(client.get("/plain").status, 200);
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -247,7 +256,8 @@ fn nothing_is_waited_for_where_the_length_is_none() {
         exchange.push_reply_header(b"Content-Length", b"0").unwrap();
     }
     for rules in [PULLED, PUSHED] {
-        let (app, _opened) = streaming(Config::default(), rules, none, Box::new(|_, _| unreachable!()));
+        let (app, _opened) =
+            streaming(Config::default(), rules, none, Box::new(|_, _| unreachable!()));
         let mut client = app.connect();
         assert!(is_at_once(|| {
             let reply = client.get("/");
@@ -261,8 +271,11 @@ fn nothing_is_waited_for_where_the_length_is_none() {
 #[test]
 fn http_10_reads_until_the_close() {
     let (app, opened) = pushing(Limits::default());
-    let (mut client, open) =
-        ask(&app, &opened, "GET / HTTP/1.0\r\nConnection: keep-alive\r\nAccept-Encoding: gzip\r\n\r\n");
+    let (mut client, open) = ask(
+        &app,
+        &opened,
+        "GET / HTTP/1.0\r\nConnection: keep-alive\r\nAccept-Encoding: gzip\r\n\r\n",
+    );
     open.give("one");
     open.give("two");
     open.end();

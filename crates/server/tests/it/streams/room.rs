@@ -31,7 +31,11 @@ fn who_is_pulled_is_not_asked_while_64_kib_wait() {
     assert!(wants() < PIECES / 2, "{}", wants());
     let body = client.reply().unwrap().body;
     assert_eq!(body.len(), PIECES * HIGH_MARK);
-    assert!(body.chunks(HIGH_MARK).enumerate().all(|(n, piece)| piece.iter().all(|byte| *byte == n as u8)));
+    assert!(
+        body.chunks(HIGH_MARK)
+            .enumerate()
+            .all(|(n, piece)| piece.iter().all(|byte| *byte == n as u8))
+    );
 }
 
 #[test]

@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn it_is_the_same_however_it_is_cut() {
-        let expected = Ok(Some((b"hello0123456789abcdef,\r\n0\r\n\r\n\r\n\r".to_vec(), b"rest".to_vec())));
+        let expected =
+            Ok(Some((b"hello0123456789abcdef,\r\n0\r\n\r\n\r\n\r".to_vec(), b"rest".to_vec())));
         let bytes = BODY.as_bytes();
         assert_eq!(decode(&[bytes]), expected);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
@@ -209,9 +210,11 @@ mod tests {
     #[test]
     fn what_is_left_out_has_a_limit() {
         let most = LEFT_OUT as usize;
-        for (begin, end) in
-            [("1;", "\r\na\r\n0\r\n\r\n"), ("1 ", "\r\na\r\n0\r\n\r\n"), ("1\r\na\r\n0\r\nx:", "\r\n\r\n")]
-        {
+        for (begin, end) in [
+            ("1;", "\r\na\r\n0\r\n\r\n"),
+            ("1 ", "\r\na\r\n0\r\n\r\n"),
+            ("1\r\na\r\n0\r\nx:", "\r\n\r\n"),
+        ] {
             let fill = if begin == "1 " { " " } else { "x" };
             let with = |len: usize| format!("{begin}{}{end}", fill.repeat(len));
             // The space and the name before it count.

@@ -79,15 +79,17 @@ fn read_into<'a>(
             Status::Partial if bytes.len() < HEAD_BYTES => return Ok(None),
             _ => return Err(httparse::Error::Token),
         };
-        let (Some(status), Some(version)) = (response.code, response.version) else { return Ok(None) };
+        let (Some(status), Some(version)) = (response.code, response.version) else {
+            return Ok(None);
+        };
         match status {
             100 | 102..=199 => continue,
             101 if asked == Asked::Upgrade => {}
             200..=999 => {}
             _ => return Err(httparse::Error::Status),
         }
-        let head =
-            head(status, version, asked, response.headers).map_err(|_| httparse::Error::HeaderValue)?;
+        let head = head(status, version, asked, response.headers)
+            .map_err(|_| httparse::Error::HeaderValue)?;
         take(head, response.headers);
         return Ok(Some((head, at)));
     }
@@ -105,7 +107,10 @@ fn head(status: u16, version: u8, asked: Asked, lines: &[Header<'_>]) -> Result<
             }
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             // Once, and nothing else: no other coding is undone here.
-            if is_chunked || version == 0 || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            if is_chunked
+                || version == 0
+                || !header.value.trim_ascii().eq_ignore_ascii_case(b"chunked")
+            {
                 return Err(Malformed);
             }
             is_chunked = true;
@@ -165,10 +170,34 @@ mod tests {
             ("200 OK\r\n", Asked::Head, 200, Framing::None, true),
             ("204 No Content\r\n", Asked::Other, 204, Framing::None, true),
             ("304 Not Modified\r\ncontent-length: 5\r\n", Asked::Other, 304, Framing::None, true),
-            ("101 Switching Protocols\r\nupgrade: websocket\r\n", Asked::Upgrade, 101, Framing::None, false),
-            ("200 OK\r\ncontent-length: 1\r\nconnection: Close\r\n", Asked::Other, 200, length(1), false),
-            ("200 OK\r\ncontent-length: 1\r\nconnection: a, close\r\n", Asked::Other, 200, length(1), false),
-            ("200 OK\r\ncontent-length: 1\r\nconnection: closed\r\n", Asked::Other, 200, length(1), true),
+            (
+                "101 Switching Protocols\r\nupgrade: websocket\r\n",
+                Asked::Upgrade,
+                101,
+                Framing::None,
+                false,
+            ),
+            (
+                "200 OK\r\ncontent-length: 1\r\nconnection: Close\r\n",
+                Asked::Other,
+                200,
+                length(1),
+                false,
+            ),
+            (
+                "200 OK\r\ncontent-length: 1\r\nconnection: a, close\r\n",
+                Asked::Other,
+                200,
+                length(1),
+                false,
+            ),
+            (
+                "200 OK\r\ncontent-length: 1\r\nconnection: closed\r\n",
+                Asked::Other,
+                200,
+                length(1),
+                true,
+            ),
         ] {
             let head = good(&format!("HTTP/1.1 {rest}\r\n"), asked);
             assert_eq!(head, Head { status, body, is_kept }, "{rest:?}");

@@ -18,7 +18,10 @@ pub type ReadReply = (u16, Vec<(String, Vec<u8>)>, Vec<u8>, usize);
 /// It is none.
 #[doc(hidden)]
 #[expect(clippy::result_unit_err, reason = "nobody but the fuzzer asks")]
-pub fn read_reply_for_fuzzer(pieces: &[&[u8]], asks_for_head: bool) -> Result<Option<ReadReply>, ()> {
+pub fn read_reply_for_fuzzer(
+    pieces: &[&[u8]],
+    asks_for_head: bool,
+) -> Result<Option<ReadReply>, ()> {
     let asked = if asks_for_head { head::Asked::Head } else { head::Asked::Other };
     let (mut read, mut reply, mut framing) = (Vec::new(), None, head::Framing::None);
     let mut chunks = chunks::Chunks::new();
@@ -30,7 +33,9 @@ pub fn read_reply_for_fuzzer(pieces: &[&[u8]], asks_for_head: bool) -> Result<Op
             let take = |_: head::Head, all: &[httparse::Header<'_>]| {
                 lines.extend(all.iter().map(|line| (line.name.to_owned(), line.value.to_owned())));
             };
-            let Some((head, len)) = head::read(&read, asked, take).map_err(|Malformed| ())? else { continue };
+            let Some((head, len)) = head::read(&read, asked, take).map_err(|Malformed| ())? else {
+                continue;
+            };
             read.drain(..len);
             framing = head.body;
             reply = Some((head.status, lines));

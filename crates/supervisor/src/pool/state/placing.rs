@@ -68,7 +68,8 @@ impl State {
     fn place_parked(self: &Rc<Self>) {
         let mut has_room = true;
         loop {
-            let parked = self.queue.borrow_mut().take_parked(|waiting| has_room || !waiting.begins());
+            let parked =
+                self.queue.borrow_mut().take_parked(|waiting| has_room || !waiting.begins());
             let Some(waiting) = parked else { return };
             if waiting.exchange.is_departed() {
                 self.respond(waiting.exchange);
@@ -90,8 +91,16 @@ impl State {
 
     /// Returns the worker that a request names in its URL, or else in its cookie. The URL of a page
     /// is not looked at: its query belongs to the app.
-    fn named(&self, exchange: &Exchange, asks: Asks, told: Told, is_first_look: bool) -> Option<Rc<Worker>> {
-        let read = || exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies));
+    fn named(
+        &self,
+        exchange: &Exchange,
+        asks: Asks,
+        told: Told,
+        is_first_look: bool,
+    ) -> Option<Rc<Worker>> {
+        let read = || {
+            exchange.header(b"cookie").map_or(Cookie::Nothing, |cookies| self.keys.read(cookies))
+        };
         let note = |cookie: Cookie, upstream: &mut Upstream| {
             upstream.session = cookie.named().map(|named| self.keys.session(named));
         };
@@ -121,7 +130,8 @@ impl State {
         }
         let read = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies).named());
         let is_same = read.is_some_and(|named| {
-            u64::from(named.epoch) == worker.member.epoch && u32::from(named.slot) == worker.member.slot
+            u64::from(named.epoch) == worker.member.epoch
+                && u32::from(named.slot) == worker.member.slot
         });
         let counts = self.counts();
         if is_same { counts.reconnected_same.add(1) } else { counts.reconnected_new.add(1) }
@@ -130,7 +140,8 @@ impl State {
     fn worker_of(&self, named: Named) -> Option<Rc<Worker>> {
         let workers = self.workers.borrow();
         let is_it = |worker: &&Rc<Worker>| {
-            worker.member.epoch == u64::from(named.epoch) && worker.member.slot == u32::from(named.slot)
+            worker.member.epoch == u64::from(named.epoch)
+                && worker.member.slot == u32::from(named.slot)
         };
         workers.iter().find(is_it).cloned()
     }
@@ -163,8 +174,9 @@ impl State {
             return;
         }
         let bond = worker.bond(self.limits.queue_time);
-        let is_released =
-            |waiting: &Waiting| waiting.asks.is_some_and(|asks| sticky::way(asks, Some(bond)) == Way::New);
+        let is_released = |waiting: &Waiting| {
+            waiting.asks.is_some_and(|asks| sticky::way(asks, Some(bond)) == Way::New)
+        };
         let released = worker.queue.borrow_mut().take_all(is_released);
         for waiting in released {
             self.queue.borrow_mut().insert(moved(waiting, worker));

@@ -22,7 +22,8 @@ fn with_a_silent_worker(limits: PoolLimits, test: impl FnOnce(&Rc<State>, &Roste
     roster.suspend(&member);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
-        let state = State::new(Arc::clone(&roster), limits, Arc::new(Keys::new("")), Arc::new(NoWaker));
+        let state =
+            State::new(Arc::clone(&roster), limits, Arc::new(Keys::new("")), Arc::new(NoWaker));
         state.read_roster();
         test(&state, &roster, &member);
     });
@@ -69,8 +70,11 @@ fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
 
 #[test]
 fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
-    let limits =
-        PoolLimits { sticky: Sticky::Cookie, queue_time: Duration::from_secs(60), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        sticky: Sticky::Cookie,
+        queue_time: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
     with_a_silent_worker(limits, |state, _, _| {
         let [mut late, leaving, staying] = [1, 2, 3].map(|id| request(id, ""));
         // It came back from a worker, and is the first; others are older.
@@ -105,8 +109,11 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
 
 #[test]
 fn a_request_that_comes_back_shields_no_older_one_from_its_timeout() {
-    let limits =
-        PoolLimits { sticky: Sticky::None, queue_time: Duration::from_secs(60), ..PoolLimits::default() };
+    let limits = PoolLimits {
+        sticky: Sticky::None,
+        queue_time: Duration::from_secs(60),
+        ..PoolLimits::default()
+    };
     with_a_silent_worker(limits, |state, _, _| {
         let mut old = request(1, "");
         old.since = Instant::now().checked_sub(Duration::from_secs(59)).unwrap();
@@ -115,6 +122,9 @@ fn a_request_that_comes_back_shields_no_older_one_from_its_timeout() {
         // One that has waited before keeps its place.
         state.put_back(request(3, ""), Duration::from_secs(30));
         let order: Vec<_> = std::iter::from_fn(|| state.queue.borrow_mut().pop()).collect();
-        assert_eq!(order.iter().map(|waiting| waiting.exchange.id()).collect::<Vec<_>>(), [1, 3, 2]);
+        assert_eq!(
+            order.iter().map(|waiting| waiting.exchange.id()).collect::<Vec<_>>(),
+            [1, 3, 2]
+        );
     });
 }

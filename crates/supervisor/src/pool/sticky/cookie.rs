@@ -102,7 +102,12 @@ impl Keys {
 
     /// The value of `Set-Cookie` for clients of a worker. `is_embedded`: its pages may lie in those of other sites, each of which has
     /// a cookie of its own then. Browsers take one like that over HTTPS alone.
-    pub(in crate::pool) fn set_cookie(&self, named: Named, is_https: bool, is_embedded: bool) -> String {
+    pub(in crate::pool) fn set_cookie(
+        &self,
+        named: Named,
+        is_https: bool,
+        is_embedded: bool,
+    ) -> String {
         self.names.set_cookie(&self.text(named), is_https, is_embedded)
     }
 
@@ -146,7 +151,8 @@ impl Keys {
         let bytes = decode(value)?;
         let own = hmac::sign(&self.key, &bytes[..SIGNED]);
         // All bytes are compared, whichever is the first that differs.
-        let differs = own.as_ref().iter().zip(&bytes[SIGNED..]).fold(0, |all, (a, b)| all | (a ^ b));
+        let differs =
+            own.as_ref().iter().zip(&bytes[SIGNED..]).fold(0, |all, (a, b)| all | (a ^ b));
         if differs != 0 || bytes[0] != VERSION {
             return None;
         }
@@ -202,12 +208,18 @@ mod tests {
     fn what_is_set_names_the_worker_when_it_comes_back() {
         let keys = new_keys();
         let set = keys.set_cookie(NAMED, false, false);
-        assert!(set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="), "{set}");
+        assert!(
+            set.ends_with("; Path=/; HttpOnly; SameSite=Lax") && set.starts_with("rookery="),
+            "{set}"
+        );
         assert_eq!(set.split(';').next().unwrap().len(), "rookery=".len() + TEXT);
         let secure = keys.set_cookie(NAMED, true, false);
         assert!(secure.starts_with("__Host-rookery=") && secure.contains("; Secure;"), "{secure}");
         let embedded = keys.set_cookie(NAMED, true, true);
-        assert!(embedded.ends_with("; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"), "{embedded}");
+        assert!(
+            embedded.ends_with("; Path=/; HttpOnly; Secure; SameSite=None; Partitioned"),
+            "{embedded}"
+        );
         // Without HTTPS it would not be kept.
         assert!(keys.set_cookie(NAMED, false, true).ends_with("; HttpOnly; SameSite=Lax"));
         for cookies in [
@@ -273,7 +285,10 @@ mod tests {
             let set = keys.set_cookie(NAMED, false, false);
             set.split(';').next().unwrap().to_owned()
         });
-        assert!(set[0].starts_with("rookery-shop=") && set[1].starts_with("rookery-blog="), "{set:?}");
+        assert!(
+            set[0].starts_with("rookery-shop=") && set[1].starts_with("rookery-blog="),
+            "{set:?}"
+        );
         let jar = set.join("; ");
         assert_eq!(one.read(jar.as_bytes()), Cookie::Names(NAMED));
         assert_eq!(other.read(jar.as_bytes()), Cookie::Names(NAMED));

@@ -89,7 +89,9 @@ pub(super) fn asks(exchange: &Exchange, is_shiny: bool, told: Told) -> Asks {
 fn names_html(accept: &[u8]) -> bool {
     accept.split(|byte| *byte == b',').any(|range| {
         let kind = range.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        [&b"text/html"[..], b"application/xhtml+xml"].iter().any(|html| kind.eq_ignore_ascii_case(html))
+        [&b"text/html"[..], b"application/xhtml+xml"]
+            .iter()
+            .any(|html| kind.eq_ignore_ascii_case(html))
     })
 }
 
@@ -107,7 +109,9 @@ pub(super) fn may_move(asks: Asks) -> bool {
 fn is_of_session(path: &[u8]) -> bool {
     let mut parts = path.split(|byte| *byte == b'/');
     parts.any(|part| part == b"session")
-        && parts.next().is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
+        && parts
+            .next()
+            .is_some_and(|token| token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Returns where a request goes that names a worker with this bond; `None`: it names none, or one that has
@@ -156,7 +160,12 @@ mod tests {
             ("GET", "/app.css", &[("accept", "*/*"), ("sec-fetch-mode", "no-cors")], Asks::Other),
             ("GET", "/x.json", &[("accept", "application/json")], Asks::Other),
             ("POST", "/", &[html], Asks::Other),
-            ("GET", "/session/0123456789abcdef0123456789abcdef/download/x?w=", &[html], Asks::Session),
+            (
+                "GET",
+                "/session/0123456789abcdef0123456789abcdef/download/x?w=",
+                &[html],
+                Asks::Session,
+            ),
             ("POST", "/app/session/0123456789abcdef0123456789abcdef/upload/x", &[], Asks::Session),
             ("GET", "/session/list", &[html], Asks::Page),
             ("GET", "/session", &[html], Asks::Page),
@@ -164,7 +173,10 @@ mod tests {
             assert_eq!(of(method, path, headers, false), expected, "{method} {path}");
         }
         assert_eq!(of("GET", "/websocket/", &[], true), Asks::Socket);
-        assert_eq!(of("GET", "/websocket/?w=00112233445566778899aabbccddeeff", &[], true), Asks::Socket);
+        assert_eq!(
+            of("GET", "/websocket/?w=00112233445566778899aabbccddeeff", &[], true),
+            Asks::Socket
+        );
         assert_eq!(of("GET", "/websocket/?w=", &[], true), Asks::Again);
         assert_eq!(of("GET", "/?w=", &[html], false), Asks::Page);
     }

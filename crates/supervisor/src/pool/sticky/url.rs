@@ -27,7 +27,9 @@ pub(in crate::pool) fn told(query: &[u8]) -> Told {
 
 /// Whether there is nothing in a query but what our script has put there: the app is not to see it, since without us it would not be there.
 pub(in crate::pool) fn is_ours_alone(query: &[u8]) -> bool {
-    query.strip_prefix(b"?w=").is_some_and(|value| value.is_empty() || WorkerId::parse(value).is_some())
+    query
+        .strip_prefix(b"?w=")
+        .is_some_and(|value| value.is_empty() || WorkerId::parse(value).is_some())
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ impl Process {
             }
             Some(Message::StopAccepting(number)) => {
                 self.accepts = false;
-                if !self.commands.iter().any(|command| matches!(command, Message::StopAccepting(_))) {
+                if !self.commands.iter().any(|command| matches!(command, Message::StopAccepting(_)))
+                {
                     self.told_to_stop = None;
                 }
                 self.answers.push_back((number, false));
@@ -73,7 +74,9 @@ impl Model {
                         assert!(!self.front_end, "the front end has not stopped");
                     }
                     let now = self.now;
-                    if let Some(process) = self.process.as_mut().filter(|process| process.epoch == epoch) {
+                    if let Some(process) =
+                        self.process.as_mut().filter(|process| process.epoch == epoch)
+                    {
                         if matches!(message, Message::StopAccepting(_)) {
                             process.told_to_stop.get_or_insert(now);
                         }
@@ -147,7 +150,11 @@ impl Model {
         } else {
             let since = *self.nobody_since.get_or_insert(self.now);
             // To hand over, and to take back before that was acknowledged.
-            assert!(self.now.duration_since(since) <= WITHIN * 2, "nobody accepts: {:?}", self.acceptor);
+            assert!(
+                self.now.duration_since(since) <= WITHIN * 2,
+                "nobody accepts: {:?}",
+                self.acceptor
+            );
         }
         if let (State::Worker { epoch }, Some(process)) = (self.acceptor.state, &self.process) {
             assert_eq!(epoch, process.epoch);
@@ -163,7 +170,11 @@ impl Model {
         }
         for _ in 0..3 {
             // All that was said is heard, and what was refused is tried again.
-            while self.process.as_ref().is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty()) {
+            while self
+                .process
+                .as_ref()
+                .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
+            {
                 self.happens(4);
                 self.happens(6);
             }
@@ -171,12 +182,22 @@ impl Model {
             let acts = self.acceptor.turn(self.wish, self.now);
             self.carry_out(acts);
         }
-        while self.process.as_ref().is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty()) {
+        while self
+            .process
+            .as_ref()
+            .is_some_and(|it| !it.commands.is_empty() || !it.answers.is_empty())
+        {
             self.happens(4);
             self.happens(6);
         }
-        let accepting = self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
-        assert_eq!((accepting, self.front_end), (self.wish, self.wish.is_none()), "{:?}", self.acceptor);
+        let accepting =
+            self.process.as_ref().filter(|process| process.accepts).map(|process| process.epoch);
+        assert_eq!(
+            (accepting, self.front_end),
+            (self.wish, self.wish.is_none()),
+            "{:?}",
+            self.acceptor
+        );
     }
 }
 
@@ -215,7 +236,10 @@ fn long_orders_of_events_leave_one_side_accepting() {
 fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
     let mut acceptor = Acceptor::new();
     let now = Instant::now();
-    assert_eq!(acceptor.turn(Some(7), now), [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(1))]);
+    assert_eq!(
+        acceptor.turn(Some(7), now),
+        [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(1))]
+    );
     assert!(!acceptor.is_settled() && acceptor.worker().is_none());
     // Of another start, and of another command.
     assert_eq!(acceptor.acknowledged(6, 1, true, now), []);
@@ -226,7 +250,10 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
     assert_eq!(acceptor.turn(None, now), [Act::Tell(7, Message::StopAccepting(2))]);
     assert_eq!(acceptor.turn(Some(7), now), []);
     assert_eq!(acceptor.acknowledged(7, 2, false, now), [Act::SetFrontEnd(true)]);
-    assert_eq!(acceptor.turn(Some(7), now), [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(3))]);
+    assert_eq!(
+        acceptor.turn(Some(7), now),
+        [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(3))]
+    );
 }
 
 #[test]

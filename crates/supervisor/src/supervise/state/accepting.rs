@@ -46,12 +46,19 @@ impl Supervisor<'_> {
     /// finishes what it has. `None`: the front end should.
     fn should_accept(&self) -> Option<u64> {
         let is_serving = matches!(self.course, Course::Serving | Course::Leaving { .. });
-        if !is_serving || self.wanted != 1 || !self.replacements.is_empty() || self.front.must_accept() {
+        if !is_serving
+            || self.wanted != 1
+            || !self.replacements.is_empty()
+            || self.front.must_accept()
+        {
             return None;
         }
         let is_spare = |worker: &&Worker| {
-            let is_current = self.slots[worker.start.slot as usize].current == Some(worker.start.epoch);
-            !worker.is_serving && is_current && matches!(worker.phase, Phase::Starting { .. } | Phase::Ready)
+            let is_current =
+                self.slots[worker.start.slot as usize].current == Some(worker.start.epoch);
+            !worker.is_serving
+                && is_current
+                && matches!(worker.phase, Phase::Starting { .. } | Phase::Ready)
         };
         let mut others = self.workers.values().filter(|worker| !is_spare(worker));
         let worker = others.next().filter(|worker| {

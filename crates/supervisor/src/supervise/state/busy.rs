@@ -18,7 +18,8 @@ impl Supervisor<'_> {
         for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
             let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
-            match worker.stuck.look(most, interrupts, &board, now, board_time(), || is_stopped(pid)) {
+            match worker.stuck.look(most, interrupts, &board, now, board_time(), || is_stopped(pid))
+            {
                 Step::Nothing => {}
                 Step::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
@@ -34,7 +35,9 @@ impl Supervisor<'_> {
                     if !worker.health.is_suspended {
                         self.roster.resume(&worker.member);
                     }
-                    (self.plan.tell)(&format!("the R of worker {number} ({pid}) does something else now"));
+                    (self.plan.tell)(&format!(
+                        "the R of worker {number} ({pid}) does something else now"
+                    ));
                 }
                 Step::End(lasts) => {
                     self.roster.give_up_on(&worker.member);

@@ -27,7 +27,10 @@ impl Supervisor<'_> {
     /// Of one that was to end.
     pub(super) fn tell_of_end(&self, worker: &Worker, ended: &Ended) {
         let (number, pid, exit) = (worker.start.slot, worker.pid, ended.exit);
-        self.tell(&format!("worker {number} ({pid}) {exit}, as it was to; it had {}", had(worker, ended)));
+        self.tell(&format!(
+            "worker {number} ({pid}) {exit}, as it was to; it had {}",
+            had(worker, ended)
+        ));
     }
 
     /// Those whose R is long at one thing, and those that stand still.
@@ -89,7 +92,8 @@ impl Supervisor<'_> {
         }
         for worker in self.workers.values_mut().filter(|worker| !worker.is_between_servers()) {
             let Phase::Draining { until, sessions } = worker.phase else { continue };
-            let (at, pause) = *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
+            let (at, pause) =
+                *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
             if now < at {
                 continue;
             }

@@ -66,8 +66,9 @@ impl Supervisor<'_> {
         }
         if self.roster.members().is_empty() {
             // Nobody answers what waits.
-            self.course =
-                Course::Draining { until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES) };
+            self.course = Course::Draining {
+                until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES),
+            };
         }
     }
 
@@ -128,7 +129,8 @@ impl Supervisor<'_> {
             self.note_failure(now);
             let had = had(&worker, &ended);
             let what = "the one that takes its place is being started";
-            return self.tell(&format!("worker {number} ({}) {exit}; {what}. It had {had}", worker.pid));
+            return self
+                .tell(&format!("worker {number} ({}) {exit}; {what}. It had {had}", worker.pid));
         }
         if self.has_ended_first(&worker, exit) {
             self.slots[slot as usize].start_at = Some(now);
@@ -147,7 +149,8 @@ impl Supervisor<'_> {
         place.failed_starts += u32::from(has_failed);
         place.is_misconfigured = has_failed && exit == Exit::Status(MISCONFIGURED);
         let starts = place.failed_starts;
-        let pause = place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
+        let pause =
+            place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
         place.start_at = Some(now + pause.time);
         if self.is_hopeless() {
             let starts = counted(starts as usize, "start");

@@ -83,7 +83,8 @@ impl Supervisor<'_> {
     fn add_slot(&mut self) {
         let place = Slot { start_at: Some(Instant::now()), ..Slot::default() };
         let is_free = |slot: &u32| {
-            self.slots[*slot as usize].is_given_up && self.workers.values().all(|it| it.start.slot != *slot)
+            self.slots[*slot as usize].is_given_up
+                && self.workers.values().all(|it| it.start.slot != *slot)
         };
         match (0..self.slots.len() as u32).find(is_free) {
             Some(slot) => {
@@ -108,7 +109,8 @@ impl Supervisor<'_> {
     /// Whose place is given up: of too many that serve the one with the fewest WebSockets, and of those the youngest. Where no more serve than
     /// are to, one that does not yet.
     fn dispensable(&self) -> Option<u32> {
-        let current = |slot: u32| self.slots[slot as usize].current.and_then(|it| self.workers.get(&it));
+        let current =
+            |slot: u32| self.slots[slot as usize].current.and_then(|it| self.workers.get(&it));
         let slots = self.kept_slots();
         let serving = slots.iter().filter_map(|slot| {
             let worker = current(*slot).filter(|it| it.is_serving && it.phase == Phase::Ready)?;
@@ -123,7 +125,9 @@ impl Supervisor<'_> {
         // One without a process, one that starts, a spare.
         let others = slots.into_iter().filter_map(|slot| match current(slot) {
             None => Some((0, Reverse(0), slot)),
-            Some(worker) if worker.phase != Phase::Ready => Some((1, Reverse(worker.start.epoch), slot)),
+            Some(worker) if worker.phase != Phase::Ready => {
+                Some((1, Reverse(worker.start.epoch), slot))
+            }
             Some(worker) if !worker.is_serving => Some((2, Reverse(worker.start.epoch), slot)),
             Some(_) => None,
         });

@@ -14,7 +14,8 @@ impl Supervisor<'_> {
         let workers = self.wanted + self.plan.spares + u32::from(self.plan.surges);
         for (slot, place) in self.slots.iter().enumerate() {
             let slot = slot as u32;
-            let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current)) else {
+            let Some(worker) = place.current.and_then(|current| self.workers.get_mut(&current))
+            else {
                 continue;
             };
             if self.replacements.has(slot) || place.replacing.1.is_some_and(|until| now < until) {
@@ -22,7 +23,10 @@ impl Supervisor<'_> {
             }
             if let Some(reason) = self.plan.recycle.reason(worker, workers, now) {
                 let number = worker.start.slot;
-                (self.plan.tell)(&format!("worker {number} ({}) is replaced: {reason}", worker.pid));
+                (self.plan.tell)(&format!(
+                    "worker {number} ({}) is replaced: {reason}",
+                    worker.pid
+                ));
                 self.replacements.add(slot, reason);
             }
             if worker.age.asks_to_collect() {
@@ -65,7 +69,8 @@ impl Supervisor<'_> {
     /// Returns whether another worker of the slot fits into the control group, as far as the one
     /// that serves shows how much memory it takes to start one; says so where it does not.
     fn fits_beside(&self, slot: u32, reason: Reason) -> bool {
-        let current = self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
+        let current =
+            self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
         let Some(needed) = current.and_then(|worker| worker.memory_at_start) else { return true };
         let Some(left) = self.history.groups.memory_left() else { return true };
         if needed <= left {
@@ -90,7 +95,8 @@ impl Supervisor<'_> {
     }
 
     fn serves(&self, slot: u32) -> bool {
-        let current = self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
+        let current =
+            self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
         current.is_some_and(|worker| worker.is_serving && worker.phase == Phase::Ready)
     }
 
@@ -102,7 +108,8 @@ impl Supervisor<'_> {
 
     /// The old one finishes what it has; the new one is started when it has ended.
     fn end_first(&mut self, slot: u32, reason: Reason) {
-        let old = self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
+        let old =
+            self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
         if let Some(old) = old {
             old.leaves = Some(reason.name());
             self.roster.drain(&old.member);
@@ -121,9 +128,13 @@ impl Supervisor<'_> {
         }
         self.replacements.finish(slot);
         if reason == Reason::Reload {
-            let what =
-                format!("the new worker {} ({}) {exit} before it was ready", worker.start.slot, worker.pid);
-            self.tell(&format!("the reload has failed: {what}. Those that it has not come to serve on"));
+            let what = format!(
+                "the new worker {} ({}) {exit} before it was ready",
+                worker.start.slot, worker.pid
+            );
+            self.tell(&format!(
+                "the reload has failed: {what}. Those that it has not come to serve on"
+            ));
             self.fail_reload(what);
         }
         false

@@ -168,7 +168,8 @@ impl Supervisor<'_> {
         let mut processes: Vec<Process> = self.workers.values_mut().map(process).collect();
         processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
         let slots = self.slots.iter().enumerate().map(|(slot, place)| {
-            let (starts, last_exit) = self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
+            let (starts, last_exit) =
+                self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
             SlotReport {
                 restarts: starts.saturating_sub(1),
                 last_exit,
@@ -239,7 +240,11 @@ mod tests {
     fn who_was_killed_was_so_for_memory_where_the_group_has_counted_one() {
         let folder = tempfile::tempdir().unwrap();
         let count = |kills: &str| {
-            stand_in(folder.path(), "0::/a\n", &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))])
+            stand_in(
+                folder.path(),
+                "0::/a\n",
+                &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))],
+            )
         };
         let mut history = History::begin(count("3"));
         let start = Instant::now();

@@ -8,7 +8,8 @@ use super::Supervisor;
 impl Supervisor<'_> {
     /// Whether fewer workers serve than are to.
     pub(super) fn lacks(&self) -> bool {
-        let serving = self.workers.values().filter(|it| it.is_serving && it.phase == Phase::Ready).count();
+        let serving =
+            self.workers.values().filter(|it| it.is_serving && it.phase == Phase::Ready).count();
         serving < self.wanted as usize
     }
 
@@ -24,9 +25,10 @@ impl Supervisor<'_> {
     pub(super) fn call_on_spares(&mut self) {
         while self.lacks() {
             let spare = self.slots.iter().filter_map(|slot| self.workers.get(&slot.current?));
-            let spare =
-                spare.filter(|it| it.phase == Phase::Ready && !it.is_serving && !it.health.is_suspended);
-            let Some(spare) = spare.max_by_key(|it| (it.start.generation, Reverse(it.start.slot))) else {
+            let spare = spare
+                .filter(|it| it.phase == Phase::Ready && !it.is_serving && !it.health.is_suspended);
+            let Some(spare) = spare.max_by_key(|it| (it.start.generation, Reverse(it.start.slot)))
+            else {
                 return;
             };
             let (epoch, number, pid) = (spare.start.epoch, spare.start.slot, spare.pid);

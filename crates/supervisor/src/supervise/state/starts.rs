@@ -27,7 +27,8 @@ impl Supervisor<'_> {
         let most = self.plan.start_retries;
         let has_failed = |slot: &Slot| slot.failed_starts > most || slot.is_given_up;
         !self.was_ready
-            && (self.slots.iter().all(has_failed) || self.slots.iter().any(|slot| slot.is_misconfigured))
+            && (self.slots.iter().all(has_failed)
+                || self.slots.iter().any(|slot| slot.is_misconfigured))
     }
 
     /// Starts a worker; one that cannot be started is tried again.
@@ -41,17 +42,19 @@ impl Supervisor<'_> {
         let start = Start { slot, workers, serving, epoch, generation, is_public };
         self.history.starts(slot);
         let public = self.plan.public.as_ref().filter(|_| is_public);
-        let cookie = public.and_then(|_| self.roster.cookie(slot, epoch)).map(|cookie| cookie.text());
+        let cookie =
+            public.and_then(|_| self.roster.cookie(slot, epoch)).map(|cookie| cookie.text());
         let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
             sockets: &public.sockets,
             redirects: &public.redirects,
             log: public.log.as_ref().map(AsFd::as_fd),
             cookie: cookie.as_deref(),
         });
-        let started = (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
-            let kept = self.start_output.begin();
-            Worker::start(command, &self.folder, start, &self.plan, public, kept, &self.events)
-        });
+        let started =
+            (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
+                let kept = self.start_output.begin();
+                Worker::start(command, &self.folder, start, &self.plan, public, kept, &self.events)
+            });
         match started {
             Ok(worker) => {
                 self.workers.insert(epoch, worker);

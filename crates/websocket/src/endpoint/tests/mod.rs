@@ -118,7 +118,8 @@ fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, Heard)>) {
         said.push((wire.len(), heard));
     }
     // Nothing of this may count, or it does as bytes do.
-    let is_over = said.iter().any(|(_, heard)| matches!(heard, Heard::Close(_) | Heard::Breach { .. }));
+    let is_over =
+        said.iter().any(|(_, heard)| matches!(heard, Heard::Close(_) | Heard::Breach { .. }));
     if is_over {
         wire.extend(frame(peer, true, TEXT, b"behind the end"));
     }
@@ -231,7 +232,9 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 Received::Nothing => None,
                 Received::Text(payload) => Some(Heard::Text(bytes(&payload))),
                 Received::Binary(payload) => Some(Heard::Binary(bytes(&payload))),
-                Received::Closed => Some(Heard::Close(self.endpoint.ending().code.map(CloseCode::get))),
+                Received::Closed => {
+                    Some(Heard::Close(self.endpoint.ending().code.map(CloseCode::get)))
+                }
                 Received::Failed(violation) => {
                     Some(Heard::Breach { code: violation.close_code().get(), why: "" })
                 }
@@ -292,7 +295,10 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 return;
             }
             1 if may.is_ok() => self.endpoint.send(OpCode::Binary, &payload),
-            2 if may.is_ok() && self.endpoint.role() == Role::Server && self.endpoint.pending() == 0 => {
+            2 if may.is_ok()
+                && self.endpoint.role() == Role::Server
+                && self.endpoint.pending() == 0 =>
+            {
                 let mut header = [0; MAX_HEADER];
                 let head = self.endpoint.header(OpCode::Binary, payload.len(), &mut header);
                 let n = self.random.below(head + payload.len() + 1);
@@ -304,7 +310,8 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             }
             _ => match self.endpoint.send_owned(OpCode::Binary, payload.clone()) {
                 Ok(copied) => {
-                    let is_copied = self.endpoint.role() == Role::Client || payload.len() <= S::COPIED;
+                    let is_copied =
+                        self.endpoint.role() == Role::Client || payload.len() <= S::COPIED;
                     assert_eq!(copied.is_some(), is_copied);
                 }
                 Err(unsent) => {
@@ -341,7 +348,11 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
         let may = may.and(if self.oracle.may_send() { Ok(()) } else { Err(Unsent::Closed) });
         assert_eq!(sent, may);
         if sent.is_ok() {
-            self.oracle.push(fin == Fin::Last, if self.is_first_piece { TEXT } else { 0 }, &payload);
+            self.oracle.push(
+                fin == Fin::Last,
+                if self.is_first_piece { TEXT } else { 0 },
+                &payload,
+            );
             self.is_first_piece = false;
             if fin == Fin::Last {
                 self.endpoint.end_pieces();

@@ -215,8 +215,12 @@ impl Oracle {
         self.deadline = Some(now + self.rules.close);
         if matches!(self.duty(), Duty::Serve | Duty::Flush) {
             self.end(match self.manner.parting {
-                Parting::Prompt => &[Duty::Flush, Duty::Drain { waits: false }, Duty::ShutDown, Duty::Over],
-                Parting::Lingering => &[Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over],
+                Parting::Prompt => {
+                    &[Duty::Flush, Duty::Drain { waits: false }, Duty::ShutDown, Duty::Over]
+                }
+                Parting::Lingering => {
+                    &[Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over]
+                }
             });
         }
     }
@@ -230,7 +234,9 @@ impl Oracle {
                     self.slot = Some(payload.clone());
                 }
             }
-            Heard::Pong(payload) if *payload == self.pings.to_be_bytes() => self.answered = self.pings,
+            Heard::Pong(payload) if *payload == self.pings.to_be_bytes() => {
+                self.answered = self.pings
+            }
             Heard::Close(code) => {
                 if self.may_send() {
                     self.say(*code, "");
@@ -287,8 +293,8 @@ impl Oracle {
         if self.is_over() {
             return;
         }
-        let has_shut =
-            !self.steps.is_empty() && !self.steps.iter().skip(1).any(|duty| *duty == Duty::ShutDown);
+        let has_shut = !self.steps.is_empty()
+            && !self.steps.iter().skip(1).any(|duty| *duty == Duty::ShutDown);
         self.end(match self.manner.parting {
             Parting::Lingering => &[Duty::Reset],
             Parting::Prompt if has_shut => &[Duty::Over],
@@ -318,7 +324,9 @@ impl Oracle {
         let mut all = Vec::from_iter(self.deadline);
         if let (Some(interval), true) = (self.rules.ping, self.may_send()) {
             all.push(*self.next_ping.get_or_insert(now + interval));
-            all.extend(self.unanswered.zip(self.rules.silence).map(|(since, silence)| since + silence));
+            all.extend(
+                self.unanswered.zip(self.rules.silence).map(|(since, silence)| since + silence),
+            );
         }
         all.into_iter().min()
     }
@@ -343,8 +351,14 @@ impl Oracle {
             self.expire();
             return Due::Close;
         }
-        let Some(interval) = self.rules.ping.filter(|_| self.may_send()) else { return Due::Nothing };
-        if self.unanswered.zip(self.rules.silence).is_some_and(|(since, silence)| since + silence <= now) {
+        let Some(interval) = self.rules.ping.filter(|_| self.may_send()) else {
+            return Due::Nothing;
+        };
+        if self
+            .unanswered
+            .zip(self.rules.silence)
+            .is_some_and(|(since, silence)| since + silence <= now)
+        {
             self.fail(1008, "", now);
             return Due::Silence;
         }

@@ -36,8 +36,10 @@ fn a_whole_frame_is_not_copied_whatever_its_length() {
                 let end = bytes.len() - 4;
                 let (n, event) = decoder.decode(&mut bytes).unwrap();
                 assert_eq!(n, end);
-                let Some(Decoded::Text(DecodedPayload::Fed(fed)) | Decoded::Binary(DecodedPayload::Fed(fed))) =
-                    event
+                let Some(
+                    Decoded::Text(DecodedPayload::Fed(fed))
+                    | Decoded::Binary(DecodedPayload::Fed(fed)),
+                ) = event
                 else {
                     panic!("{event:?} of {len} bytes")
                 };

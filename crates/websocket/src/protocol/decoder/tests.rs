@@ -7,7 +7,9 @@ const KEY: Option<MaskKey> = Some(MaskKey([0x11, 0x22, 0x83, 0xF4]));
 
 fn show(event: &Decoded<'_>) -> String {
     match event {
-        Decoded::Text(payload) => format!("text {:?}", std::str::from_utf8(payload.as_bytes()).unwrap()),
+        Decoded::Text(payload) => {
+            format!("text {:?}", std::str::from_utf8(payload.as_bytes()).unwrap())
+        }
         Decoded::Binary(payload) => format!("binary {:?}", payload.as_bytes()),
         Decoded::Ping(payload) => format!("ping {payload:?}"),
         Decoded::Pong(payload) => format!("pong {payload:?}"),
@@ -20,7 +22,11 @@ fn decode(bytes: &[u8], cuts: &[usize], limits: DecoderLimits) -> (Vec<String>, 
     decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
 }
 
-fn decode_with(mut decoder: Decoder, bytes: &[u8], cuts: &[usize]) -> (Vec<String>, Option<Violation>) {
+fn decode_with(
+    mut decoder: Decoder,
+    bytes: &[u8],
+    cuts: &[usize],
+) -> (Vec<String>, Option<Violation>) {
     let mut events = Vec::new();
     let mut start = 0;
     for end in cuts.iter().copied().chain([bytes.len()]) {
@@ -53,7 +59,12 @@ fn conversation() -> Vec<u8> {
     encode_frame(&mut out, OpCode::Text, false, KEY, &"€".as_bytes()[..1]);
     encode_frame(&mut out, OpCode::Continuation, true, KEY, &"€".as_bytes()[1..]);
     encode_control(&mut out, OpCode::Pong, KEY, b"");
-    crate::protocol::encoder::encode_close(&mut out, Some(crate::protocol::CloseCode::NORMAL), "bye", KEY);
+    crate::protocol::encoder::encode_close(
+        &mut out,
+        Some(crate::protocol::CloseCode::NORMAL),
+        "bye",
+        KEY,
+    );
     out
 }
 
@@ -106,12 +117,14 @@ fn violations_are_named_and_refused_before_the_payload() {
         ),
         (
             "fragments past the limit",
-            [frame(OpCode::Binary, false, &[0; 6]), frame(OpCode::Continuation, true, &[0; 6])].concat(),
+            [frame(OpCode::Binary, false, &[0; 6]), frame(OpCode::Continuation, true, &[0; 6])]
+                .concat(),
             Violation::TooBig,
         ),
         (
             "empty fragments for ever",
-            [frame(OpCode::Binary, false, b""), frame(OpCode::Continuation, false, b"").repeat(3)].concat(),
+            [frame(OpCode::Binary, false, b""), frame(OpCode::Continuation, false, b"").repeat(3)]
+                .concat(),
             Violation::Fragments,
         ),
         ("close of one byte", frame(OpCode::Close, true, b"x"), Violation::ClosePayload),
@@ -126,7 +139,8 @@ fn violations_are_named_and_refused_before_the_payload() {
 
 #[test]
 fn an_announced_length_reserves_nothing() {
-    let mut decoder = Decoder::new(Role::Server, DecoderLimits { message: u64::MAX, fragments: 10 });
+    let mut decoder =
+        Decoder::new(Role::Server, DecoderLimits { message: u64::MAX, fragments: 10 });
     let mut header = [0x82, 0xFF, 0x7F, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0, 1, 2, 3];
     assert!(matches!(decoder.decode(&mut header), Ok((17, None))));
     assert!(decoder.assembled.capacity() < 1024);
@@ -152,15 +166,25 @@ fn a_taken_message_is_not_shown_again() {
 
 /// A conversation with compressed messages, fragments of them, and plain ones between.
 fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
-    let config =
-        DeflateConfig { own_takeover: takeover, peer_takeover: takeover, ..DeflateConfig::default() };
+    let config = DeflateConfig {
+        own_takeover: takeover,
+        peer_takeover: takeover,
+        ..DeflateConfig::default()
+    };
     let agreed = config.choose(b"permessage-deflate").unwrap();
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let mut out = Vec::new();
     let text = "héllo, héllo, héllo, héllo ";
     encode_message(&mut out, OpCode::Text, Fin::Last, KEY, text.as_bytes(), Some(&mut deflater));
     encode_message(&mut out, OpCode::Text, Fin::Last, KEY, text.as_bytes(), Some(&mut deflater));
-    encode_message(&mut out, OpCode::Text, Fin::More, KEY, &text.as_bytes()[..2], Some(&mut deflater));
+    encode_message(
+        &mut out,
+        OpCode::Text,
+        Fin::More,
+        KEY,
+        &text.as_bytes()[..2],
+        Some(&mut deflater),
+    );
     encode_control(&mut out, OpCode::Ping, KEY, b"");
     encode_message(&mut out, OpCode::Continuation, Fin::More, KEY, b"", Some(&mut deflater));
     encode_message(
@@ -189,12 +213,17 @@ fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
 fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
     for takeover in [Takeover::None, Takeover::Kept] {
         let (bytes, expected) = compressed_conversation(takeover);
-        let decoder =
-            || Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(takeover));
+        let decoder = || {
+            Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(takeover))
+        };
         assert_eq!(decode_with(decoder(), &bytes, &[]), (expected.clone(), None));
         let cuts = if cfg!(miri) { 0..3 } else { 0..bytes.len() };
         for cut in cuts {
-            assert_eq!(decode_with(decoder(), &bytes, &[cut]), (expected.clone(), None), "cut at {cut}");
+            assert_eq!(
+                decode_with(decoder(), &bytes, &[cut]),
+                (expected.clone(), None),
+                "cut at {cut}"
+            );
         }
         let each: Vec<usize> = (1..bytes.len()).collect();
         assert_eq!(decode_with(decoder(), &bytes, &each), (expected, None), "byte by byte");
@@ -203,8 +232,13 @@ fn every_split_of_compressed_messages_gives_what_the_whole_gives() {
 
 #[test]
 fn the_reserved_bit_stands_on_a_first_frame_only() {
-    let decoder =
-        || Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(Takeover::None));
+    let decoder = || {
+        Decoder::with_inflater(
+            Role::Server,
+            DecoderLimits::default(),
+            Inflater::new(Takeover::None),
+        )
+    };
     let continuation = [&[0x01, 0x80, 0, 0, 0, 0][..], &[0xC0, 0x80, 0, 0, 0, 0]].concat();
     assert_eq!(decode_with(decoder(), &continuation, &[]).1, Some(Violation::ReservedBits));
     let ping = [0xC9, 0x80, 0, 0, 0, 0];
@@ -222,8 +256,11 @@ fn bad_text_is_found_after_inflation_and_before_the_end() {
     let mut deflater = Deflater::new(&agreed, Role::Client, &config).unwrap();
     let mut out = Vec::new();
     encode_message(&mut out, OpCode::Text, Fin::More, KEY, b"abc\xffdef", Some(&mut deflater));
-    let decoder =
-        Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(Takeover::None));
+    let decoder = Decoder::with_inflater(
+        Role::Server,
+        DecoderLimits::default(),
+        Inflater::new(Takeover::None),
+    );
     assert_eq!(decode_with(decoder, &out, &[]).1, Some(Violation::Utf8));
 }
 
@@ -240,7 +277,8 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
     for (limit, expected) in [(2 * len, None), (2 * len - 1, Some(Violation::TooBig))] {
         let limits = DecoderLimits { message: limit, fragments: 10 };
         for wanted in [Wanted::Whole, Wanted::Pieces] {
-            let mut decoder = Decoder::with_inflater(Role::Server, limits, Inflater::new(Takeover::None));
+            let mut decoder =
+                Decoder::with_inflater(Role::Server, limits, Inflater::new(Takeover::None));
             let mut bytes = out.clone();
             let mut at = 0;
             let mut violation = None;
@@ -266,7 +304,14 @@ fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
     let mut out = Vec::new();
     encode_message(&mut out, OpCode::Text, Fin::More, KEY, &text[..len / 2], Some(&mut deflater));
     encode_control(&mut out, OpCode::Ping, KEY, b"?");
-    encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &text[len / 2..], Some(&mut deflater));
+    encode_message(
+        &mut out,
+        OpCode::Continuation,
+        Fin::Last,
+        KEY,
+        &text[len / 2..],
+        Some(&mut deflater),
+    );
     encode_message(&mut out, OpCode::Text, Fin::Last, KEY, b"next", None);
     for size in [1, 7, out.len()] {
         let inflater = Inflater::new(Takeover::None).in_steps(STRIDE);
@@ -304,9 +349,11 @@ fn pieces_add_up_to_the_message() {
     for (bytes, takeover) in [(conversation(), None), (compressed, Some(Takeover::Kept))] {
         let decoder = || match takeover {
             None => Decoder::new(Role::Server, DecoderLimits::default()),
-            Some(takeover) => {
-                Decoder::with_inflater(Role::Server, DecoderLimits::default(), Inflater::new(takeover))
-            }
+            Some(takeover) => Decoder::with_inflater(
+                Role::Server,
+                DecoderLimits::default(),
+                Inflater::new(takeover),
+            ),
         };
         let messages = |wanted, size| {
             let mut decoder = decoder();
@@ -349,8 +396,9 @@ fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
 #[test]
 fn reading_what_is_missing_ends_exactly_with_the_message() {
     // A message of two frames with a ping between them, and another message behind it.
-    let masked =
-        |first: u8, len: u8| [&[first, 0x80 | len, 0, 0, 0, 0][..], &vec![b'a'; len.into()]].concat();
+    let masked = |first: u8, len: u8| {
+        [&[first, 0x80 | len, 0, 0, 0, 0][..], &vec![b'a'; len.into()]].concat()
+    };
     let message = [masked(0x02, 100), masked(0x89, 3), masked(0x00, 0), masked(0x80, 50)].concat();
     for begun in 1..message.len() {
         let mut bytes = [&message[..], &masked(0x82, 9)].concat();

@@ -42,7 +42,12 @@ impl Deflater {
     pub fn new(agreed: &Agreed, role: Role, config: &DeflateConfig) -> Option<Deflater> {
         let (bits, takeover) = agreed.sender(role);
         let kind = Kind { level: config.level.get(), bits: bits.get() };
-        (kind.bits > 8).then_some(Deflater { state: None, takeover, kind, threshold: config.threshold })
+        (kind.bits > 8).then_some(Deflater {
+            state: None,
+            takeover,
+            kind,
+            threshold: config.threshold,
+        })
     }
 
     /// Whether messages refer back.

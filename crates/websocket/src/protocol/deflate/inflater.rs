@@ -120,13 +120,16 @@ fn inflate_into(
     debug_assert!(*filled < stop, "a step that may not grow the message would never end");
     loop {
         // One byte past the limit is asked for: it tells "exactly the limit" from "more".
-        let room =
-            (limit - *filled).saturating_add(1).min((piece.len() * 4).clamp(256, STEP)).min(stop - *filled);
+        let room = (limit - *filled)
+            .saturating_add(1)
+            .min((piece.len() * 4).clamp(256, STEP))
+            .min(stop - *filled);
         if out.len() < *filled + room {
             out.resize(*filled + room, 0);
         }
         let (consumed, produced) = (state.total_in(), state.total_out());
-        let status = state.decompress(piece, &mut out[*filled..*filled + room], InflateFlush::SyncFlush);
+        let status =
+            state.decompress(piece, &mut out[*filled..*filled + room], InflateFlush::SyncFlush);
         let consumed = (state.total_in() - consumed) as usize;
         let produced = (state.total_out() - produced) as usize;
         *filled += produced;
@@ -138,7 +141,9 @@ fn inflate_into(
         match status {
             // RFC 7692, 7.2.3.5: a message may hold blocks marked final; the next one starts anew.
             Status::StreamEnd => state.reset(false),
-            Status::Ok | Status::BufError if consumed == 0 && produced == 0 && !piece.is_empty() => {
+            Status::Ok | Status::BufError
+                if consumed == 0 && produced == 0 && !piece.is_empty() =>
+            {
                 return Err(Violation::Inflate);
             }
             Status::Ok | Status::BufError => {}

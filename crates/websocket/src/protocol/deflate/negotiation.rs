@@ -168,7 +168,9 @@ impl fmt::Display for Refused {
             Refused::Malformed => "malformed Sec-WebSocket-Extensions",
             Refused::Unasked => "an extension that was not asked for",
             Refused::Parameter => "bad parameter of permessage-deflate",
-            Refused::Ignored => "a parameter of permessage-deflate that was asked for was not granted",
+            Refused::Ignored => {
+                "a parameter of permessage-deflate that was asked for was not granted"
+            }
         })
     }
 }
@@ -257,8 +259,16 @@ impl DeflateConfig {
             ClientBits::AtMost(most) => most.min(self.peer_bits),
         };
         Some(Agreed {
-            server_takeover: if offered.server_no_takeover { Takeover::None } else { self.own_takeover },
-            client_takeover: if offered.client_no_takeover { Takeover::None } else { self.peer_takeover },
+            server_takeover: if offered.server_no_takeover {
+                Takeover::None
+            } else {
+                self.own_takeover
+            },
+            client_takeover: if offered.client_no_takeover {
+                Takeover::None
+            } else {
+                self.peer_takeover
+            },
             server_bits: offered.server_bits.unwrap_or(WindowBits::MAX).min(self.own_bits),
             client_bits,
             names_client_bits: client_bits < WindowBits::MAX,
@@ -270,7 +280,10 @@ impl DeflateConfig {
     ///
     /// # Errors
     /// When the answer is not one to what was asked.
-    pub fn check<'a>(&self, lines: impl IntoIterator<Item = &'a [u8]>) -> Result<Option<Agreed>, Refused> {
+    pub fn check<'a>(
+        &self,
+        lines: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<Option<Agreed>, Refused> {
         let mut agreed = None;
         for extension in lines.into_iter().flat_map(Extensions::parse) {
             let extension = extension.map_err(|_| Refused::Malformed)?;
@@ -292,7 +305,11 @@ impl DeflateConfig {
             };
             let is_alone = answer.client_no_takeover || self.own_takeover == Takeover::None;
             agreed = Some(Agreed {
-                server_takeover: if answer.server_no_takeover { Takeover::None } else { Takeover::Kept },
+                server_takeover: if answer.server_no_takeover {
+                    Takeover::None
+                } else {
+                    Takeover::Kept
+                },
                 client_takeover: if is_alone { Takeover::None } else { Takeover::Kept },
                 server_bits,
                 client_bits: most.min(self.own_bits),

@@ -74,7 +74,9 @@ fn the_examples_of_the_rfc() {
     }
     // 7.2.3.2: the second message refers to the first.
     let mut inflater = Inflater::new(Takeover::Kept);
-    for compressed in [&[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00][..], &[0xf2, 0x00, 0x11, 0x00, 0x00]] {
+    for compressed in
+        [&[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00][..], &[0xf2, 0x00, 0x11, 0x00, 0x00]]
+    {
         let mut out = Vec::new();
         inflater.push(compressed, &mut out, 5).unwrap();
         inflater.finish(&mut out, 5).unwrap();
@@ -85,7 +87,8 @@ fn the_examples_of_the_rfc() {
 #[test]
 fn a_bomb_of_1000_to_1_is_stopped_at_its_limit() {
     let mut deflater =
-        Deflater::new(&agreed(Takeover::None, 15), Role::Server, &DeflateConfig::default()).unwrap();
+        Deflater::new(&agreed(Takeover::None, 15), Role::Server, &DeflateConfig::default())
+            .unwrap();
     let mut bomb = Vec::new();
     let (size, limit) = if cfg!(miri) { (1 << 15, 10_000) } else { (16 << 20, 100_000) };
     deflater.push(&vec![0; size], Fin::Last, &mut bomb);
@@ -100,7 +103,8 @@ fn a_bomb_of_1000_to_1_is_stopped_at_its_limit() {
 fn the_limit_itself_is_allowed() {
     for len in [1, 255, 256, 16 << 10, (16 << 10) + 1] {
         let mut deflater =
-            Deflater::new(&agreed(Takeover::None, 15), Role::Server, &DeflateConfig::default()).unwrap();
+            Deflater::new(&agreed(Takeover::None, 15), Role::Server, &DeflateConfig::default())
+                .unwrap();
         let mut compressed = Vec::new();
         deflater.push(&vec![b'a'; len], Fin::Last, &mut compressed);
         for (limit, expected) in [(len, Ok(())), (len - 1, Err(Violation::TooBig))] {
@@ -134,7 +138,8 @@ fn what_is_no_deflate_stream_is_refused() {
 
 #[test]
 fn a_window_of_eight_bits_is_read_and_not_written() {
-    let agreed = DeflateConfig::default().choose(b"permessage-deflate; server_max_window_bits=8").unwrap();
+    let agreed =
+        DeflateConfig::default().choose(b"permessage-deflate; server_max_window_bits=8").unwrap();
     assert!(Deflater::new(&agreed, Role::Server, &DeflateConfig::default()).is_none());
 }
 

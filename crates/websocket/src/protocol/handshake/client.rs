@@ -158,7 +158,14 @@ impl ClientRequest {
         base64::engine::general_purpose::STANDARD
             .encode_slice(nonce, &mut key)
             .expect("sixteen bytes are 24 characters");
-        Ok(ClientRequest { host, target, key, subprotocols: Vec::new(), deflate: None, headers: Vec::new() })
+        Ok(ClientRequest {
+            host,
+            target,
+            key,
+            subprotocols: Vec::new(),
+            deflate: None,
+            headers: Vec::new(),
+        })
     }
 
     /// Asks for a subprotocol, after those that were named before.
@@ -188,7 +195,9 @@ impl ClientRequest {
         if !is_name(&name) {
             return Err(BadRequest::HeaderName(name));
         }
-        if RESERVED.iter().any(|reserved| is_named(&name, reserved)) || has_prefix(&name, "sec-websocket-") {
+        if RESERVED.iter().any(|reserved| is_named(&name, reserved))
+            || has_prefix(&name, "sec-websocket-")
+        {
             return Err(BadRequest::ReservedHeader(name));
         }
         if !value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7F)) {
@@ -208,7 +217,9 @@ impl ClientRequest {
     pub fn write(&self, out: &mut Vec<u8>) {
         let all = "a vector takes all";
         write!(out, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.target, self.host).expect(all);
-        out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n");
+        out.extend_from_slice(
+            b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n",
+        );
         out.extend_from_slice(b"Sec-WebSocket-Key: ");
         out.extend_from_slice(&self.key);
         if !self.subprotocols.is_empty() {
@@ -311,11 +322,11 @@ fn is_host_byte(byte: u8) -> bool {
 /// Whether `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are allowed as
 /// they are, as all clients send them in queries.
 fn is_target(target: &[u8]) -> bool {
-    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]%".contains(byte);
+    let is_allowed =
+        |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]%".contains(byte);
     target.starts_with(b"/")
         && target.iter().all(is_allowed)
-        && target
-            .split(|byte| *byte == b'%')
-            .skip(1)
-            .all(|after| after.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
+        && target.split(|byte| *byte == b'%').skip(1).all(|after| {
+            after.get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        })
 }

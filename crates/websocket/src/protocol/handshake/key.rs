@@ -23,6 +23,9 @@ pub fn accept_key(key: &[u8]) -> AcceptKey {
 mod tests {
     #[test]
     fn the_example_of_the_rfc() {
-        assert_eq!(&super::accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert_eq!(
+            &super::accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="),
+            b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+        );
     }
 }

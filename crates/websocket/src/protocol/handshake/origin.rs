@@ -27,7 +27,8 @@ impl OriginPolicy {
         let authority = without_default_port(authority, scheme);
         let is_same = authority.eq_ignore_ascii_case(without_default_port(host, scheme));
         let OriginPolicy::Hosts(hosts) = self else { return is_same };
-        let is_listed = |host: &String| matches(without_default_port(host.as_bytes(), scheme), authority);
+        let is_listed =
+            |host: &String| matches(without_default_port(host.as_bytes(), scheme), authority);
         is_same || hosts.iter().any(is_listed)
     }
 }

@@ -198,9 +198,11 @@ impl<'h> Fields<'h> {
                 return Err(Refusal::Host);
             }
         } else if is("upgrade") {
-            self.asks_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"websocket"));
+            self.asks_upgrade |=
+                elements(value).any(|element| element.eq_ignore_ascii_case(b"websocket"));
         } else if is("connection") {
-            self.names_upgrade |= elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
+            self.names_upgrade |=
+                elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
         } else if is("origin") {
             // Two origins: neither is believed.
             if self.origin.replace(value).is_some() {
@@ -214,8 +216,9 @@ impl<'h> Fields<'h> {
             self.speaks_13 |= elements(value).any(|element| element == b"13");
         } else if is("sec-websocket-protocol") {
             if self.subprotocol.is_none() {
-                self.subprotocol = elements(value)
-                    .find(|named| config.subprotocols.iter().any(|spoken| spoken.as_bytes() == *named));
+                self.subprotocol = elements(value).find(|named| {
+                    config.subprotocols.iter().any(|spoken| spoken.as_bytes() == *named)
+                });
             }
         } else if is("sec-websocket-extensions") {
             if let (None, Some(deflate)) = (&self.deflate, &config.deflate) {

@@ -70,7 +70,11 @@ fn bad_requests_are_named() {
         let response = String::from_utf8(response).unwrap();
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")));
         // Only a method that is not allowed has one that is.
-        assert_eq!(response.contains("\r\nAllow: GET\r\n"), refusal == Refusal::Method, "{response}");
+        assert_eq!(
+            response.contains("\r\nAllow: GET\r\n"),
+            refusal == Refusal::Method,
+            "{response}"
+        );
     }
 }
 
@@ -148,7 +152,10 @@ fn both_sides_of_ours_agree() {
                 assert_eq!(theirs.server_bits, ours.server_bits);
                 assert_eq!(theirs.server_takeover, ours.server_takeover);
                 assert!(ours.client_bits <= theirs.client_bits);
-                assert!(theirs.client_takeover == Takeover::Kept || ours.client_takeover == Takeover::None);
+                assert!(
+                    theirs.client_takeover == Takeover::Kept
+                        || ours.client_takeover == Takeover::None
+                );
             }
         }
     }
@@ -169,7 +176,10 @@ fn bad_responses_are_named() {
     assert_eq!(check(&base[1..], None), Err(HandshakeError::NoUpgrade));
     assert_eq!(check(&base[..2], None), Err(HandshakeError::Accept));
     assert_eq!(check(&with(ACCEPT), None), Err(HandshakeError::Accept));
-    assert_eq!(check(&with("Sec-WebSocket-Protocol: other"), None), Err(HandshakeError::Subprotocol));
+    assert_eq!(
+        check(&with("Sec-WebSocket-Protocol: other"), None),
+        Err(HandshakeError::Subprotocol)
+    );
     assert_eq!(
         check(&with("Sec-WebSocket-Extensions: permessage-deflate"), None),
         Err(HandshakeError::Extension(Refused::Unasked))
@@ -180,13 +190,20 @@ fn bad_responses_are_named() {
         ("permessage-bzip2", Refused::Unasked),
         ("permessage-deflate; client_max_window_bits", Refused::Parameter),
         ("permessage-deflate; server_max_window_bits=16", Refused::Parameter),
-        ("permessage-deflate; server_max_window_bits=9; server_max_window_bits=9", Refused::Parameter),
+        (
+            "permessage-deflate; server_max_window_bits=9; server_max_window_bits=9",
+            Refused::Parameter,
+        ),
         ("permessage-deflate; server_no_context_takeover=1", Refused::Parameter),
         ("permessage-deflate; x", Refused::Parameter),
         ("permessage-deflate;", Refused::Malformed),
     ] {
         let line = format!("Sec-WebSocket-Extensions: {answer}");
-        assert_eq!(check(&with(&line), Some(kept)), Err(HandshakeError::Extension(refused)), "{answer}");
+        assert_eq!(
+            check(&with(&line), Some(kept)),
+            Err(HandshakeError::Extension(refused)),
+            "{answer}"
+        );
     }
     let alone = Some(DeflateConfig::default());
     assert_eq!(
@@ -259,14 +276,22 @@ fn a_header_that_the_handshake_sends_itself_cannot_be_set() {
         assert!(refused.to_string().contains(name), "{refused}");
     }
     for (name, value) in [("", "x"), ("X Y", "x"), ("X:", "x"), ("X\r\nY", "x"), ("\u{fc}", "x")] {
-        assert_eq!(request().header(name, value).unwrap_err(), BadRequest::HeaderName(name.to_owned()));
+        assert_eq!(
+            request().header(name, value).unwrap_err(),
+            BadRequest::HeaderName(name.to_owned())
+        );
     }
     for value in ["a\r\nb", "\n", "\0", "\u{7f}"] {
         let bad = BadRequest::HeaderValue("Cookie".to_owned());
         assert_eq!(request().header("Cookie", value).unwrap_err(), bad);
     }
     let mut head = Vec::new();
-    request().header("Origin", "http://a").unwrap().header("Cookie", "a=\u{fc}\tb").unwrap().write(&mut head);
+    request()
+        .header("Origin", "http://a")
+        .unwrap()
+        .header("Cookie", "a=\u{fc}\tb")
+        .unwrap()
+        .write(&mut head);
     assert!(ServerConfig::default().answer_head(&head).is_ok());
 }
 
@@ -274,7 +299,10 @@ fn a_header_that_the_handshake_sends_itself_cannot_be_set() {
 fn a_subprotocol_is_a_token_and_named_once() {
     let request = || ClientRequest::new("a", "/", [0; 16]).unwrap();
     for name in ["", "a b", "a,b", "a\r\nb", "\u{fc}"] {
-        assert_eq!(request().subprotocol(name).unwrap_err(), BadRequest::Subprotocol(name.to_owned()));
+        assert_eq!(
+            request().subprotocol(name).unwrap_err(),
+            BadRequest::Subprotocol(name.to_owned())
+        );
     }
     let twice = request().subprotocol("chat").unwrap().subprotocol("chat");
     assert_eq!(twice.unwrap_err(), BadRequest::Subprotocol("chat".to_owned()));
@@ -283,7 +311,9 @@ fn a_subprotocol_is_a_token_and_named_once() {
 #[test]
 fn the_clients_first_subprotocol_that_the_server_speaks_is_taken() {
     let server = ServerConfig::default().subprotocol("one").subprotocol("two");
-    for (asked, chosen) in [("two, one", Some("two")), ("other, one, two", Some("one")), ("other", None)] {
+    for (asked, chosen) in
+        [("two, one", Some("two")), ("other, one, two", Some("one")), ("other", None)]
+    {
         let head = request(|lines| lines.push(format!("Sec-WebSocket-Protocol: {asked}")));
         assert_eq!(server.answer_head(&head).unwrap().subprotocol.as_deref(), chosen, "{asked}");
     }

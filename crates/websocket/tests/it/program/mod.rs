@@ -117,7 +117,8 @@ pub(crate) fn parse(data: &[u8]) -> Option<(Setup, Vec<Operation>)> {
 
 /// Runs a program; panics where a property does not hold.
 pub(crate) fn run(setup: &Setup, operations: &[Operation]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let _told = Told(setup, operations);
     runtime.expect("a runtime").block_on(async {
         let mut program = Program::new(setup);
@@ -169,9 +170,9 @@ impl Program {
             let config = DeflateConfig::default().takeover(takeover).threshold(8);
             (config.choose(b"permessage-deflate").expect("an offer"), config)
         });
-        let keep_alive = setup
-            .keeps_alive
-            .then_some(KeepAlive::default().interval(Duration::from_secs(2)).timeout(Duration::from_secs(3)));
+        let keep_alive = setup.keeps_alive.then_some(
+            KeepAlive::default().interval(Duration::from_secs(2)).timeout(Duration::from_secs(3)),
+        );
         let mut roles = [Role::Client, Role::Server].into_iter();
         let links = ends.map(|io| {
             let role = roles.next().expect("two ends");
@@ -240,7 +241,9 @@ impl Program {
                         self.oracles[1 - side].is_thrown_away = true;
                         polled(connection.close(CloseCode::NORMAL, "done"), polls).await
                     }
-                    Link::Halves(_, sender) => polled(sender.close(CloseCode::NORMAL, "done"), polls).await,
+                    Link::Halves(_, sender) => {
+                        polled(sender.close(CloseCode::NORMAL, "done"), polls).await
+                    }
                     Link::Neither => unreachable!("split in one step"),
                 };
                 if let Some(Err(error)) = closed {
@@ -288,7 +291,8 @@ impl Program {
     async fn read(&mut self, operation: Operation) {
         let Operation { what, side, polls, choice } = operation;
         let incoming = &mut self.oracles[1 - side];
-        let timeout = [Duration::ZERO, Duration::from_secs(1), Duration::MAX][usize::from(choice % 3)];
+        let timeout =
+            [Duration::ZERO, Duration::from_secs(1), Duration::MAX][usize::from(choice % 3)];
         let deadline = Instant::now() + timeout.min(Duration::from_secs(1 << 40));
         let error = match &mut self.links[side] {
             Link::Whole(connection) => {
@@ -323,8 +327,12 @@ impl Program {
                         Some(Err(error)) => Some(error),
                         None => None,
                     },
-                    What::ReadTimeout => incoming.read(polled(connection.read_timeout(timeout), polls).await),
-                    What::ReadBefore => incoming.read(polled(connection.read_before(deadline), polls).await),
+                    What::ReadTimeout => {
+                        incoming.read(polled(connection.read_timeout(timeout), polls).await)
+                    }
+                    What::ReadBefore => {
+                        incoming.read(polled(connection.read_before(deadline), polls).await)
+                    }
                     _ => incoming.read(polled(connection.read(), polls).await),
                 }
             }
@@ -338,8 +346,12 @@ impl Program {
                         Some(Err(error)) => Some(error),
                         None => None,
                     },
-                    What::ReadTimeout => incoming.read(polled(reader.read_timeout(timeout), polls).await),
-                    What::ReadBefore => incoming.read(polled(reader.read_before(deadline), polls).await),
+                    What::ReadTimeout => {
+                        incoming.read(polled(reader.read_timeout(timeout), polls).await)
+                    }
+                    What::ReadBefore => {
+                        incoming.read(polled(reader.read_before(deadline), polls).await)
+                    }
                     _ => incoming.read(polled(reader.read(), polls).await),
                 }
             }
@@ -360,7 +372,9 @@ impl Program {
         let taken = match (what, &mut self.links[side]) {
             (What::Prepared, link) => {
                 let prepared = match kind {
-                    Kind::Text => Prepared::new(std::str::from_utf8(&bytes).expect("made of characters")),
+                    Kind::Text => {
+                        Prepared::new(std::str::from_utf8(&bytes).expect("made of characters"))
+                    }
                     Kind::Binary => Prepared::compressed(&bytes[..], &DeflateConfig::default()),
                 };
                 match link {
@@ -370,7 +384,9 @@ impl Program {
                 }
             }
             (What::Queue, Link::Whole(connection)) => Some(match kind {
-                Kind::Text => connection.queue(std::str::from_utf8(&bytes).expect("made of characters")),
+                Kind::Text => {
+                    connection.queue(std::str::from_utf8(&bytes).expect("made of characters"))
+                }
                 Kind::Binary => connection.queue(&bytes[..]),
             }),
             (What::Queue, Link::Halves(_, sender)) => Some(sender.queue(&bytes[..])),
@@ -487,7 +503,8 @@ impl Program {
             bytes.extend_from_slice(format!("é{n}.{at}€ ").as_bytes());
             at += 1;
         }
-        let cut = (0..=len).rev().find(|cut| std::str::from_utf8(&bytes[..*cut]).is_ok()).unwrap_or(0);
+        let cut =
+            (0..=len).rev().find(|cut| std::str::from_utf8(&bytes[..*cut]).is_ok()).unwrap_or(0);
         bytes.truncate(if kind == Kind::Text { cut } else { len });
         (kind, bytes)
     }

@@ -50,7 +50,10 @@ impl Oracle {
     }
 
     /// What came of reading a message; an error is left to be judged.
-    pub(crate) fn read(&mut self, read: Option<Result<Option<Message<'_>>, Error>>) -> Option<Error> {
+    pub(crate) fn read(
+        &mut self,
+        read: Option<Result<Option<Message<'_>>, Error>>,
+    ) -> Option<Error> {
         match read? {
             Ok(message) => self.message(message),
             Err(error) => Some(error),
@@ -84,10 +87,14 @@ impl Oracle {
         }
         let position = |shown: &[u8]| self.sent.iter().position(|sent| is_next(sent, shown));
         let later = Some(()).filter(|()| self.is_thrown_away);
-        let later = later.and_then(|()| position(&shown).or_else(|| position(&[]))).unwrap_or_else(|| {
-            let (tail, sent) = (String::from_utf8_lossy(&message), &self.sent);
-            panic!("{tail:?}, {:?}, was never sent as a message; after {shown:?} of {sent:?}", message.kind())
-        });
+        let later =
+            later.and_then(|()| position(&shown).or_else(|| position(&[]))).unwrap_or_else(|| {
+                let (tail, sent) = (String::from_utf8_lossy(&message), &self.sent);
+                panic!(
+                    "{tail:?}, {:?}, was never sent as a message; after {shown:?} of {sent:?}",
+                    message.kind()
+                )
+            });
         self.sent.drain(..=later);
         None
     }
