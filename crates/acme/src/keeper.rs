@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_client::trusting;
+use rookery_websocket_client::trusting;
 use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
 use rookery_server::with_signals_blocked;
 use tokio::sync::oneshot;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_acme::{Acme, Challenge, Keeper, Pace, Settings};
-use rookery_client::Roots;
+use rookery_websocket_client::Roots;
 use rookery_server::tls::{Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, Redirect, Server, Site};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
