@@ -68,7 +68,7 @@ pub(crate) fn serve(
     if asked.opens_browser {
         browser::open(ports.url.as_deref());
     }
-    let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
+    let renewer = opened.as_ref().map_or(Ok(None), Opened::start_renewer)?;
     let manager = Manager::of_environment();
     manager.ready(&format!("Serving on {}", ports.shown));
     let mut stops = Stops::new();
@@ -77,7 +77,7 @@ pub(crate) fn serve(
     {
         stops.count(caught);
     }
-    drop(keeper);
+    drop(renewer);
     manager.stopping("Finishing what is being sent");
     drain(&ports, &signals, &mut stops, &manager);
     ports.stop();

@@ -105,7 +105,7 @@ pub(crate) fn serve(
         state: Cell::new((Phase::Starting, Told::default())),
         failure: RefCell::default(),
     };
-    let keeper = opened.as_ref().map_or(Ok(None), Opened::keep)?;
+    let renewer = opened.as_ref().map_or(Ok(None), Opened::start_renewer)?;
     let (ask, asks) = unbounded_channel();
     let reopens = log.as_ref().map(Log::reopener);
     let terminal = if workers.is_interactive { Terminal::watch() } else { None };
@@ -132,7 +132,7 @@ pub(crate) fn serve(
         })
         .map_err(|error| Failure::Serving(format!("A thread cannot be started: {error}.")))?;
     let outcome = supervise(plan, roster, asks, &door);
-    drop(keeper);
+    drop(renewer);
     if let Some(terminal) = terminal {
         terminal.restore();
     }

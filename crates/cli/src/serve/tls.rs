@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING};
+use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
 };
@@ -28,10 +28,10 @@ impl Opened {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(crate) fn keep(&self) -> Result<Option<Keeper>, Failure> {
-        let Some((acme, ways)) = &self.acme else { return Ok(None) };
-        let keeper = acme.keep(self.tls.clone(), ways.clone(), tell);
-        keeper.map(Some).map_err(|error| {
+    pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
+        let Some((acme, challenges)) = &self.acme else { return Ok(None) };
+        let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), tell);
+        renewer.map(Some).map_err(|error| {
             Failure::Serving(format!(
                 "The thread that orders certificates cannot be started: {error}."
             ))
@@ -148,8 +148,8 @@ fn of_files(settings: &Settings, notice: fn(&str)) -> Result<Option<Opened>, Fai
     }
     let over_tls = asked.client_ca.is_none() || asked.client_is_optional;
     let prepared = Acme::prepare(of_authority(&settings.0)).and_then(|acme| {
-        let ways = acme.ways(settings.redirect_from().is_some(), over_tls)?;
-        Ok((acme, ways))
+        let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
+        Ok((acme, challenges))
     });
     let acme = prepared.map_err(|error| refused(&error))?;
     asked.pairs = acme.0.pairs();

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Instant;
 
-use rookery_websocket_client::{Given, STOP_TIME, Settings};
 use rookery_websocket::protocol::OpCode;
+use rookery_websocket_client::{Given, STOP_TIME, Settings};
 
 use crate::messages::echo;
 use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};

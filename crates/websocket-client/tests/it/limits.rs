@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{
     Address, CLIENTS, Clients, Content, Given, OpenError, READ_AHEAD, Roots, Settings,
 };
-use rookery_websocket::protocol::OpCode;
 
 use crate::messages::echo;
 use crate::support::{Bench, Peer, SHORT, client_frame, drain, frame};

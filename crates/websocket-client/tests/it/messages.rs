@@ -1,7 +1,7 @@
 //! Messages both ways, with the server of this project.
 
-use rookery_websocket_client::{Content, Event, Given, Settings};
 use rookery_server::{Config, Listener, Server, Site};
+use rookery_websocket_client::{Content, Event, Given, Settings};
 
 use crate::support::Bench;
 

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rookery_websocket_client::{Address, Clients, Content, Event, Given, Roots, Settings};
 use rookery_websocket::protocol::{OpCode, accept_key, encode_close, encode_frame};
+use rookery_websocket_client::{Address, Clients, Content, Event, Given, Roots, Settings};
 
 /// Long enough for a machine that is busy with something else; nothing waits this long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

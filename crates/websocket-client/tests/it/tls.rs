@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rookery_websocket_client::{BadRoots, Clients, Content, Event, OpenError, Roots, Settings};
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, Server, Site};
+use rookery_websocket_client::{BadRoots, Clients, Content, Event, OpenError, Roots, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_websocket_client::trusting;
 use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
 use rookery_server::with_signals_blocked;
+use rookery_websocket_client::trusting;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
@@ -89,14 +89,20 @@ impl Acme {
     ///
     /// # Errors
     /// When by nothing.
-    pub fn ways(&self, over_http: bool, over_tls: bool) -> Result<Vec<Challenge>, BadSettings> {
+    pub fn usable_challenges(
+        &self,
+        over_http: bool,
+        over_tls: bool,
+    ) -> Result<Vec<Challenge>, BadSettings> {
         let wanted = self.settings.challenge;
-        let ways: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
+        let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
             .into_iter()
-            .filter(|(way, is_there)| *is_there && wanted.is_none_or(|wanted| wanted == *way))
-            .map(|(way, _)| way)
+            .filter(|(challenge, is_there)| {
+                *is_there && wanted.is_none_or(|wanted| wanted == *challenge)
+            })
+            .map(|(challenge, _)| challenge)
             .collect();
-        if ways.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(ways) }
+        if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
     }
 
     /// Starts the thread that sees to it, for a server that listens by now. `notice` is called there with lines for whoever runs
@@ -104,7 +110,12 @@ impl Acme {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn keep(&self, tls: Tls, ways: Vec<Challenge>, notice: fn(&str)) -> io::Result<Keeper> {
+    pub fn start_renewer(
+        &self,
+        tls: Tls,
+        challenges: Vec<Challenge>,
+        notice: fn(&str),
+    ) -> io::Result<Renewer> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -112,21 +123,21 @@ impl Acme {
             .thread_name("rookery-lookup")
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let keeping = Keeping { acme: self.clone(), tls, ways, notice };
+        let task = RenewalTask { acme: self.clone(), tls, challenges, notice };
         let thread = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
                 runtime.block_on(async {
                     tokio::select! {
                         biased;
                         _ = stopped => {}
-                        never = keeping.keep() => match never {},
+                        never = task.run() => match never {},
                     }
                 });
                 // A lookup of a name may block for as long as it likes.
                 runtime.shutdown_background();
             })
         })?;
-        Ok(Keeper { stop: Some(stop), thread: Some(thread) })
+        Ok(Renewer { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -154,12 +165,12 @@ fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
 
 /// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Keeper {
+impl Drop for Renewer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -170,14 +181,14 @@ impl Drop for Keeper {
 }
 
 /// What the thread works with.
-struct Keeping {
+struct RenewalTask {
     acme: Acme,
     tls: Tls,
-    ways: Vec<Challenge>,
+    challenges: Vec<Challenge>,
     notice: fn(&str),
 }
 
-impl Keeping {
+impl RenewalTask {
     fn say(&self, text: &str) {
         (self.notice)(&format!("ACME: {text}"));
     }
@@ -203,11 +214,11 @@ impl Keeping {
         }
     }
 
-    async fn keep(&self) -> Infallible {
+    async fn run(&self) -> Infallible {
         let mut is_told = false;
         loop {
             let why = match self.acme.storage.lock() {
-                Ok(Some(lock)) => match self.look_after(lock).await {},
+                Ok(Some(lock)) => match self.renew_while_locked(lock).await {},
                 Ok(None) => {
                     format!(
                         "another server looks after the certificate for {}; it is used here as well",
@@ -229,7 +240,7 @@ impl Keeping {
     }
 
     /// Holding the lock, for as long as the thread runs.
-    async fn look_after(&self, _lock: Lock) -> Infallible {
+    async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let look = self.acme.settings.pace.look;
         let mut is_told = false;
@@ -314,7 +325,7 @@ impl Keeping {
     /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
     async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
-        let way = self.ways[state.failures as usize % self.ways.len()];
+        let challenge = self.challenges[state.failures as usize % self.challenges.len()];
         let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
@@ -327,9 +338,9 @@ impl Keeping {
             "{what} certificate for {}, from {} by {}",
             self.names(),
             settings.authority(),
-            way.name()
+            challenge.name()
         ));
-        let ordered = tokio::time::timeout(ATTEMPT_TIME, self.order(way, issued)).await;
+        let ordered = tokio::time::timeout(ATTEMPT_TIME, self.order(challenge, issued)).await;
         challenges.clear();
         let ordered = ordered.unwrap_or_else(|_| {
             Err(Failure::new(format!(
@@ -386,17 +397,22 @@ impl Keeping {
         }
     }
 
-    async fn order(&self, way: Challenge, replaces: Option<&Issued>) -> Result<String, Failure> {
+    async fn order(
+        &self,
+        challenge: Challenge,
+        replaces: Option<&Issued>,
+    ) -> Result<String, Failure> {
         let Acme { settings, storage, http, challenges, .. } = &self.acme;
         let authority = Authority::open(http.clone(), settings).await?;
         let account = self.account(&authority).await?;
-        let ordered = order::order(&authority, &account, settings, challenges, way, replaces).await;
+        let ordered =
+            order::order(&authority, &account, settings, challenges, challenge, replaces).await;
         match ordered {
             // Removed there, or the authority has begun anew, as those to try things with do.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
                 let account = self.account(&authority).await?;
-                order::order(&authority, &account, settings, challenges, way, replaces).await
+                order::order(&authority, &account, settings, challenges, challenge, replaces).await
             }
             ordered => ordered,
         }
