@@ -1,4 +1,4 @@
-//! What the core does not know: the clock, the memory, what is counted. A shell brings it along.
+//! What the core does not know: the clock, the memory, what is counted. A adapter brings it along.
 
 use std::time::Duration;
 
@@ -11,38 +11,38 @@ use crate::protocol::MaskKey;
 /// The trait is sealed: it is implemented by this crate's [`Connection`](crate::Connection) and by
 /// this project's server, and may get further items in any release.
 /// ```compile_fail,E0277
-/// use rookery_websocket::{Statistics, endpoint::{Parting, Shell}, protocol::MaskKey};
+/// use rookery_websocket::{Statistics, endpoint::{CloseMode, Adapter}, protocol::MaskKey};
 /// struct Own;
-/// impl Shell for Own {
+/// impl Adapter for Own {
 ///     type Time = std::time::Duration;
 ///     type Payload = Vec<u8>;
-///     type Tally = Statistics;
-///     const CHUNK: usize = 0;
-///     const COPIED: usize = 0;
-///     const SAYS_WHY: bool = false;
-///     const PARTING: Parting = Parting::Prompt;
+///     type Counters = Statistics;
+///     const BUFFER_SIZE: usize = 0;
+///     const COPY_MAX: usize = 0;
+///     const SENDS_REASON: bool = false;
+///     const CLOSE_MODE: CloseMode = CloseMode::Prompt;
 ///     fn bytes(payload: &Vec<u8>) -> &[u8] { payload }
 ///     fn mask() -> MaskKey { unimplemented!() }
 ///     fn take_buffer() -> Vec<u8> { Vec::new() }
-///     fn give_buffer(_: Vec<u8>) {}
+///     fn return_buffer(_: Vec<u8>) {}
 /// }
 /// ```
-pub trait Shell: Sealed {
+pub trait Adapter: Sealed {
     /// What it tells the time by.
     type Time: Time;
     /// A payload that it hands over to be sent from where it lies.
     type Payload;
     /// What it counts: [`Statistics`], or nothing.
-    type Tally: Tally;
+    type Counters: Counters;
 
     /// Bytes of frames in one buffer, past which the next frame begins another. Frames that are joined leave in one write.
-    const CHUNK: usize;
+    const BUFFER_SIZE: usize;
     /// Bytes up to which a payload that was handed over is copied behind its header, and given back.
-    const COPIED: usize;
+    const COPY_MAX: usize;
     /// Whether a peer that broke the protocol is told how, and not only with which code.
-    const SAYS_WHY: bool;
+    const SENDS_REASON: bool;
     /// How a connection is left that failed, or whose peer ended its stream without a close frame.
-    const PARTING: Parting;
+    const CLOSE_MODE: CloseMode;
 
     /// The bytes of a payload.
     fn bytes(payload: &Self::Payload) -> &[u8];
@@ -54,17 +54,17 @@ pub trait Shell: Sealed {
     fn take_buffer() -> Vec<u8>;
 
     /// Takes back a buffer that nothing is left in.
-    fn give_buffer(buffer: Vec<u8>);
+    fn return_buffer(buffer: Vec<u8>);
 }
 
-/// Seals [`Shell`]. Whoever implements it is not covered by this crate's promise of compatibility;
+/// Seals [`Adapter`]. Whoever implements it is not covered by this crate's promise of compatibility;
 /// it is public only because the server that does is a crate of its own.
 #[doc(hidden)]
 pub trait Sealed {}
 
 /// How a connection is left that can not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parting {
+pub enum CloseMode {
     /// As one that its caller drops next: what is there of the peer's is thrown away, and then the stream is ended. When the peer
     /// has ended its stream, nothing more is written.
     Prompt,
@@ -73,7 +73,7 @@ pub enum Parting {
     Lingering,
 }
 
-/// A point in time, of whatever clock the shell has.
+/// A point in time, of whatever clock the adapter has.
 pub trait Time: Copy {
     /// The difference of two.
     type Span: Copy;
@@ -92,7 +92,7 @@ pub trait Time: Copy {
     }
 }
 
-/// Since some moment that the shell has chosen.
+/// Since some moment that the adapter has chosen.
 impl Time for Duration {
     type Span = Duration;
 
@@ -109,44 +109,44 @@ impl Time for Duration {
     }
 }
 
-/// What the shell allows and how long it waits; all connections of a server share one.
+/// What the adapter allows and how long it waits; all connections of a server share one.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Rules<Span> {
     /// From a step of the closing to the end of the connection, if no other step follows.
-    pub close: Span,
+    pub close_timeout: Span,
     /// Between two pings; without it none are sent but those asked for.
-    pub ping: Option<Span>,
+    pub ping_interval: Option<Span>,
     /// How long nothing at all may come after a ping. Without it a ping only keeps the way open: it carries nothing, and none is
     /// added to what is already waiting to be written.
-    pub silence: Option<Span>,
+    pub ping_timeout: Option<Span>,
     /// Bytes waiting to be written from which on a peer counts as one that does not keep up: only its newest ping is
     /// answered, or one that pings and never reads would fill memory.
-    pub mark: usize,
+    pub high_water: usize,
 }
 
 impl<Span> Rules<Span> {
     /// Rules without pings: `close` and `mark` are the fields of the same names.
-    pub fn new(close: Span, mark: usize) -> Rules<Span> {
-        Rules { close, ping: None, silence: None, mark }
+    pub fn new(close_timeout: Span, high_water: usize) -> Rules<Span> {
+        Rules { close_timeout, ping_interval: None, ping_timeout: None, high_water }
     }
 
     /// Sends a ping every `interval`, and with `silence` gives up a peer that sends nothing for so
     /// long after one.
     #[must_use]
-    pub fn pings(self, interval: Span, silence: Option<Span>) -> Rules<Span> {
-        Rules { ping: Some(interval), silence, ..self }
+    pub fn pings(self, interval: Span, timeout: Option<Span>) -> Rules<Span> {
+        Rules { ping_interval: Some(interval), ping_timeout: timeout, ..self }
     }
 }
 
 /// Where counters are kept, if they are. [`Statistics`] keeps them, and `()` does not; nothing else
 /// implements it.
-pub trait Tally: Default + private::Counts {
+pub trait Counters: Default + private::Sealed {
     /// Counts.
     fn count(&mut self, count: impl FnOnce(&mut Statistics));
 }
 
-impl Tally for Statistics {
+impl Counters for Statistics {
     #[inline]
     fn count(&mut self, count: impl FnOnce(&mut Statistics)) {
         count(self);
@@ -154,14 +154,14 @@ impl Tally for Statistics {
 }
 
 mod private {
-    /// Seals [`Tally`](super::Tally).
-    pub trait Counts {}
-    impl Counts for super::Statistics {}
-    impl Counts for () {}
+    /// Seals [`Counters`](super::Counters).
+    pub trait Sealed {}
+    impl Sealed for super::Statistics {}
+    impl Sealed for () {}
 }
 
 /// Nothing is counted, and no memory held for it.
-impl Tally for () {
+impl Counters for () {
     #[inline]
     fn count(&mut self, _count: impl FnOnce(&mut Statistics)) {}
 }

@@ -21,11 +21,11 @@ thread_local! {
     static GROWING: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) fn take_read() -> ReadBuffer {
+pub(crate) fn take_read_buffer() -> ReadBuffer {
     READ.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; READ_SIZE].into_boxed_slice())
 }
 
-pub(crate) fn give_read(buffer: ReadBuffer) {
+pub(crate) fn return_read_buffer(buffer: ReadBuffer) {
     READ.with_borrow_mut(|pool| {
         if pool.len() < POOLED {
             pool.push(buffer);
@@ -34,12 +34,12 @@ pub(crate) fn give_read(buffer: ReadBuffer) {
 }
 
 /// An empty vector, with what capacity its last user left it.
-pub(crate) fn take_growing() -> Vec<u8> {
+pub(crate) fn take_message_buffer() -> Vec<u8> {
     GROWING.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
 /// A vector that a message of a burst has grown is not kept.
-pub(crate) fn give_growing(mut buffer: Vec<u8>) {
+pub(crate) fn return_message_buffer(mut buffer: Vec<u8>) {
     if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
         return;
     }
@@ -57,17 +57,17 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_16_buffers_of_each_kind_and_no_large_one() {
-        for buffer in (0..20).map(|_| take_read()).collect::<Vec<_>>() {
-            give_read(buffer);
+        for buffer in (0..20).map(|_| take_read_buffer()).collect::<Vec<_>>() {
+            return_read_buffer(buffer);
         }
         assert_eq!(READ.with_borrow(Vec::len), 16);
         for _ in 0..20 {
-            give_growing(vec![1; KEPT_BYTES]);
+            return_message_buffer(vec![1; KEPT_BYTES]);
         }
         assert_eq!(GROWING.with_borrow(Vec::len), 16);
-        let lent = take_growing();
+        let lent = take_message_buffer();
         assert!(lent.is_empty() && lent.capacity() == 64 << 10);
-        give_growing(vec![1; KEPT_BYTES + 1]);
+        return_message_buffer(vec![1; KEPT_BYTES + 1]);
         assert_eq!(GROWING.with_borrow(Vec::len), 15);
     }
 }

@@ -4,22 +4,22 @@
 //! - `main` is the chunks the cursor walks, in the order it walks them; `current` is in `main`, the chunks after it hold
 //!   nothing. The cursor itself lives in the [`Arena`](crate::Arena), beside the end of the current chunk, and is handed
 //!   to every method that needs it.
-//! - `aside` holds one live request per chunk, `spare` holds nothing live.
-//! - Only [`reset`](Chunks::reset) and [`release`](Chunks::release) make a chunk with live contents free or reusable;
+//! - `dedicated` holds one live request per chunk, `spare` holds nothing live.
+//! - Only [`reset`](ChunkSet::reset) and [`release`](ChunkSet::release) make a chunk with live contents free or reusable;
 //!   both are reached only through `&mut Arena`.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-use crate::chunk::{Chunk, List};
+use crate::chunk::{Chunk, ChunkList};
 use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, Growth, HEADER, Overflow};
 
 /// All the state of an arena but its cursor.
-pub(crate) struct Chunks {
-    main: List,
-    aside: List,
-    spare: List,
+pub(crate) struct ChunkSet {
+    main: ChunkList,
+    dedicated: ChunkList,
+    spare: ChunkList,
     current: Option<Chunk>,
     growth: Growth,
     /// Nominal size of the next chunk to be made.
@@ -29,16 +29,16 @@ pub(crate) struct Chunks {
     /// Bytes handed out in the chunks before `current`.
     filled: usize,
     /// Bytes handed out at the side.
-    aside_len: usize,
+    dedicated_len: usize,
     /// Requests put aside since the cursor last moved on, of those small enough to share a chunk one day: their number,
-    detours: usize,
+    misses: usize,
     /// and their bytes.
     pressure: usize,
     /// The most bytes to hold from the allocator.
     limit: usize,
-    /// The decayed high-water marks of `main` (up to the cursor) and of `aside`, in bytes.
+    /// The decayed high-water marks of `main` (up to the cursor) and of `dedicated`, in bytes.
     main_mark: usize,
-    aside_mark: usize,
+    dedicated_mark: usize,
     /// The largest length a past period ended with.
     peak: usize,
 }
@@ -48,26 +48,26 @@ pub(crate) enum Opened {
     /// The cursor enters this chunk; the request fits there.
     Chunk(Chunk),
     /// At the side, and this is its address. The cursor stays.
-    Aside(NonNull<u8>),
+    Dedicated(NonNull<u8>),
 }
 
-impl Chunks {
-    pub(crate) const fn new(growth: Growth) -> Chunks {
-        Chunks {
-            main: List::new(),
-            aside: List::new(),
-            spare: List::new(),
+impl ChunkSet {
+    pub(crate) const fn new(growth: Growth) -> ChunkSet {
+        ChunkSet {
+            main: ChunkList::new(),
+            dedicated: ChunkList::new(),
+            spare: ChunkList::new(),
             current: None,
             growth,
             target: growth.first(),
             passed: 0,
             filled: 0,
-            aside_len: 0,
-            detours: 0,
+            dedicated_len: 0,
+            misses: 0,
             pressure: 0,
             limit: NO_LIMIT,
             main_mark: 0,
-            aside_mark: 0,
+            dedicated_mark: 0,
             peak: 0,
         }
     }
@@ -80,7 +80,7 @@ impl Chunks {
             return if room <= Growth::asked(self.target) - HEADER {
                 self.extend(room, layout, cursor)
             } else {
-                self.put_aside(room, layout, None).map(Opened::Aside)
+                self.serve_dedicated(room, layout, None).map(Opened::Dedicated)
             };
         };
         // SAFETY: `current` is in `main`, which `self` holds.
@@ -90,8 +90,10 @@ impl Chunks {
             Some(kept) => unsafe { kept.size() },
             None => Growth::asked(self.target),
         } - HEADER;
-        match (layout::place(room, tail, next, self.detours), kept) {
-            (Overflow::Aside, _) => self.put_aside(room, layout, kept).map(Opened::Aside),
+        match (layout::place(room, tail, next, self.misses), kept) {
+            (Overflow::Dedicated, _) => {
+                self.serve_dedicated(room, layout, kept).map(Opened::Dedicated)
+            }
             (Overflow::Next, Some(kept)) => Ok(self.enter(kept, cursor)),
             (Overflow::Next, None) => self.extend(room, layout, cursor),
         }
@@ -103,13 +105,13 @@ impl Chunks {
     /// # Safety
     /// - `start` and `old` are a live allocation of this arena that nobody else refers to.
     /// - `new` has the alignment of `old` and is larger.
-    pub(crate) unsafe fn grow_aside(
+    pub(crate) unsafe fn grow_dedicated(
         &mut self,
         start: NonNull<u8>,
         old: Layout,
         new: Layout,
     ) -> Option<NonNull<u8>> {
-        let chunk = self.aside.tail()?;
+        let chunk = self.dedicated.tail()?;
         // SAFETY: the tail is live and `self` holds its list.
         let (data, size) = unsafe { (chunk.data(), chunk.size()) };
         // An over-aligned request may not begin at the data, and would not survive a move.
@@ -125,9 +127,9 @@ impl Chunks {
                 return None;
             }
             // SAFETY: the list has a tail, whose only contents are the allocation that the caller vouches for.
-            unsafe { self.aside.resize_back(bytes)? }
+            unsafe { self.dedicated.resize_back(bytes)? }
         };
-        self.aside_len += new.size() - old.size();
+        self.dedicated_len += new.size() - old.size();
         // SAFETY: the chunk is live and `self` holds its list.
         unsafe { chunk.set_used(layout::room_for(new)) };
         // SAFETY: the chunk is live.
@@ -139,14 +141,14 @@ impl Chunks {
     pub(crate) fn reset(&mut self, cursor: usize) -> Option<Chunk> {
         self.peak = self.peak.max(self.len(cursor));
         self.main_mark = layout::decayed(self.main_mark, self.position(cursor));
-        self.aside_mark = layout::decayed(self.aside_mark, self.aside.bytes());
+        self.dedicated_mark = layout::decayed(self.dedicated_mark, self.dedicated.bytes());
         // The latest used come first: they are looked at first and freed last.
-        self.spare.prepend(&mut self.aside);
+        self.spare.prepend(&mut self.dedicated);
         let count = self.main.count();
-        let (main_mark, aside_mark) = (self.main_mark, self.aside_mark);
+        let (main_mark, dedicated_mark) = (self.main_mark, self.dedicated_mark);
         // SAFETY: `&mut Arena` is at hand, so nothing handed out is in use.
         unsafe {
-            self.spare.trim(|rest, size| layout::is_surplus_aside(rest, size, aside_mark));
+            self.spare.trim(|rest, size| layout::is_surplus_dedicated(rest, size, dedicated_mark));
             self.main.trim(|rest, _| layout::is_surplus(rest, main_mark));
         }
         if self.main.count() < count {
@@ -156,8 +158,8 @@ impl Chunks {
                 self.target = self.growth.after(size + layout::ALLOCATOR_OVERHEAD);
             }
         }
-        (self.passed, self.filled, self.aside_len) = (0, 0, 0);
-        (self.detours, self.pressure) = (0, 0);
+        (self.passed, self.filled, self.dedicated_len) = (0, 0, 0);
+        (self.misses, self.pressure) = (0, 0);
         self.current = self.main.head();
         self.current
     }
@@ -165,7 +167,7 @@ impl Chunks {
     /// Frees everything and forgets the marks. The limit and the growth stay.
     pub(crate) fn release(&mut self) {
         let limit = self.limit;
-        *self = Chunks::new(self.growth);
+        *self = ChunkSet::new(self.growth);
         self.limit = limit;
     }
 
@@ -190,12 +192,12 @@ impl Chunks {
 
     /// Bytes handed out since the last reset.
     pub(crate) fn len(&self, cursor: usize) -> usize {
-        self.filled + self.in_current(cursor) + self.aside_len
+        self.filled + self.in_current(cursor) + self.dedicated_len
     }
 
     /// Bytes held from the allocator, headers included.
     pub(crate) fn capacity(&self) -> usize {
-        self.main.bytes() + self.aside.bytes() + self.spare.bytes()
+        self.main.bytes() + self.dedicated.bytes() + self.spare.bytes()
     }
 
     pub(crate) fn peak(&self, cursor: usize) -> usize {
@@ -204,15 +206,15 @@ impl Chunks {
 
     /// The decayed high-water mark of everything, as of now.
     pub(crate) fn mark(&self, cursor: usize) -> usize {
-        self.main_mark.max(self.position(cursor)) + self.aside_mark.max(self.aside.bytes())
+        self.main_mark.max(self.position(cursor)) + self.dedicated_mark.max(self.dedicated.bytes())
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.main.count() + self.aside.count() + self.spare.count()
+        self.main.count() + self.dedicated.count() + self.spare.count()
     }
 
-    pub(crate) fn aside_count(&self) -> usize {
-        self.aside.count()
+    pub(crate) fn dedicated_count(&self) -> usize {
+        self.dedicated.count()
     }
 
     fn in_current(&self, cursor: usize) -> usize {
@@ -230,7 +232,7 @@ impl Chunks {
         self.filled += self.in_current(cursor);
         // SAFETY: `current` is in `main`, which `self` holds.
         self.passed += self.current.map_or(0, |current| unsafe { current.size() });
-        (self.detours, self.pressure) = (0, 0);
+        (self.misses, self.pressure) = (0, 0);
         self.current = Some(chunk);
         Opened::Chunk(chunk)
     }
@@ -254,7 +256,7 @@ impl Chunks {
 
     /// Gives a request a chunk of its own: one kept from before that suits it, or a new one just large enough. `kept` is
     /// the chunk that the cursor would enter next.
-    fn put_aside(
+    fn serve_dedicated(
         &mut self,
         room: usize,
         layout: Layout,
@@ -268,20 +270,20 @@ impl Chunks {
                     return Err(AllocError::over_limit(layout.size(), self.limit));
                 }
                 // The new one takes the place of kept ones that did not suit, so that both together stay at the mark.
-                let (held, mark) = (self.aside.bytes() + bytes, self.aside_mark);
+                let (held, mark) = (self.dedicated.bytes() + bytes, self.dedicated_mark);
                 // SAFETY: spare chunks hold nothing.
                 unsafe { self.spare.trim(|rest, size| held + rest + size > mark) };
                 let chunk = Chunk::allocate(bytes).ok_or(AllocError::exhausted(layout.size()))?;
                 // SAFETY: just made.
-                unsafe { self.aside.push_back(chunk) };
+                unsafe { self.dedicated.push_back(chunk) };
                 chunk
             }
         };
-        // SAFETY: the chunk is in `aside`, which `self` holds.
+        // SAFETY: the chunk is in `dedicated`, which `self` holds.
         unsafe { chunk.serve(room) };
-        self.aside_len += layout.size();
+        self.dedicated_len += layout.size();
         if room <= self.growth.largest_shared() {
-            self.press(room, kept);
+            self.add_pressure(room, kept);
         }
         // SAFETY: the chunk is live.
         let (data, end) = unsafe { (chunk.data(), chunk.end()) };
@@ -294,8 +296,8 @@ impl Chunks {
     /// Counts `room` bytes put aside for want of a larger chunk. When they would have filled the
     /// next chunk, that one gives way to a larger, if there will be one: each doubling is paid for
     /// by a handful of requests, not by all that follow.
-    fn press(&mut self, room: usize, kept: Option<Chunk>) {
-        self.detours += 1;
+    fn add_pressure(&mut self, room: usize, kept: Option<Chunk>) {
+        self.misses += 1;
         self.pressure += room;
         match kept {
             // SAFETY: `kept` is in `main`, which `self` holds.
@@ -340,8 +342,8 @@ impl Chunks {
                     return Some(chunk);
                 }
                 // It was not needed as large as that, so it loses some, unless the allocator refuses.
-                // SAFETY: the chunk is the last of `aside` and holds nothing.
-                return Some(unsafe { self.aside.resize_back(kept + HEADER) }.unwrap_or(chunk));
+                // SAFETY: the chunk is the last of `dedicated` and holds nothing.
+                return Some(unsafe { self.dedicated.resize_back(kept + HEADER) }.unwrap_or(chunk));
             }
             // SAFETY: as above.
             next = unsafe { chunk.next() };
@@ -357,11 +359,11 @@ impl Chunks {
         // SAFETY: as the caller vouches, and it is in no list in between.
         unsafe {
             self.spare.remove(chunk);
-            self.aside.push_back(chunk);
+            self.dedicated.push_back(chunk);
         }
     }
 
-    /// Bytes the limit still allows. Chunks kept for reuse give way when `wanted` would not fit beside them.
+    /// Bytes the limit still allows. ChunkSet kept for reuse give way when `wanted` would not fit beside them.
     fn allowance(&mut self, wanted: usize) -> usize {
         if self.limit == NO_LIMIT {
             return usize::MAX;
