@@ -65,7 +65,8 @@ impl Mailbox {
         }
         let (opcode, len) = (opcode_of(kind), payload.as_bytes().len());
         let mut endpoint = self.endpoint.borrow_mut();
-        let is_worth = endpoint.deflater().is_some_and(|deflater| deflater.is_worth_compressing(len));
+        let is_worth =
+            endpoint.deflater().is_some_and(|deflater| deflater.is_worth_compressing(len));
         let copied = if endpoint.check_message().is_err() {
             Some(payload)
         } else if !is_worth {

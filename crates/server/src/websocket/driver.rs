@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
-use rookery_websocket::endpoint::{IoAction, Endpoint, Received, Rules};
+use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::mailbox::{Mailbox, State};

@@ -8,7 +8,7 @@ use std::task::Waker;
 use rookery_exchange::{
     Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId,
 };
-use rookery_websocket::endpoint::{Due, IoAction, Endpoint};
+use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::compression::{Compression, agree};
@@ -179,7 +179,8 @@ impl Mailbox {
         let waiting = endpoint.pending() + self.aside.get();
         // The sum is looked at first: it is at hand.
         let is_full = waiting > self.shared.peers.limits.socket_queue
-            && endpoint.bytes_after_current() + self.behind_aside() > self.shared.peers.limits.socket_queue
+            && endpoint.bytes_after_current() + self.behind_aside()
+                > self.shared.peers.limits.socket_queue
             && endpoint.may_send();
         let is_larger = waiting > self.queue.bytes().max(FREE);
         drop(endpoint);
@@ -240,7 +241,9 @@ impl Mailbox {
     /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
-        if endpoint.pending() < self.shared.rules.high_water && endpoint.ping(self.shared.now()).is_ok() {
+        if endpoint.pending() < self.shared.rules.high_water
+            && endpoint.ping(self.shared.now()).is_ok()
+        {
             drop(endpoint);
             self.wake();
         }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rookery_exchange::Payload;
-use rookery_websocket::endpoint::{CloseMode, Rules, Sealed, Adapter, Time};
+use rookery_websocket::endpoint::{Adapter, CloseMode, Rules, Sealed, Time};
 use rookery_websocket::protocol::MaskKey;
 
 use crate::peers::clock::Ticks;
