@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rookery_server::{GivenPlace, GivenSockets, Listener, Notice, Redirect, Server, ListenerConfig};
+use rookery_server::{
+    GivenPlace, GivenSockets, Listener, ListenerConfig, Notice, Redirect, Server,
+};
 use rookery_systemd::{Activated, Activation};
 
 use crate::failure::{Failure, say, tell};
@@ -82,8 +84,13 @@ impl Ports {
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
-            let site =
-                ListenerConfig { redirect, proxies, proxy_protocol, notice: Notice(tell), ..ListenerConfig::default() };
+            let site = ListenerConfig {
+                redirect,
+                proxies,
+                proxy_protocol,
+                notice: Notice(tell),
+                ..ListenerConfig::default()
+            };
             listeners.insert(0, beside.listen(server, site)?);
         }
         let url = shown.iter().find(|shown| shown.contains("://")).cloned();

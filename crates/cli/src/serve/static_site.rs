@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rookery_server::access_log::Reopener;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
-use rookery_server::{Notice, Server, ListenerConfig, SpoolFolder};
+use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
 use rookery_systemd::Manager;
 
 use crate::app_detection::Target;

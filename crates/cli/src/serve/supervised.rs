@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rookery_server::access_log::{Format, Reopener};
-use rookery_server::{Config, Notice, Server, ListenerConfig, SpoolFolder, output};
+use rookery_server::{Config, ListenerConfig, Notice, Server, SpoolFolder, output};
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
     Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request,
