@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rookery_server::{GivenPlace, GivenSockets, Listener, Notice, Redirect, Server, Site};
+use rookery_server::{
+    GivenPlace, GivenSockets, Listener, ListenerConfig, Notice, Redirect, Server,
+};
 use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::{Failure, say, tell};
@@ -38,7 +40,7 @@ impl Ports {
         server: &Server,
         address: &Address,
         beside: Option<&Address>,
-        site: Site,
+        site: ListenerConfig,
         settings: &Settings,
     ) -> Result<Ports, Failure> {
         let scheme = if site.tls.is_some() { "https" } else { "http" };
@@ -82,8 +84,13 @@ impl Ports {
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
-            let site =
-                Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
+            let site = ListenerConfig {
+                redirect,
+                proxies,
+                proxy_protocol,
+                notice: Notice(tell),
+                ..ListenerConfig::default()
+            };
             listeners.insert(0, beside.listen(server, site)?);
         }
         let url = shown.iter().find(|shown| shown.contains("://")).cloned();
