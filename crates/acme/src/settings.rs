@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rookery_websocket_client::Roots;
 
-use crate::schedule::Pace;
+use crate::schedule::RetrySchedule;
 
 /// Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -15,7 +15,7 @@ pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// Names in one certificate: Let's Encrypt takes no more.
-const DOMAINS: usize = 100;
+const MAX_DOMAINS: usize = 100;
 
 /// Certificates from an authority.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct Settings {
     /// Addresses of mail by which the authority reaches whoever runs the server; none is fine.
     pub emails: Vec<String>,
     /// Whether the authority's terms of service are agreed to.
-    pub agrees: bool,
+    pub agrees_to_terms: bool,
     /// The URL of the authority's directory.
     pub directory: String,
     /// Who signs the authority's own certificate.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Where the account and the certificates are kept.
     pub folder: PathBuf,
     /// How fast it is tried again.
-    pub pace: Pace,
+    pub retry: RetrySchedule,
 }
 
 impl Settings {
@@ -46,13 +46,13 @@ impl Settings {
         Settings {
             domains,
             emails: Vec::new(),
-            agrees: false,
+            agrees_to_terms: false,
             directory: LETS_ENCRYPT.to_owned(),
             roots: Roots::System,
             profile: None,
             challenge: None,
             folder,
-            pace: Pace::default(),
+            retry: RetrySchedule::default(),
         }
     }
 
@@ -60,27 +60,27 @@ impl Settings {
     ///
     /// # Errors
     /// The first that is wrong.
-    pub fn settle(mut self) -> Result<Settings, BadSettings> {
-        if self.domains.is_empty() || self.domains.len() > DOMAINS {
+    pub fn validate(mut self) -> Result<Settings, BadSettings> {
+        if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
         }
         let is_public = self.directory == LETS_ENCRYPT || self.directory == LETS_ENCRYPT_STAGING;
         for domain in &mut self.domains {
-            *domain = settled(domain, is_public)?;
+            *domain = normalized(domain, is_public)?;
         }
         let mut known = std::collections::HashSet::new();
         self.domains.retain(|domain| known.insert(domain.clone()));
         let is_email = |text: &str| {
-            let is_of_it = |byte: u8| byte.is_ascii_graphic() && !b"<>,?&".contains(&byte);
+            let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"<>,?&".contains(&byte);
             text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && !host.is_empty())
-                && text.bytes().all(is_of_it)
+                && text.bytes().all(is_allowed)
         };
         if let Some(wrong) = self.emails.iter().find(|email| !is_email(email)) {
             return Err(BadSettings::Email(wrong.clone()));
         }
-        crate::http::Place::of(&self.directory)
+        crate::http::Endpoint::parse(&self.directory)
             .map_err(|_| BadSettings::Directory(self.directory.clone()))?;
-        if !self.agrees {
+        if !self.agrees_to_terms {
             return Err(BadSettings::Terms(self.directory));
         }
         Ok(self)
@@ -112,13 +112,13 @@ impl Challenge {
     }
 
     /// The one of that name.
-    pub fn of(name: &str) -> Option<Challenge> {
+    pub fn from_name(name: &str) -> Option<Challenge> {
         [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
     }
 }
 
 /// The name in lower case and without the root's dot.
-fn settled(domain: &str, is_public: bool) -> Result<String, BadSettings> {
+fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
     if let Ok(address) = name.parse::<IpAddr>() {
@@ -133,9 +133,9 @@ fn settled(domain: &str, is_public: bool) -> Result<String, BadSettings> {
         return wrong("write it as DNS has it, with labels that begin with xn--");
     }
     let is_label = |label: &str| {
-        let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         (1..=63).contains(&label.len())
-            && label.bytes().all(is_of_it)
+            && label.bytes().all(is_allowed)
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
@@ -184,7 +184,7 @@ impl fmt::Display for BadSettings {
         match self {
             BadSettings::Count(0) => f.write_str("a certificate needs the name of a host"),
             BadSettings::Count(count) => {
-                write!(f, "a certificate has at most {DOMAINS} names, and these are {count}")
+                write!(f, "a certificate has at most {MAX_DOMAINS} names, and these are {count}")
             }
             BadSettings::Domain { domain, why } => {
                 write!(f, "there is no certificate for `{domain}`: {why}")
@@ -233,7 +233,7 @@ mod tests {
 
     fn of(domains: &[&str]) -> Settings {
         let domains = domains.iter().map(|name| (*name).to_owned()).collect();
-        Settings { agrees: true, ..Settings::new(domains, "/nowhere".into()) }
+        Settings { agrees_to_terms: true, ..Settings::new(domains, "/nowhere".into()) }
     }
 
     #[test]
@@ -245,7 +245,7 @@ mod tests {
             "192.0.2.1",
             "app.example.org",
         ])
-        .settle()
+        .validate()
         .unwrap();
         assert_eq!(settled.domains, ["app.example.org", "2001:db8::1", "192.0.2.1"]);
         assert_eq!(settled.authority(), "acme-v02.api.letsencrypt.org");
@@ -266,7 +266,7 @@ mod tests {
             ("localhost", "the whole internet knows"),
             (&long, "give the name"),
         ] {
-            let said = of(&[domain]).settle().unwrap_err().to_string();
+            let said = of(&[domain]).validate().unwrap_err().to_string();
             assert!(
                 said.contains(&format!("`{domain}`")) && said.contains(says),
                 "{domain}: {said}"
@@ -274,22 +274,23 @@ mod tests {
         }
         let names: Vec<String> = (0..101).map(|at| format!("n{at}.example.org")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert!(of(&names[..100]).settle().is_ok());
-        assert_eq!(of(&names).settle().unwrap_err(), BadSettings::Count(101));
-        assert_eq!(of(&[]).settle().unwrap_err(), BadSettings::Count(0));
+        assert!(of(&names[..100]).validate().is_ok());
+        assert_eq!(of(&names).validate().unwrap_err(), BadSettings::Count(101));
+        assert_eq!(of(&[]).validate().unwrap_err(), BadSettings::Count(0));
         for wrong in ["me", "@a", "a@", "a b@c", "a@b,c@d"] {
             let settings = Settings { emails: vec![wrong.to_owned()], ..of(&["a.b"]) };
-            assert_eq!(settings.settle().unwrap_err(), BadSettings::Email(wrong.to_owned()));
+            assert_eq!(settings.validate().unwrap_err(), BadSettings::Email(wrong.to_owned()));
         }
         for wrong in ["acme.example.org", "http://acme.example.org/", "ftp://a/", "https://", ""] {
             let settings = Settings { directory: wrong.to_owned(), ..of(&["a.b"]) };
             assert_eq!(
-                settings.settle().unwrap_err(),
+                settings.validate().unwrap_err(),
                 BadSettings::Directory(wrong.to_owned()),
                 "{wrong}"
             );
         }
-        let said = Settings { agrees: false, ..of(&["a.b"]) }.settle().unwrap_err().to_string();
+        let said =
+            Settings { agrees_to_terms: false, ..of(&["a.b"]) }.validate().unwrap_err().to_string();
         assert!(
             said.contains("https://letsencrypt.org/repository/: they have to be agreed to"),
             "{said}"
@@ -300,6 +301,6 @@ mod tests {
     fn an_authority_of_ones_own_may_know_short_names() {
         let settings =
             Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
-        assert_eq!(settings.settle().unwrap().domains, ["intranet"]);
+        assert_eq!(settings.validate().unwrap().domains, ["intranet"]);
     }
 }

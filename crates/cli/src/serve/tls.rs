@@ -164,7 +164,7 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     let challenge = all.text("acme_challenge");
     rookery_acme::Settings {
         emails: all.list("email"),
-        agrees: all.flag("agree_tos"),
+        agrees_to_terms: all.flag("agree_tos"),
         directory: all
             .text("acme_directory")
             .or_else(staging)
@@ -278,7 +278,9 @@ mod tests {
         let asked =
             |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = asked(&[]);
-        assert!(!plain.agrees && plain.directory == LETS_ENCRYPT && plain.emails.is_empty());
+        assert!(
+            !plain.agrees_to_terms && plain.directory == LETS_ENCRYPT && plain.emails.is_empty()
+        );
         let acme = asked(&[
             "--domain=c.org",
             "--agree-tos",
@@ -289,7 +291,7 @@ mod tests {
             "--acme-dir=d",
             "--acme-ca=f",
         ]);
-        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
+        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees_to_terms), (2, 1, true));
         assert_eq!(
             (acme.directory.as_str(), acme.profile.as_deref()),
             (LETS_ENCRYPT_STAGING, Some("shortlived"))
