@@ -46,7 +46,7 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// Of a URL of HTTPS (RFC 8555, 6.1), or of HTTP on this machine.
     pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
-        let wrong = || Failure::new(format!("{url} is no address that an authority is asked at"));
+        let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -102,7 +102,7 @@ impl HttpClient {
         match tokio::time::timeout(RESPONSE_TIMEOUT, all).await {
             Ok(response) => response,
             Err(_) => Err(Failure::new(format!(
-                "{} did not answer within {} s",
+                "{} did not respond within {} s",
                 endpoint.host,
                 RESPONSE_TIMEOUT.as_secs()
             ))),
@@ -125,7 +125,7 @@ impl HttpClient {
             return exchange(tcp, endpoint, method, body).await;
         }
         let name = ServerName::try_from(host.clone())
-            .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
+            .map_err(|_| Failure::new(format!("{host} is not a valid server name")))?;
         let connecting = TlsConnector::from(Arc::clone(&self.0)).connect(name, tcp);
         let tls = connecting
             .await
@@ -156,8 +156,9 @@ async fn exchange<T>(
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let interrupted =
-        |error: hyper::Error| Failure::new(format!("{} broke off: {error}", endpoint.host));
+    let interrupted = |error: hyper::Error| {
+        Failure::new(format!("the connection to {} failed: {error}", endpoint.host))
+    };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(HyperIo(io)).await.map_err(interrupted)?;
     let target = endpoint.uri.path_and_query().map_or("/", |target| target.as_str());
@@ -172,7 +173,7 @@ where
     }
     let request = request
         .body(body.unwrap_or_default())
-        .map_err(|error| Failure::new(format!("{authority} cannot be asked: {error}")))?;
+        .map_err(|error| Failure::new(format!("no request can be sent to {authority}: {error}")))?;
     let response = async {
         let response = sender.send_request(request).await.map_err(interrupted)?;
         let (head, body) = response.into_parts();
@@ -199,12 +200,13 @@ where
 async fn read_body(mut body: Incoming, endpoint: &Endpoint) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame =
-            frame.map_err(|error| Failure::new(format!("{} broke off: {error}", endpoint.host)))?;
+        let frame = frame.map_err(|error| {
+            Failure::new(format!("the connection to {} failed: {error}", endpoint.host))
+        })?;
         if let Ok(data) = frame.into_data() {
             if bytes.len() + data.len() > MAX_RESPONSE_SIZE {
                 return Err(Failure::new(format!(
-                    "{} answered with more than {MAX_RESPONSE_SIZE} bytes",
+                    "{} sent more than {MAX_RESPONSE_SIZE} bytes",
                     endpoint.host
                 )));
             }

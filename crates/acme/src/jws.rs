@@ -34,7 +34,7 @@ impl AccountKey {
     pub(crate) fn generate() -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|_| Failure::new("the system gives no randomness"))?;
+            .map_err(|_| Failure::new("the system has no random bytes"))?;
         AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
@@ -47,7 +47,7 @@ impl AccountKey {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random)
             .map_err(|rejected| {
-                Failure::new(format!("the account's key cannot be used: {rejected}"))
+                Failure::new(format!("the key of the account cannot be used: {rejected}"))
             })?;
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
@@ -90,7 +90,7 @@ impl AccountKey {
         let signature = self
             .pair
             .sign(&self.random, format!("{protected}.{payload}").as_bytes())
-            .map_err(|_| Failure::new("the system gives no randomness"))?;
+            .map_err(|_| Failure::new("the system has no random bytes"))?;
         Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) })
             .to_string())
     }

@@ -49,7 +49,7 @@ pub(crate) async fn order(
     order = poll_until(authority, account, &url, Some(order), |order| status(order) != "pending")
         .await?;
     if status(&order) != "ready" {
-        return Err(order_failure(&order, "the authority refuses the order"));
+        return Err(order_failure(&order, "the authority rejected the order"));
     }
     let hosts: Vec<&str> = settings.domains.iter().map(String::as_str).collect();
     let made = SigningKey::generate().and_then(|key| Ok((key.request(&hosts)?, key)));
@@ -57,7 +57,7 @@ pub(crate) async fn order(
     let payload = serde_json::json!({ "csr": crate::jws::base64(request) }).to_string();
     let finalize = order["finalize"]
         .as_str()
-        .ok_or_else(|| Failure::new("the authority's order has no finalize"))?;
+        .ok_or_else(|| Failure::new("the authority's order has no `finalize` URL"))?;
     let (after, _) = authority.post(account, finalize, Some(&payload)).await?;
     order = poll_until(authority, account, &url, Some(after), |order| {
         !matches!(status(order), "processing" | "ready")
@@ -65,13 +65,15 @@ pub(crate) async fn order(
     .await?;
     let Some(certificate) = order["certificate"].as_str().filter(|_| status(&order) == "valid")
     else {
-        return Err(order_failure(&order, "the authority issues no certificate"));
+        return Err(order_failure(&order, "the authority did not issue the certificate"));
     };
     let chain = authority.download(account, certificate).await?;
     let issued = Issued::read(chain.as_bytes())
-        .ok_or_else(|| Failure::new("the authority gave what is no certificate"))?;
+        .ok_or_else(|| Failure::new("the authority sent data that is not a certificate"))?;
     if let Some(missing) = settings.domains.iter().find(|domain| !issued.hosts.contains(domain)) {
-        return Err(Failure::new(format!("the authority gave a certificate without {missing}")));
+        return Err(Failure::new(format!(
+            "the authority sent a certificate that is not for {missing}"
+        )));
     }
     Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
 }
@@ -105,7 +107,7 @@ async fn answer_challenge(
     let host = authorization["identifier"]["value"].as_str().unwrap_or_default();
     if !settings.domains.iter().any(|domain| is_same_host(domain, host)) {
         return Err(Failure::new(
-            "the authority asks for a host that no certificate was ordered for",
+            "the authority asks for proof of a host that is not in the order",
         ));
     }
     let offered = authorization["challenges"].as_array().into_iter().flatten();
@@ -115,13 +117,13 @@ async fn answer_challenge(
         (found.and_then(|it| it["url"].as_str()), found.and_then(|it| it["token"].as_str()))
     else {
         return Err(Failure::new(format!(
-            "the authority does not look at {host} by {}",
+            "the authority does not offer the challenge {} for {host}",
             challenge.name()
         )));
     };
     // It becomes a part of what this server says (RFC 8555, 8.1).
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
-        return Err(Failure::new("the authority gave a token that is none"));
+        return Err(Failure::new("the authority sent an invalid challenge token"));
     }
     let key_authorization = account.key.key_authorization(token);
     match challenge {
@@ -164,14 +166,14 @@ async fn wait_for_validation(
         .find_map(|challenge| describe_problem(&challenge["error"]).0)
         .unwrap_or_else(|| format!("its authorization is {}", status(&authorization)));
     let (port, what) = match challenge {
-        Challenge::Http => (80, "a request"),
-        Challenge::Tls => (443, "TLS"),
+        Challenge::Http => (80, "an HTTP request"),
+        Challenge::Tls => (443, "a TLS handshake"),
     };
     Err(Failure {
         // So that the other challenge is tried.
         problem: Some("unauthorized".to_owned()),
         ..Failure::new(format!(
-            "the authority did not see that {host} is this server, by {what} to port {port} ({}): {error}",
+            "the authority could not verify that {host} is this server, by {what} to port {port} ({}): {error}",
             challenge.name()
         ))
     })
@@ -211,7 +213,7 @@ async fn poll_until(
     match tokio::time::timeout(POLL_TIMEOUT, polling).await {
         Ok(state) => state,
         Err(_) => Err(Failure::new(format!(
-            "the authority was not done within {} s",
+            "the authority did not finish within {} s",
             POLL_TIMEOUT.as_secs()
         ))),
     }

@@ -52,7 +52,7 @@ impl Authority {
     fn endpoint_url(&self, name: &str) -> Result<&str, Failure> {
         self.directory[name]
             .as_str()
-            .ok_or_else(|| Failure::new(format!("the authority's directory has no {name}")))
+            .ok_or_else(|| Failure::new(format!("the authority's directory has no `{name}`")))
     }
 
     /// Whether it offers such certificates.
@@ -64,8 +64,10 @@ impl Authority {
         }
         let names: Vec<&str> =
             offered.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let has = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
-        Err(Failure::new(format!("the authority has no profile {wanted}, but {has}")))
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Err(Failure::new(format!(
+            "the authority does not offer the profile `{wanted}`; it offers: {has}"
+        )))
     }
 
     /// Makes an account, or finds that of the key.
@@ -76,7 +78,7 @@ impl Authority {
     ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
-                "the authority wants an account that was made elsewhere (external account binding), which is not to be had here",
+                "the authority requires external account binding, which is not supported: choose another authority",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });
@@ -86,7 +88,7 @@ impl Authority {
         json_or_problem(&response)?;
         let id = response
             .header("location")
-            .ok_or_else(|| Failure::new("the authority gave an account without its URL"))?;
+            .ok_or_else(|| Failure::new("the authority sent an account without a URL"))?;
         Ok(Account { id: id.to_owned(), emails: emails.to_vec(), key })
     }
 
@@ -141,7 +143,7 @@ impl Authority {
         let order = json_or_problem(&response)?;
         let url = response
             .header("location")
-            .ok_or_else(|| Failure::new("the authority gave an order without its URL"))?;
+            .ok_or_else(|| Failure::new("the authority sent an order without a URL"))?;
         Ok((url.to_owned(), order))
     }
 
@@ -166,7 +168,7 @@ impl Authority {
             return Err(problem_of(&response));
         }
         String::from_utf8(response.body)
-            .map_err(|_| Failure::new("the authority gave a certificate that is no text"))
+            .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
     /// When it wants a certificate renewed, and how long to take its word (RFC 9773, 4).
@@ -186,7 +188,7 @@ impl Authority {
             (Some(start), Some(end)) => {
                 Ok(Some((Window { start, end }, window_lifetime(response.retry_after()))))
             }
-            _ => Err(Failure::new("the authority names no time to renew at")),
+            _ => Err(Failure::new("the authority's renewal information has no valid window")),
         }
     }
 
@@ -207,7 +209,7 @@ impl Authority {
             }
         }
         Err(Failure::new(format!(
-            "the authority refuses its own nonces, {NONCE_ATTEMPTS} of them in a row"
+            "the authority rejected {NONCE_ATTEMPTS} of its own nonces in a row"
         )))
     }
 
@@ -221,7 +223,7 @@ impl Authority {
             return Err(problem_of(&response));
         }
         self.store_nonce(&response);
-        self.nonce.take().ok_or_else(|| Failure::new("the authority gave no nonce"))
+        self.nonce.take().ok_or_else(|| Failure::new("the authority sent no nonce"))
     }
 
     fn store_nonce(&self, response: &Response) {
@@ -244,7 +246,7 @@ fn json_or_problem(response: &Response) -> Result<Value, Failure> {
         return Err(problem_of(response));
     }
     serde_json::from_slice(&response.body)
-        .map_err(|_| Failure::new("the authority answered with what is no JSON"))
+        .map_err(|_| Failure::new("the authority's response is not valid JSON"))
 }
 
 /// What is wrong, as a response says it.
@@ -252,7 +254,7 @@ fn problem_of(response: &Response) -> Failure {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let (text, problem) = describe_problem(&body);
     let text = text.unwrap_or_else(|| {
-        format!("the authority answered with status {}", response.status.as_u16())
+        format!("the authority responded with status {}", response.status.as_u16())
     });
     Failure { text, problem, retry_after: response.retry_after() }
 }

@@ -163,10 +163,10 @@ fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
 fn check_issued(pem: &str, domains: &[String]) -> Result<Issued, String> {
     let text = || Pem::Text(pem.to_owned());
     load_tls(CertificatePair { certificate: text(), key: text() })
-        .map_err(|error| format!("what was issued cannot be served: {error}"))?;
-    let issued = Issued::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
+        .map_err(|error| format!("the issued certificate cannot be used: {error}"))?;
+    let issued = Issued::read(pem.as_bytes()).ok_or("the issued data is not a certificate")?;
     match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
-        Some(missing) => Err(format!("what was issued is not for {missing}")),
+        Some(missing) => Err(format!("the issued certificate is not for {missing}")),
         None => Ok(issued),
     }
 }
@@ -209,15 +209,14 @@ impl RenewalTask {
     fn served_meanwhile(&self, issued: Option<&Issued>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
-                ". Until there is one, those that are kept for some of the names are used"
-                    .to_owned()
+                ". Until then, stored certificates for some of the names are used".to_owned()
             }
-            None => ". Until there is one, HTTPS is refused".to_owned(),
+            None => ". Until then, HTTPS connections are refused".to_owned(),
             Some(issued) if issued.ends < now => {
-                ". The one from before has expired: clients refuse it".to_owned()
+                ". The current certificate has expired, and clients refuse it".to_owned()
             }
             Some(issued) => {
-                format!(". The one from before is valid until {}", fmt_http_date(issued.ends))
+                format!(". The current certificate is valid until {}", fmt_http_date(issued.ends))
             }
         }
     }
@@ -229,13 +228,13 @@ impl RenewalTask {
                 Ok(Some(lock)) => match self.renew_while_locked(lock).await {},
                 Ok(None) => {
                     format!(
-                        "another server looks after the certificate for {}; it is used here as well",
+                        "another server renews the certificate for {}; this server uses it as well",
                         self.names()
                     )
                 }
                 Err(error) => {
                     format!(
-                        "the certificate for {} cannot be looked after: its lock: {error}",
+                        "the certificate for {} cannot be renewed, because its lock file cannot be used: {error}",
                         self.names()
                     )
                 }
@@ -278,7 +277,7 @@ impl RenewalTask {
             };
             if is_first && until_due.is_zero() && !wait_time.is_zero() && state.failures > 0 {
                 self.log(&format!(
-                    "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
+                    "the last attempt to get a certificate for {} failed or was interrupted; the next attempt is in {}{}",
                     self.names(),
                     duration_text(wait_time),
                     self.served_meanwhile(issued.as_ref(), now)
@@ -297,7 +296,7 @@ impl RenewalTask {
                     // Without a info on the disk each start would order anew.
                     if !std::mem::replace(&mut is_logged, true) {
                         self.log(&format!(
-                            "no certificate for {} is ordered: {} cannot be written to: {error}",
+                            "no certificate for {} is ordered, because {} cannot be written to: {error}",
                             self.names(),
                             self.acme.settings.folder.display()
                         ));
@@ -350,7 +349,7 @@ impl RenewalTask {
         storage.save_state(&state)?;
         let what = if issued.is_some() { "renewing the" } else { "ordering a" };
         self.log(&format!(
-            "{what} certificate for {}, from {} by {}",
+            "{what} certificate for {} from {} with {}",
             self.names(),
             settings.authority(),
             challenge.name()
@@ -360,7 +359,7 @@ impl RenewalTask {
         challenges.clear();
         let ordered = ordered.unwrap_or_else(|_| {
             Err(Failure::new(format!(
-                "{} took longer than {} s",
+                "{} did not complete the order within {} s",
                 settings.authority(),
                 ATTEMPT_TIME.as_secs()
             )))
@@ -368,9 +367,9 @@ impl RenewalTask {
         let kept = ordered.and_then(|pem| {
             // The one from before is replaced by nothing that cannot be served.
             let issued = check_issued(&pem, &settings.domains).map_err(Failure::new)?;
-            storage
-                .save_certificate(&pem)
-                .map_err(|error| Failure::new(format!("it cannot be kept: {error}")))?;
+            storage.save_certificate(&pem).map_err(|error| {
+                Failure::new(format!("the certificate cannot be stored: {error}"))
+            })?;
             Ok(issued)
         });
         match kept {
@@ -378,7 +377,7 @@ impl RenewalTask {
                 if let Err(error) = self.tls.reload() {
                     // It is there, so it is not ordered again: the server reads it until it is served.
                     self.log(&format!(
-                        "the certificate for {} is kept, and not served yet: {error}",
+                        "the certificate for {} is stored but cannot be served yet: {error}",
                         self.names()
                     ));
                 }
@@ -392,7 +391,7 @@ impl RenewalTask {
                 });
                 let until = fmt_http_date(issued.ends);
                 self.log(&format!(
-                    "there is a certificate for {}, valid until {until}",
+                    "received a certificate for {}, valid until {until}",
                     self.names()
                 ));
                 Ok(wait_time)
@@ -438,7 +437,7 @@ impl RenewalTask {
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
         let unkept =
-            |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
+            |error: io::Error| Failure::new(format!("the account cannot be stored: {error}"));
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {

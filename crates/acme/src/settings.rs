@@ -126,11 +126,11 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     }
     if name.starts_with("*.") {
         return wrong(
-            "a certificate for all names below one needs a change of DNS, which a server cannot make; name each",
+            "a wildcard certificate needs a DNS record, which this server cannot create: list each name",
         );
     }
     if !name.is_ascii() {
-        return wrong("write it as DNS has it, with labels that begin with xn--");
+        return wrong("write the name in its DNS form, whose labels begin with xn--");
     }
     let is_label = |label: &str| {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -141,12 +141,12 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     };
     if name.len() > 253 || !name.split('.').all(is_label) {
         return wrong(
-            "give the name of a host, such as app.example.org, without https:// and without a port",
+            "give a host name such as app.example.org, without https:// and without a port",
         );
     }
     if is_public && !name.contains('.') {
         return wrong(
-            "Let's Encrypt has certificates for names that the whole internet knows, such as app.example.org",
+            "Let's Encrypt issues certificates only for public names, such as app.example.org",
         );
     }
     Ok(name)
@@ -182,18 +182,18 @@ pub enum BadSettings {
 impl fmt::Display for BadSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadSettings::Count(0) => f.write_str("a certificate needs the name of a host"),
+            BadSettings::Count(0) => f.write_str("a certificate needs at least one host name"),
             BadSettings::Count(count) => {
-                write!(f, "a certificate has at most {MAX_DOMAINS} names, and these are {count}")
+                write!(f, "a certificate can have at most {MAX_DOMAINS} names, not {count}")
             }
             BadSettings::Domain { domain, why } => {
-                write!(f, "there is no certificate for `{domain}`: {why}")
+                write!(f, "no certificate can be ordered for `{domain}`: {why}")
             }
-            BadSettings::Email(email) => write!(f, "`{email}` is no address of mail"),
+            BadSettings::Email(email) => write!(f, "`{email}` is not an e-mail address"),
             BadSettings::Directory(url) => {
                 write!(
                     f,
-                    "`{url}` is no directory of an authority: its address begins with https://"
+                    "`{url}` is not the directory of an ACME authority: it must be an https:// URL"
                 )
             }
             BadSettings::Terms(url) => {
@@ -202,25 +202,29 @@ impl fmt::Display for BadSettings {
                         "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
                             .to_owned()
                     }
-                    _ => format!("the authority at {url}, which names its terms of service there"),
+                    _ => format!("the authority at {url}, which publishes its terms of service there"),
                 };
-                write!(f, "certificates come from {whose}: they have to be agreed to")
+                write!(f, "certificates come from {whose}: agree to these terms")
             }
-            BadSettings::Unanswerable(wanted) => {
-                match wanted {
-                    Some(Challenge::Http) => f.write_str("http-01 needs a port from which requests are sent on")?,
-                    Some(Challenge::Tls) => {
-                        f.write_str("tls-alpn-01 needs TLS without certificates of clients")?;
-                    }
-                    None => f.write_str("an authority, which has no certificate of a client, needs a port from which requests are sent on")?,
+            BadSettings::Unanswerable(wanted) => f.write_str(match wanted {
+                Some(Challenge::Http) => {
+                    "http-01 needs a redirect port, which the authority reaches as port 80"
                 }
-                f.write_str(", which an authority reaches as port ")?;
-                f.write_str(if *wanted == Some(Challenge::Tls) { "443" } else { "80" })
-            }
+                Some(Challenge::Tls) => {
+                    "tls-alpn-01 needs TLS that requires no client certificate, which the \
+                     authority reaches as port 443"
+                }
+                None => {
+                    "the authority has no client certificate, so a redirect port is needed, which \
+                     the authority reaches as port 80"
+                }
+            }),
             BadSettings::Folder(folder, why) => {
-                write!(f, "certificates cannot be kept in {}: {why}", folder.display())
+                write!(f, "certificates cannot be stored in {}: {why}", folder.display())
             }
-            BadSettings::Roots(why) => write!(f, "the authority cannot be trusted: {why}"),
+            BadSettings::Roots(why) => {
+                write!(f, "the root certificates for the authority cannot be used: {why}")
+            }
         }
     }
 }
@@ -257,14 +261,14 @@ mod tests {
         for (domain, says) in [
             ("https://app.example.org", "without https://"),
             ("app.example.org:443", "without a port"),
-            ("", "give the name of a host"),
-            ("a..b", "give the name"),
-            ("-a.b", "give the name"),
-            ("a_b.c", "give the name"),
-            ("*.example.org", "needs a change of DNS"),
+            ("", "give a host name"),
+            ("a..b", "give a host name"),
+            ("-a.b", "give a host name"),
+            ("a_b.c", "give a host name"),
+            ("*.example.org", "needs a DNS record"),
             ("b\u{fc}cher.de", "xn--"),
-            ("localhost", "the whole internet knows"),
-            (&long, "give the name"),
+            ("localhost", "only for public names"),
+            (&long, "give a host name"),
         ] {
             let said = of(&[domain]).validate().unwrap_err().to_string();
             assert!(
@@ -292,7 +296,7 @@ mod tests {
         let said =
             Settings { agrees_to_terms: false, ..of(&["a.b"]) }.validate().unwrap_err().to_string();
         assert!(
-            said.contains("https://letsencrypt.org/repository/: they have to be agreed to"),
+            said.contains("https://letsencrypt.org/repository/: agree to these terms"),
             "{said}"
         );
     }

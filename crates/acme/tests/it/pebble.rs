@@ -45,7 +45,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     let refused = it.connect(names[0]).err().expect("there is no certificate");
     assert!(refused.contains("AccessDenied"), "{refused}");
     it.start_renewer(&[Challenge::Http]);
-    let line = wait_for_line("one.example.org", "there is a certificate for");
+    let line = wait_for_line("one.example.org", "received a certificate for");
     assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
     // Clients who trust the authority, and no others, are served; for both names.
     let root = roots(&root(&pebble));
@@ -92,7 +92,7 @@ fn by_tls_for_a_name_and_an_address() {
     // Nobody answers in the clear.
     pebble.run((free_port(), it.ports().1), 5, 60);
     it.start_renewer(&[Challenge::Tls]);
-    wait_for_line("two.example.org", "there is a certificate for");
+    wait_for_line("two.example.org", "received a certificate for");
     let root = roots(&root(&pebble));
     for name in ["two.example.org", "127.0.0.1"] {
         let mut client =
@@ -111,17 +111,17 @@ fn by_the_other_when_one_fails() {
     let line = wait_for_line("three.example.org", "no certificate for three.example.org");
     assert!(
         line.contains(
-            "did not see that three.example.org is this server, by a request to port 80 (http-01)"
+            "could not verify that three.example.org is this server, by an HTTP request to port 80 (http-01)"
         ),
         "{line}"
     );
     assert!(
         line.contains("The next attempt is in ")
-            && line.ends_with("Until there is one, HTTPS is refused"),
+            && line.ends_with("Until then, HTTPS connections are refused"),
         "{line}"
     );
-    wait_for_line("three.example.org", "there is a certificate for");
-    assert!(logged("three.example.org").iter().any(|line| line.ends_with("by tls-alpn-01")));
+    wait_for_line("three.example.org", "received a certificate for");
+    assert!(logged("three.example.org").iter().any(|line| line.ends_with("with tls-alpn-01")));
     assert_eq!(pebble.orders(), 2);
 }
 
@@ -166,7 +166,7 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     let line = wait_for_line("five.example.org", "no certificate for five.example.org");
     assert!(
         line.contains("cannot be connected to")
-            && line.ends_with("Until there is one, HTTPS is refused"),
+            && line.ends_with("Until then, HTTPS connections are refused"),
         "{line}"
     );
     pebble.run(it.ports(), 5, 60);
@@ -181,7 +181,7 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     let mut other =
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     other.start_renewer(BOTH);
-    wait_for_line("five.example.org", "another server looks after the certificate");
+    wait_for_line("five.example.org", "another server renews the certificate");
     assert!(other.shown("five.example.org").is_some());
     // And takes over.
     again.stop_renewer();
@@ -216,16 +216,16 @@ fn a_restart_loop_orders_once() {
         wait_for("what it does", || {
             (logged("six.example.org")
                 .iter()
-                .filter(|line| line.contains("the next one is in "))
+                .filter(|line| line.contains("the next attempt is in "))
                 .count()
                 > at)
                 .then_some(())
         });
     }
     assert_eq!(pebble.orders(), 1);
-    let line = wait_for_line("six.example.org", "the last attempt at a certificate");
+    let line = wait_for_line("six.example.org", "the last attempt to get a certificate");
     assert!(
-        line.contains(" failed, or was broken off; the next one is in ")
+        line.contains(" failed or was interrupted; the next attempt is in ")
             && line.contains("HTTPS is refused"),
         "{line}"
     );
@@ -267,7 +267,10 @@ fn what_the_authority_refuses_is_said() {
     pebble.run(it.ports(), 5, 60);
     it.start_renewer(BOTH);
     let line = wait_for_line("eight.example.org", "no certificate for");
-    assert!(line.contains("the authority has no profile none, but brief, default"), "{line}");
+    assert!(
+        line.contains("the authority does not offer the profile `none`; it offers: brief, default"),
+        "{line}"
+    );
     assert_eq!(pebble.orders(), 0);
     // One that a hand has spoiled is set aside.
     let kept = it.certificate_file();
