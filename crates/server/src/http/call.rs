@@ -105,7 +105,11 @@ impl Call {
     }
 
     /// Begins the log's entry, of a client that a supervisor may have said something of.
-    pub(super) fn log(&mut self, head: &Parts, said: Option<&rookery_worker::Call>) {
+    pub(super) fn log(
+        &mut self,
+        head: &Parts,
+        said: Option<&rookery_worker_protocol::WorkerHeader>,
+    ) {
         self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let Call { connection, parts: Some(parts), id, .. } = self else { return };
         if connection.site.is_supervised() {

@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Departure, Event, Exchange};
-use rookery_worker::{ASK_AGAIN, Call as Said, GO_ON};
+use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader as Said};
 
 use super::asking::{Gone, Reading, Unanswered, ask};
 use super::body::RequestBody;
@@ -199,12 +199,12 @@ async fn show_head(
 ) -> Result<Response<ReplyBody>, Gone> {
     if !call.connection.site.sees_heads {
         call.http().dispatch.finish(exchange);
-        return Ok(supervised::say(call, headers, GO_ON, form));
+        return Ok(supervised::say(call, headers, HEAD_ACCEPTED, form));
     }
     match ask(&mut call, exchange, Event::Head).await {
         Ok(Answer::Proceed(asked)) => {
             call.http().dispatch.finish(asked);
-            Ok(supervised::say(call, headers, GO_ON, form))
+            Ok(supervised::say(call, headers, HEAD_ACCEPTED, form))
         }
         Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
         Err(Unanswered::Receives(asking)) => {
@@ -216,7 +216,7 @@ async fn show_head(
                 reason: Departure::Client,
             });
             drop(asking);
-            Ok(supervised::say(call, headers, ASK_AGAIN, form))
+            Ok(supervised::say(call, headers, HEAD_UNDECIDED, form))
         }
         Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => Err(Gone),
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),

@@ -164,7 +164,7 @@ impl Arrival {
     pub(crate) fn is_of_supervisor(&self) -> bool {
         match self {
             Arrival::Tcp(..) => false,
-            Arrival::Unix(socket) => rookery_worker::is_own(socket.as_fd()),
+            Arrival::Unix(socket) => rookery_worker_protocol::is_trusted_peer(socket.as_fd()),
         }
     }
 

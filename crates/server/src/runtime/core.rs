@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 
 use super::io_thread::{Setup, run};
 use super::listen_error::ListenError;
@@ -33,7 +33,7 @@ pub(super) struct Core {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
-    measured: Mutex<Option<Arc<Scoreboard>>>,
+    measured: Mutex<Option<Arc<SharedScoreboard>>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Has I/O threads that are started from now on write there what the application is handed, and when.
-    pub(super) fn measure(&self, board: Option<Arc<Scoreboard>>) {
+    pub(super) fn measure(&self, board: Option<Arc<SharedScoreboard>>) {
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = board;
     }
 
