@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rookery_server::{Config, Limits, ListenError, Listener, Server, Site};
+use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Server};
 
 use crate::admin_handler::AdminHandler;
 use crate::run_folder::ADMIN_SOCKET;
@@ -62,8 +62,10 @@ impl AdminListener {
         let config = Config { limits, ..Config::default() };
         let server = Server::of_answers(config, move |exchange| answers.answer(exchange));
         let listener = at.map(|at| match at {
-            AdminAddress::Tcp(address) => server.listen_tcp(*address, Site::default()),
-            AdminAddress::Unix(path) => server.listen_unix(path, Some(OTHERS), Site::default()),
+            AdminAddress::Tcp(address) => server.listen_tcp(*address, ListenerConfig::default()),
+            AdminAddress::Unix(path) => {
+                server.listen_unix(path, Some(OTHERS), ListenerConfig::default())
+            }
         });
         let listener = listener
             .transpose()
@@ -76,8 +78,11 @@ impl AdminListener {
     /// # Errors
     /// When it cannot.
     pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
-        let listener =
-            self.server.listen_unix(&folder.join(ADMIN_SOCKET), Some(OTHERS), Site::default())?;
+        let listener = self.server.listen_unix(
+            &folder.join(ADMIN_SOCKET),
+            Some(OTHERS),
+            ListenerConfig::default(),
+        )?;
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(())
     }

@@ -18,7 +18,7 @@ use super::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;
 use crate::config::Config;
-use crate::http::site::Site;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::listen::Bound;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::budget;
@@ -67,7 +67,11 @@ impl Core {
     }
 
     /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
-    pub(super) fn start(&self, bound: Vec<Bound>, site: Site) -> Result<ListenerId, ListenError> {
+    pub(super) fn start(
+        &self,
+        bound: Vec<Bound>,
+        site: ListenerConfig,
+    ) -> Result<ListenerId, ListenError> {
         self.start_groups(vec![Group { bound, site: Box::new(site), is_public: false }], None)
     }
 
