@@ -14,7 +14,7 @@ use rookery_supervisor::{
     SupervisorEvent, SupervisorStatus, Timeouts, memory_limit, open_files, pool, server_name,
     supervise,
 };
-use rookery_systemd::Manager;
+use rookery_systemd::ServiceManager;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::app_detection::Target;
@@ -101,12 +101,9 @@ pub(crate) fn serve(
         screen: screen.text(is_coloured()),
         opens_browser: asked.opens_browser,
         ports,
-        admin: AdminListener::start(
-            AdminHandler::new(Arc::clone(&status) as _),
-            asked.admin.as_ref(),
-        )
-        .map_err(|error| Failure::Address(error.to_string()))?,
-        manager: Manager::of_environment(),
+        admin: AdminListener::start(AdminHandler::new(Arc::clone(&status) as _), asked.admin.as_ref())
+            .map_err(|error| Failure::Address(error.to_string()))?,
+        manager: ServiceManager::from_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
         failure: RefCell::default(),
     };
@@ -313,7 +310,7 @@ struct Door {
     screen: String,
     opens_browser: bool,
     admin: AdminListener,
-    manager: Manager,
+    manager: ServiceManager,
     /// What the service manager has been told.
     state: Cell<(Phase, Told)>,
     /// The app's own message, where it has not started.
@@ -390,7 +387,7 @@ impl Frontend for Door {
 
     fn turns_every(&self) -> Duration {
         // Told when three quarters of this are over, so a turn at half of it is never the one that comes too late.
-        self.manager.watches_every().map_or(Duration::MAX, |time| time / 2)
+        self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
     }
 
     fn hear(&self, news: SupervisorEvent<'_>) {
@@ -407,7 +404,7 @@ impl Frontend for Door {
             }
             // The thread of the connections has answered before, and this is that of the workers.
             SupervisorEvent::Turned { ready, workers, failures } => {
-                self.manager.is_alive();
+                self.manager.ping_watchdog();
                 let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
                 if told != now {
