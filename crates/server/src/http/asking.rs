@@ -9,7 +9,7 @@ use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
 
 use super::call::Call;
 use super::connection::Connection;
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 
 /// The client has gone: there is nobody to answer.
 #[derive(Debug)]
@@ -49,13 +49,13 @@ pub(super) async fn ask(
     call: &mut Call,
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
-) -> Result<Answer, Unanswered> {
+) -> Result<AppDecision, Unanswered> {
     call.is_asked();
     let mut asking = Asking::new(&call.connection, &exchange);
     let mut logged = Logged::new(call, &exchange);
     match logged.call.http().dispatch.push(event(exchange)) {
         Ok(()) => match (&mut asking).await {
-            Ok(Answer::Receive(_)) => {
+            Ok(AppDecision::StreamBody(_)) => {
                 asking.is_over = false;
                 Err(Unanswered::Receives(asking))
             }
@@ -120,8 +120,8 @@ impl Asking {
     }
 
     /// The answer, when it has come. Does not look whether there is anybody to answer.
-    pub(super) fn answer(&mut self) -> Option<Answer> {
-        let answer = self.connection.http.dispatch.answer(self.slot);
+    pub(super) fn answer(&mut self) -> Option<AppDecision> {
+        let answer = self.connection.http.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
     }
@@ -133,7 +133,7 @@ impl Asking {
 }
 
 impl Future for Asking {
-    type Output = Result<Answer, Lost>;
+    type Output = Result<AppDecision, Lost>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
@@ -156,7 +156,7 @@ impl Drop for Asking {
             self.fate.depart();
             let http = &self.connection.http;
             if self.fate.is_waiting() {
-                http.dispatch.application.has_left();
+                http.dispatch.application.on_client_disconnect();
             }
             match http.dispatch.abandon(self.slot) {
                 Some(exchange) => http.disown(exchange),

@@ -22,7 +22,7 @@ use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
 use super::stream::Stream;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
 use crate::peers::room::{CONNECTION_BYTES, FREE};
@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     pub(super) listener: ListenerId,
     pub(super) site: Site,
     pub(super) transport: RefCell<Transport>,
-    pub(super) ends: Cell<Ends>,
+    pub(super) ends: Cell<ConnectionAddresses>,
     /// Whether the peer is a proxy whose word is taken.
     pub(super) is_proxy: bool,
     /// Whom its certificate says the peer is.
@@ -106,7 +106,7 @@ impl Connection {
         listener: ListenerId,
         site: &Site,
         transport: Transport,
-        ends: Ends,
+        ends: ConnectionAddresses,
     ) -> Rc<Connection> {
         let standing = Standing::new(http.peers.clock.now(), site.greets());
         let charge = http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some()));
@@ -136,7 +136,7 @@ impl Connection {
                 http,
                 *listener,
                 site,
-                Transport::within(),
+                Transport::placeholder(),
                 ends.get(),
                 standing,
                 charge,
@@ -150,7 +150,7 @@ impl Connection {
         listener: ListenerId,
         site: &Site,
         transport: Transport,
-        ends: Ends,
+        ends: ConnectionAddresses,
         standing: Standing,
         charge: Charge,
     ) -> Connection {

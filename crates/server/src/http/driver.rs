@@ -21,7 +21,7 @@ use super::hyper_io::{HyperIo, without_blank_lines};
 use super::service::answer;
 use super::site::Site;
 use super::standing::Phase;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::transport::Transport;
 use crate::peers::table::{Peer as _, Seat};
 use crate::rejection::Rejection;
@@ -34,7 +34,7 @@ pub(crate) fn spawn(
     listener: ListenerId,
     site: &Site,
     transport: Transport,
-    ends: Ends,
+    ends: ConnectionAddresses,
 ) {
     let connection = Connection::new(http, listener, site, transport, ends);
     let seat = http.peers.join(Rc::clone(&connection) as _);

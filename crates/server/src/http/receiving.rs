@@ -19,7 +19,7 @@ use super::bodies::{Waiting, cost};
 use super::body::RequestBody;
 use super::call::Call;
 use super::connection::{Connection, End};
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 use crate::peers::room::FREE;
 use crate::rejection::Rejection;
 
@@ -61,10 +61,10 @@ impl Receiving {
         }
         waiting.charge();
         self.connection.standing.request.set(needs.max(FREE));
-        let mut buffer = http.dispatch.application.buffer();
+        let mut buffer = http.dispatch.application.take_buffer();
         buffer.extend_from_slice(piece);
         let (call, listener) = (self.call, self.connection.listener);
-        http.dispatch.tell(Event::Body { call, listener, payload: Payload::Pooled(buffer) });
+        http.dispatch.notify(Event::Body { call, listener, payload: Payload::Pooled(buffer) });
         Ok(())
     }
 
@@ -72,7 +72,7 @@ impl Receiving {
     fn end(&mut self, reason: Departure) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (call, listener) = (self.call, self.connection.listener);
-            self.connection.http.dispatch.tell(Event::BodyEnd { call, listener, reason });
+            self.connection.http.dispatch.notify(Event::BodyEnd { call, listener, reason });
         }
     }
 }
@@ -96,7 +96,7 @@ enum Step<E> {
     /// The body is whole.
     Whole,
     Failed(E),
-    Answer(Answer),
+    Answer(AppDecision),
     Lost(Lost),
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn receive<B: RequestBody>(
                 receiving.end(Departure::Done);
                 call.is_asked();
             }
-            Step::Answer(Answer::Reply(exchange)) => {
+            Step::Answer(AppDecision::Respond(exchange)) => {
                 call.leaves_rest(!is_whole);
                 receiving.end(Departure::Done);
                 return Ok((call, exchange));

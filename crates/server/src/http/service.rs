@@ -16,7 +16,7 @@ use super::reply::{self, ReplyForm};
 use super::reply_body::{ReplyBody, compressed};
 use super::static_file::{self, Answered};
 use super::{body, head, receiving, redirect, streaming, supervised};
-use crate::application::dispatch::{Answer, is_accepted, is_streamed};
+use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
@@ -63,7 +63,7 @@ async fn reply_to<B: RequestBody>(
     if let Some(redirect) = call.connection.site.redirect.clone() {
         return Ok(redirect::answer(call, &redirect, head, has_body, form));
     }
-    let is_upgrade = !has_body && handshake::is_opening(&head);
+    let is_upgrade = !has_body && handshake::is_opening_handshake(&head);
     if is_upgrade && is_foreign(&call, &head.headers) {
         return Ok(reply::reject(call, head.headers, Rejection::Origin));
     }
@@ -107,16 +107,16 @@ async fn reply_to<B: RequestBody>(
         return Box::pin(show_head(call, exchange, headers, form)).await;
     }
     if has_body {
-        if call.connection.site.sees_heads && call.http().dispatch.application.sees_head(&exchange)
+        if call.connection.site.sees_heads && call.http().dispatch.application.wants_head(&exchange)
         {
             match ask(&mut call, exchange, Event::Head).await {
-                Ok(Answer::Proceed(asked)) => exchange = asked,
-                Ok(Answer::Reply(answered)) => {
+                Ok(AppDecision::ReadBody(asked)) => exchange = asked,
+                Ok(AppDecision::Respond(answered)) => {
                     // The body has not been read: nothing after it can be.
                     call.leaves_rest(true);
                     return Ok(respond(call, answered, headers, form).await);
                 }
-                Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => return Err(Gone),
+                Err(Unanswered::Gone) | Ok(AppDecision::StreamBody(_)) => return Err(Gone),
                 Err(Unanswered::Overdue) => return Ok(overdue(call, headers, true)),
                 Err(Unanswered::Refused(unasked)) => return Ok(busy(call, unasked, headers, true)),
                 Err(Unanswered::Receives(asking)) => {
@@ -145,13 +145,13 @@ async fn reply_to<B: RequestBody>(
     }
 
     match ask(&mut call, exchange, Event::Request).await {
-        Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
+        Ok(AppDecision::Respond(answered)) if is_accepted(&answered) => {
             becomes_websocket(&mut call, answered);
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
-        Ok(Answer::Proceed(_) | Answer::Receive(_))
+        Ok(AppDecision::Respond(answered)) => Ok(respond(call, answered, headers, form).await),
+        Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_))
         | Err(Unanswered::Gone | Unanswered::Receives(_)) => Err(Gone),
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
@@ -202,15 +202,15 @@ async fn show_head(
         return Ok(supervised::say(call, headers, GO_ON, form));
     }
     match ask(&mut call, exchange, Event::Head).await {
-        Ok(Answer::Proceed(asked)) => {
+        Ok(AppDecision::ReadBody(asked)) => {
             call.http().dispatch.finish(asked);
             Ok(supervised::say(call, headers, GO_ON, form))
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(call, answered, headers, form).await),
+        Ok(AppDecision::Respond(answered)) => Ok(respond(call, answered, headers, form).await),
         Err(Unanswered::Receives(asking)) => {
             // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
             let (id, listener) = (call.id, call.connection.listener);
-            call.http().dispatch.tell(Event::BodyEnd {
+            call.http().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
                 reason: Departure::Client,
@@ -218,7 +218,7 @@ async fn show_head(
             drop(asking);
             Ok(supervised::say(call, headers, ASK_AGAIN, form))
         }
-        Err(Unanswered::Gone) | Ok(Answer::Receive(_)) => Err(Gone),
+        Err(Unanswered::Gone) | Ok(AppDecision::StreamBody(_)) => Err(Gone),
         Err(Unanswered::Overdue) => Ok(overdue(call, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(call, unasked, headers, false)),
     }
@@ -248,7 +248,7 @@ fn begin_exchange(
 /// Whether the page that opens a WebSocket may not do so.
 fn is_foreign(call: &Call, headers: &HeaderMap) -> bool {
     let origins = call.connection.site.origins.as_ref();
-    origins.is_some_and(|policy| !handshake::is_allowed(policy, headers))
+    origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
 }
 
 async fn respond(

@@ -12,7 +12,7 @@ use rookery_worker::{Announced, Body, CALL_HEADER, Call as Said, Ticket};
 use super::call::Call;
 use super::reply::{self, Framing, ReplyForm};
 use super::reply_body::{Content, ReplyBody};
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
 const NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
@@ -83,8 +83,8 @@ pub(super) fn say(
 }
 
 /// The two ends of the client's connection.
-pub(super) fn ends(said: &Said) -> Ends {
-    Ends { remote: said.remote, local: said.local }
+pub(super) fn ends(said: &Said) -> ConnectionAddresses {
+    ConnectionAddresses { remote: said.remote, local: said.local }
 }
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.

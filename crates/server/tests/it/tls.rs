@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
-use rookery_server::{Config, Limits, Notice, Proxies, Server, Site};
+use rookery_server::{Config, Limits, Notice, Server, Site, TrustedProxies};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::version::{TLS12, TLS13};
@@ -416,7 +416,7 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
 #[test]
 fn over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::answering(Config::default(), hello);
+    let server = Server::with_closure_and_echo(Config::default(), hello);
     let path = folder.path().join("socket");
     let _listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
@@ -506,7 +506,8 @@ fn a_proxy_is_believed_when_it_is_named() {
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{header}\r\n"));
         String::from_utf8(client.reply().unwrap().body).unwrap()
     };
-    let believing = |proxy| Site { proxies: Proxies::of([proxy]).unwrap(), ..Site::default() };
+    let believing =
+        |proxy| Site { proxies: TrustedProxies::of([proxy]).unwrap(), ..Site::default() };
     let https = "X-Forwarded-Proto: https\r\n";
     assert_eq!(scheme(Site::default(), false, https), "http");
     assert_eq!(scheme(believing("192.0.2.1"), false, https), "http");

@@ -10,8 +10,8 @@ use rookery_acme::Keeper;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site,
-    SpoolFolder, literal_address, output,
+    Callers, ListenError, Listener, LivenessProbe, Notice, OriginPolicy, Redirect, Site,
+    SpoolFolder, TrustedProxies, literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -33,7 +33,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Those of all that listen.
-    pub(crate) fn pulses(&self) -> Vec<Pulse> {
+    pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::pulse).collect()
     }
 
@@ -115,7 +115,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
+    let proxies = TrustedProxies::of(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
     // SAFETY: the caller's duty.

@@ -14,7 +14,7 @@ use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
 use super::stream;
 use crate::http::connection::{Connection, End};
 use crate::http::standing::Phase;
-use crate::net::tls::store::Tls;
+use crate::net::tls::certificate_store::Tls;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
