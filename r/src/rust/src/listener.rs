@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_acme::Keeper;
+use rookery_acme::Renewer;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
@@ -26,7 +26,7 @@ const STARTED: i32 = 0;
 #[derive(Debug)]
 pub(crate) struct Listening {
     /// Who has its certificate ordered.
-    keeper: Option<Keeper>,
+    renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
@@ -43,7 +43,7 @@ impl Listening {
 
     /// Their ports are free when this returns.
     fn stop(self) {
-        drop(self.keeper);
+        drop(self.renewer);
         if let Some(redirect) = self.redirect {
             redirect.stop();
         }
@@ -160,19 +160,20 @@ fn listen_beside(
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
-        return Ok(Listening { keeper: None, listener, redirect: None });
+        return Ok(Listening { renewer: None, listener, redirect: None });
     };
     let site = Site { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
     let mut address = address;
     address.set_port(from);
     // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
     let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
-    Ok(Listening { keeper: None, listener, redirect: Some(redirect) })
+    Ok(Listening { renewer: None, listener, redirect: Some(redirect) })
 }
 
 /// Has the certificate of a listener ordered and renewed, where an authority issues it.
 fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, ListenError> {
-    listening.keeper = https.map_or(Ok(None), Https::keep).map_err(ListenError::Thread)?;
+    listening.renewer =
+        https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
     Ok(listening)
 }
 
@@ -183,7 +184,7 @@ fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
         let site = Site { session_cookie, ..site };
         let started = core.listen_inherited(site).map(|listener| Listening {
-            keeper: None,
+            renewer: None,
             listener,
             redirect: None,
         });
@@ -289,8 +290,9 @@ pub unsafe extern "C" fn rk_listen_unix(
         let https = unsafe { tls::of(setup.tls) };
         let started =
             core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
-        let started = started
-            .and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
+        let started = started.and_then(|listener| {
+            kept(Listening { renewer: None, listener, redirect: None }, https)
+        });
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
