@@ -34,7 +34,7 @@ pub(crate) struct Listening {
 impl Listening {
     /// Those of all that listen.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
-        self.all().map(Listener::pulse).collect()
+        self.all().map(Listener::liveness_probe).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Listener> {
