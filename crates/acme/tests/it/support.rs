@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rookery_acme::{Acme, Challenge, Pace, Renewer, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
-use rookery_server::{Config, Listener, Redirect, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
 use rookery_websocket_client::Roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -95,11 +95,14 @@ impl Served {
             exchange.set_reply_body(b"served");
         });
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let secure =
-            server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
+        let secure = server
+            .listen_tcp(any, ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() })
+            .unwrap();
         let port = secure.local_addr().unwrap().port();
         let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
-        let clear = server.listen_tcp(any, Site { redirect, ..Site::default() }).unwrap();
+        let clear = server
+            .listen_tcp(any, ListenerConfig { redirect, ..ListenerConfig::default() })
+            .unwrap();
         Served { acme, tls, secure, clear, renewer: None, _server: server }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rookery_server::{
-    InheritedAddress, InheritedSockets, Listener, Notice, Redirect, Server, Site,
+    InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
 use rookery_systemd::{Activated, Activation};
 
@@ -40,7 +40,7 @@ impl Ports {
         server: &Server,
         address: &Address,
         beside: Option<&Address>,
-        site: Site,
+        site: ListenerConfig,
         settings: &Settings,
     ) -> Result<Ports, Failure> {
         let scheme = if site.tls.is_some() { "https" } else { "http" };
@@ -67,8 +67,8 @@ impl Ports {
             add(address, port);
             vec![listener]
         } else {
-            for place in given.addresses() {
-                let (at, port) = shown_address(place);
+            for address in given.addresses() {
+                let (at, port) = shown_address(address);
                 add(&at, port);
             }
             tell("it serves on the sockets of the service manager: --host and --port are not used");
@@ -84,8 +84,13 @@ impl Ports {
         if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
-            let site =
-                Site { redirect, proxies, proxy_protocol, notice: Notice(tell), ..Site::default() };
+            let site = ListenerConfig {
+                redirect,
+                proxies,
+                proxy_protocol,
+                notice: Notice(tell),
+                ..ListenerConfig::default()
+            };
             listeners.insert(0, beside.listen(server, site)?);
         }
         let url = shown.iter().find(|shown| shown.contains("://")).cloned();
@@ -149,7 +154,7 @@ fn given_sockets(activation: Activation) -> InheritedSockets {
 }
 
 fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {
-    match place {
+    match address {
         InheritedAddress::Tcp(local) => {
             (Address::Tcp { host: local.ip().to_string(), socket: local }, Some(local.port()))
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rookery_server::access_log::Reopener;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
-use rookery_server::{Notice, Server, Site, SpoolFolder};
+use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
 use rookery_systemd::Manager;
 
 use crate::app_detection::Target;
@@ -50,14 +50,14 @@ pub(crate) fn serve(
     let log = log.open(asked.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
-    let site = Site {
+    let site = ListenerConfig {
         files,
         tls: tls.clone(),
         spool,
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),
-        ..Site::default()
+        ..ListenerConfig::default()
     };
     #[cfg(target_os = "linux")]
     crate::listen::orphaned_worker::wait(std::iter::once(address).chain(beside), &signals);

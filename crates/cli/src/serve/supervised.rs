@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rookery_server::access_log::{Format, Reopener};
-use rookery_server::{Config, Notice, Server, Site, SpoolFolder, output};
+use rookery_server::{Config, ListenerConfig, Notice, Server, SpoolFolder, output};
 use rookery_status::{About, Admin, Answers};
 use rookery_supervisor::{
     Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request,
@@ -66,7 +66,7 @@ pub(crate) fn serve(
     let log_to = log;
     let log = log_to.open(format_of(asked.format, workers))?;
     server.set_access_log(log.as_ref().map(Log::access_log));
-    let site = Site {
+    let site = ListenerConfig {
         // The app's static paths that are the same in all workers.
         files: roster.files(),
         // Where the app of the workers does.
@@ -77,7 +77,7 @@ pub(crate) fn serve(
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),
-        ..Site::default()
+        ..ListenerConfig::default()
     };
     orphaned_worker::wait(std::iter::once(address).chain(beside), &signals);
     let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;

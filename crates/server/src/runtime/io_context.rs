@@ -11,8 +11,8 @@ use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
 use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
-use crate::http::context::Http;
-use crate::http::stream::Stream;
+use crate::http::http_state::HttpState;
+use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
 use crate::observe::access_log::entry::CurrentLog;
@@ -26,7 +26,7 @@ use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
 pub(super) struct IoContext {
     pub(super) peers: Rc<Peers>,
     pub(super) dispatch: Rc<Dispatch>,
-    pub(super) http: Rc<Http>,
+    pub(super) http: Rc<HttpState>,
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
     pub(super) busy_poll: BusyPoll,
     websockets: Rc<WebSocketRegistry>,
@@ -58,7 +58,7 @@ impl IoContext {
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
-        let http = Http::new(Rc::clone(&websockets), scratch, log, reports);
+        let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
         Rc::new(IoContext {
             peers,
             dispatch,
@@ -121,16 +121,16 @@ impl IoContext {
                 Some(stream) => stream.push(payload, goes_on),
                 None => self.dispatch.recycle_payload(payload),
             },
-            Command::Ask { stream } => self.with_stream(stream, Stream::is_to_be_asked),
-            Command::SendHead { stream } => self.with_stream(stream, Stream::send_head),
-            Command::End { stream } => self.with_stream(stream, Stream::end),
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::is_to_be_asked),
+            Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
+            Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {
                 self.with_stream(stream, |stream| stream.fail(reason, page));
             }
         }
     }
 
-    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&Stream)) {
+    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
         if let Some(stream) = self.http.streams.get(stream) {
             body(&stream);
         }

@@ -20,7 +20,7 @@ use super::supervised::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{ClosureApplication, ClosureConfig};
 use crate::config::Config;
-use crate::http::site::{Callers, Site};
+use crate::http::listener_config::{Downstream, ListenerConfig};
 use crate::net::inherited_sockets::InheritedSockets;
 use crate::net::listen::{self, ListeningSocket};
 use crate::net::trusted_proxies::TrustedProxies;
@@ -58,7 +58,7 @@ impl Server {
         )
     }
 
-    /// Makes a server of files ([`Site::files`]) without an application: what they leave to one, such as the handshake of a
+    /// Makes a server of files ([`ListenerConfig::files`]) without an application: what they leave to one, such as the handshake of a
     /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
     pub fn for_static_files(config: Config) -> Server {
         Server::with_closure_config(
@@ -119,7 +119,11 @@ impl Server {
     ///
     /// # Errors
     /// When the address cannot be bound, and when the I/O thread cannot be started.
-    pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
+    pub fn listen_tcp(
+        &self,
+        address: SocketAddr,
+        site: ListenerConfig,
+    ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let (socket, local) = listen::tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
@@ -137,7 +141,7 @@ impl Server {
         &self,
         path: &Path,
         mask: Option<u32>,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let (socket, file) = socket_file::bind(path, mask)
@@ -157,7 +161,7 @@ impl Server {
     pub fn listen_inherited(
         &self,
         sockets: &InheritedSockets,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let (sockets, local) = sockets.copies().map_err(inherited_error)?;
@@ -166,7 +170,7 @@ impl Server {
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
-    /// what [`Call`](rookery_worker::Call) says; [`Site::tls`], [`Site::proxies`] and [`Site::proxy_protocol`] are not heeded there. The
+    /// what [`Call`](rookery_worker::Call) says; [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] are not heeded there. The
     /// socket outlives the listener: what connects after that waits for the next one.
     ///
     /// Where the supervisor has handed over its public listeners, the listener accepts on these as well while the
@@ -177,14 +181,14 @@ impl Server {
     pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let failed =
             |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
         let mut groups = supervision.public_groups(&site).map_err(failed)?;
-        let site = Site {
-            callers: Callers::Supervisor,
+        let site = ListenerConfig {
+            downstream: Downstream::Supervisor,
             tls: None,
             redirect: None,
             proxies: TrustedProxies::default(),

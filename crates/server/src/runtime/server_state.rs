@@ -18,7 +18,7 @@ use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
 use crate::blocking::thread::with_signals_blocked;
 use crate::config::Config;
-use crate::http::site::Site;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::listen::ListeningSocket;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::budget;
@@ -70,7 +70,7 @@ impl ServerState {
     pub(super) fn listen(
         &self,
         bound: Vec<ListeningSocket>,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<ListenerId, ListenError> {
         self.listen_groups(
             vec![SocketGroup { sockets: bound, site: Box::new(site), is_public: false }],

@@ -1,6 +1,6 @@
 //! Messages both ways, with the server of this project.
 
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_websocket_client::{Content, Event, Given, Settings};
 
 use crate::support::Bench;
@@ -8,7 +8,8 @@ use crate::support::Bench;
 /// A server that sends each message back.
 pub(crate) fn echo() -> (Server, Listener, String) {
     let server = Server::with_closure_and_echo(Config::default(), |_| ());
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
     (server, listener, url)
 }

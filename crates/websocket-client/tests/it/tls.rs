@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_websocket_client::{BadRoots, Clients, Content, Event, OpenError, Roots, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -28,7 +28,10 @@ fn secure_echo(name: &str) -> (Server, Listener, u16) {
         key: Pem::File(file(&format!("{name}.key"))),
     };
     let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
-    let site = Site { tls: Some(Tls::new(settings, |_| ()).unwrap()), ..Site::default() };
+    let site = ListenerConfig {
+        tls: Some(Tls::new(settings, |_| ()).unwrap()),
+        ..ListenerConfig::default()
+    };
     let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let port = listener.local_addr().unwrap().port();

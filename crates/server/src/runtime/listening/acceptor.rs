@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 use rookery_exchange::{ListenerId, Share};
 
 use super::accept_switch::{AcceptMode, AcceptWatch};
-use crate::http::connection::connection_bytes;
-use crate::http::driver;
-use crate::http::site::Site;
+use crate::http::connection::http_connection::connection_bytes;
+use crate::http::connection::http1_driver;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::accepted_socket::AcceptedSocket;
 use crate::net::descriptor;
 use crate::net::listen::WatchedSocket;
@@ -52,7 +52,7 @@ pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
     mut acceptor: WatchedSocket,
     listener: ListenerId,
-    site: Site,
+    site: ListenerConfig,
     mut accept_watch: AcceptWatch,
 ) {
     loop {
@@ -105,7 +105,7 @@ fn admit(
     context: &Rc<IoContext>,
     accepted: AcceptedSocket,
     listener: ListenerId,
-    site: &Site,
+    site: &ListenerConfig,
 ) -> io::Result<()> {
     let (peers, limits) = (&context.peers, &context.peers.limits);
     if site.is_supervised() && !accepted.is_from_supervisor() {
@@ -130,6 +130,6 @@ fn admit(
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
-    driver::spawn(&context.http, listener, site, transport, addresses);
+    http1_driver::spawn(&context.http, listener, site, transport, addresses);
     Ok(())
 }

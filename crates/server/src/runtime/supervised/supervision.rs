@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
-use crate::http::site::Site;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::descriptor::CloseInChild;
 use crate::peers::table::Peers;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
@@ -121,7 +121,10 @@ impl Supervision {
     }
 
     /// Returns copies of the public listeners, with what they serve where the application has `site`.
-    pub(in crate::runtime) fn public_groups(&self, site: &Site) -> io::Result<Vec<SocketGroup>> {
+    pub(in crate::runtime) fn public_groups(
+        &self,
+        site: &ListenerConfig,
+    ) -> io::Result<Vec<SocketGroup>> {
         self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(site))
     }
 
