@@ -101,8 +101,11 @@ pub(crate) fn serve(
         screen: screen.text(is_coloured()),
         opens_browser: asked.opens_browser,
         ports,
-        admin: AdminListener::start(AdminHandler::new(Arc::clone(&status) as _), asked.admin.as_ref())
-            .map_err(|error| Failure::Address(error.to_string()))?,
+        admin: AdminListener::start(
+            AdminHandler::new(Arc::clone(&status) as _),
+            asked.admin.as_ref(),
+        )
+        .map_err(|error| Failure::Address(error.to_string()))?,
         manager: ServiceManager::from_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
         failure: RefCell::default(),

@@ -37,7 +37,7 @@ impl Admin {
             readiness,
         )));
         let server =
-            Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
+            Server::with_closure(Config::default(), move |exchange| answers.answer(exchange));
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         Admin { listener, _server: server }
