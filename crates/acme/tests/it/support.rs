@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rookery_acme::{Acme, Challenge, Pace, Renewer, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
-use rookery_server::{Config, Listener, Redirect, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
 use rookery_websocket_client::Roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -62,7 +62,7 @@ pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Sett
     Settings {
         agrees: true,
         directory: directory.to_owned(),
-        roots: Roots::These(file("ca.pem").display().to_string()),
+        roots: Roots::Custom(file("ca.pem").display().to_string()),
         pace: Pace { divisor: 60, look: Duration::from_millis(200) },
         ..Settings::new(
             domains.iter().map(|name| (*name).to_owned()).collect(),
@@ -90,16 +90,19 @@ impl Served {
             ..TlsSettings::default()
         };
         let tls = Tls::new(tls, notice).unwrap();
-        let server = Server::answering(Config::default(), |exchange| {
+        let server = Server::with_closure_and_echo(Config::default(), |exchange| {
             exchange.begin_reply(200);
             exchange.set_reply_body(b"served");
         });
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let secure =
-            server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
+        let secure = server
+            .listen_tcp(any, ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() })
+            .unwrap();
         let port = secure.local_addr().unwrap().port();
         let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
-        let clear = server.listen_tcp(any, Site { redirect, ..Site::default() }).unwrap();
+        let clear = server
+            .listen_tcp(any, ListenerConfig { redirect, ..ListenerConfig::default() })
+            .unwrap();
         Served { acme, tls, secure, clear, renewer: None, _server: server }
     }
 

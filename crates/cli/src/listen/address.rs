@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use rookery_server::{ListenError, Listener, Server, Site, literal_address};
+use rookery_server::{ListenError, Listener, ListenerConfig, Server, literal_address};
 
 use crate::failure::Failure;
 use crate::listen::port_owner::{self, port_holder};
@@ -153,7 +153,11 @@ impl Address {
     ///
     /// # Errors
     /// When that cannot be done.
-    pub(crate) fn listen(&self, server: &Server, site: Site) -> Result<Listener, Failure> {
+    pub(crate) fn listen(
+        &self,
+        server: &Server,
+        site: ListenerConfig,
+    ) -> Result<Listener, Failure> {
         let listener = match self {
             Address::Tcp { socket, .. } => server.listen_tcp(*socket, site),
             Address::Unix(path) => server.listen_unix(path, None, site),

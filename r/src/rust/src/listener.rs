@@ -10,8 +10,8 @@ use rookery_acme::Renewer;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site,
-    SpoolFolder, literal_address, output,
+    Downstream, ListenError, Listener, ListenerConfig, LivenessProbe, Notice, OriginPolicy,
+    Redirect, SpoolFolder, TrustedProxies, literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -33,8 +33,8 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Those of all that listen.
-    pub(crate) fn pulses(&self) -> Vec<Pulse> {
-        self.all().map(Listener::pulse).collect()
+    pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
+        self.all().map(Listener::liveness_probe).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Listener> {
@@ -106,7 +106,7 @@ const _: () =
 /// # Safety
 /// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
 ///   has `proxy_count` of them, `origins` `origin_count`.
-unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
+unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: the caller's duty.
     let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
     // SAFETY: the caller's duty.
@@ -115,7 +115,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
+    let proxies = TrustedProxies::of(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
     // SAFETY: the caller's duty.
@@ -124,7 +124,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     let origins: Vec<_> = origins.map(|host| host.to_string_lossy().into_owned()).collect();
     let policy =
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
-    Some(Site {
+    Some(ListenerConfig {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         tells_request_id: setup.tells_request_id != 0,
@@ -136,7 +136,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
         session_cookie: None,
-        callers: Callers::Clients,
+        downstream: Downstream::Clients,
         notice: Notice(tell),
     })
 }
@@ -147,22 +147,23 @@ const SOCKET_OF_WORKER: i32 = 1;
 /// Listens on an address, and on another port beside it from which requests are sent on.
 fn listen_beside(
     address: SocketAddr,
-    site: Site,
+    site: ListenerConfig,
     redirect_from: Option<u16>,
 ) -> Result<Listening, ListenError> {
     // What is between a client and one port is between it and the other.
-    let also = Site {
+    let also = ListenerConfig {
         proxies: site.proxies.clone(),
         proxy_protocol: site.proxy_protocol,
         notice: site.notice,
-        ..Site::default()
+        ..ListenerConfig::default()
     };
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
         return Ok(Listening { renewer: None, listener, redirect: None });
     };
-    let site = Site { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
+    let site =
+        ListenerConfig { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
     let mut address = address;
     address.set_port(from);
     // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
@@ -178,11 +179,11 @@ fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, Li
 }
 
 /// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
-fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
+fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
-        let site = Site { session_cookie, ..site };
+        let site = ListenerConfig { session_cookie, ..site };
         let started = core.listen_inherited(site).map(|listener| Listening {
             renewer: None,
             listener,
