@@ -80,11 +80,11 @@ log_pump <- function() {
   .globals$is_pumping <- TRUE
   on.exit(.globals$is_pumping <- FALSE)
   while (!is.null(line <- .Call(ffi_log_next))) {
-    tryCatch(call(line), error = function(error) report("access log", error, NULL))
+    tryCatch(call(line), error = function(error) log_error("access log", error, NULL))
   }
   lost <- .Call(ffi_log_lost)
   if (lost > 0) {
-    report("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
+    log_error("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
   }
   invisible()
 }

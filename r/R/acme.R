@@ -109,8 +109,8 @@ acme <- function(
       directory = directory,
       profile = profile,
       challenge = challenge,
-      ca = if (!is.null(ca)) settle_pem(ca),
-      dir = settle_pem(dir)
+      ca = if (!is.null(ca)) normalize_pem(ca),
+      dir = normalize_pem(dir)
     ),
     class = "rookery_acme"
   )

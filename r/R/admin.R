@@ -38,9 +38,9 @@ admin_start <- function(admin, label) {
 
 # Who asks is told that the app listens now, and where.
 admin_serves <- function(place) {
-  .Call(ffi_admin_is, 1L, place)
+  .Call(ffi_admin_set_state, 1L, place)
 }
 
 admin_drains <- function() {
-  .Call(ffi_admin_is, 2L, NULL)
+  .Call(ffi_admin_set_state, 2L, NULL)
 }

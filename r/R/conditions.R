@@ -52,7 +52,7 @@ warn <- function(message, class) {
 }
 
 # One line on stderr: where, the class of the condition when it says something, and its message.
-report <- function(where, condition, text) {
+log_error <- function(where, condition, text) {
   if (inherits(condition, "condition")) {
     classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
     kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""

@@ -1,5 +1,5 @@
 # The page of an error for its developer: the condition, the calls that led to it with the lines they are written in, and the request.
-# Shown where `rookery.error_detail` is "full", to a browser of this machine (src/rust/src/wants.rs) and to nobody else.
+# Shown where `rookery.error_detail` is "full", to a browser of this machine (src/rust/src/exchange/error_format.rs) and to nobody else.
 
 # Of a source: lines before the one in question, and after it.
 lines_around <- 3L
@@ -35,32 +35,32 @@ page_headers <- list(
   "Cross-Origin-Resource-Policy" = "same-origin"
 )
 
-page_response <- function(fault) {
-  list(status = 500L, headers = page_headers, body = error_html(fault))
+page_response <- function(report) {
+  list(status = 500L, headers = page_headers, body = error_html(report))
 }
 
-error_html <- function(fault) {
-  condition <- condition_of(fault)
-  request <- page_request(fault$req)
+error_html <- function(report) {
+  condition <- condition_of(report)
+  request <- page_request(report$req)
   hide <- function(text) hide_values(text, request$secrets)
   message <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
   message <- if (is.character(message) && nzchar(message)) readable(message) else "an error without a message"
   classes <- setdiff(class(condition), c("rookery_failure", "rookery_error"))
   call <- tryCatch(conditionCall(condition), error = function(error) NULL)
   about <- c(
-    paste("<p class=quiet>", html_text(hide(place_in_words(fault))), "</p>"),
+    paste("<p class=quiet>", html_text(hide(place_in_words(report))), "</p>"),
     paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
     paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
     if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),
     vapply(parent_lines(condition), function(line) paste0("<p>", html_text(hide(line), page_text), "</p>"), ""),
-    if (nzchar(fault$request_id)) paste0("<p class=quiet>Request <code>", html_text(fault$request_id), "</code></p>")
+    if (nzchar(report$request_id)) paste0("<p class=quiet>Request <code>", html_text(report$request_id), "</code></p>")
   )
   paste0(
     c(
       "<!doctype html>", "<html lang=en>", "<head><meta charset=utf-8>",
       paste0("<title>", html_text(hide(message), 200L), "</title>"),
       paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>", "<main>",
-      frames_html(fault$trace, hide), request_html(request, hide),
+      frames_html(report$trace, hide), request_html(request, hide),
       "<p class=quiet>Shown as rookery.error_detail asks for it, to a browser of this machine only.</p>",
       "</main>", "</body>", "</html>"
     ),

@@ -196,7 +196,7 @@ interrupt_after <- function() {
   if (isTRUE(setting_of("interrupt_requests")$value) && is.finite(seconds)) seconds else 0
 }
 
-# See src/app.c.
+# See src/invocation.c.
 limit_time <- function(seconds) {
   setTimeLimit(elapsed = seconds, transient = FALSE)
 }

@@ -1,5 +1,5 @@
 # Calls an app's function for a request made by hand: for code that runs an app without a server. The server itself
-# does this in C, see src/app.c.
+# does this in C, see src/invocation.c.
 #
 # `data` is a connection with the request's body, `dataLength` its length in bytes. Returns the response with its
 # headers as strings, and a body that is a file as `bodyFile` and `bodyFileOwned`; NULL if the function returned

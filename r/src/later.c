@@ -1,7 +1,7 @@
 // Package later, R's event loop: asked for what it has once it is loaded, and loaded when R has to be reached.
 //
 // To load it takes half of the time to a first answer (it imports rlang and Rcpp). Until somebody does it has nothing to run, and a
-// service() waits by itself. So an R that serves does without; one at its prompt gets it with its first server (R/globals.R); and any
+// service() waits by itself. So an R that serves does without; one at its prompt gets it with its first server (R/package-load.R); and any
 // other with an event loop is reached by a bell: a pipe that R's event loop watches, and whose handler loads it.
 #include <R_ext/eventloop.h>
 #include <fcntl.h>
@@ -134,7 +134,7 @@ void later_release(void) {
 }
 
 // Runs a task in one loop, if package later is loaded. On any thread; no R here.
-void later_soon(int loop, enum later_task task) {
+void later_schedule_in(int loop, enum later_task task) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL && atomic_get(&is_closed) == 0) {
         schedule_in(exec, loop, task, 0);
@@ -234,13 +234,13 @@ static int place_of(int id) {
 }
 
 // Begins to use the loop that has this number: the index that stands for it until
-// later_loop_done(). Reports once that another loop could not be used.
+// later_loop_release(). Reports once that another loop could not be used.
 int later_loop_use(int id) {
     static bool is_reported;
     int at = place_of(id);
     if (at == 0 && id != 0 && !is_reported) {
         is_reported = true;
-        report(
+        log_error(
             "an event loop of package later", R_NilValue,
             "servers and clients use as many private loops as they can (63): those made in a further one belong to "
             "the global loop, and later::run_now(loop = ) does not serve them. Stop the servers that are not needed.");
@@ -249,27 +249,27 @@ int later_loop_use(int id) {
     return at;
 }
 
-void later_loop_done(int at) {
+void later_loop_release(int at) {
     loops[at].users--;
 }
 
 // Counts a server as one of the current loop; returns the index of that loop.
-int later_server_begins(void) {
+int later_add_server(void) {
     int at = later_loop_use(later_current());
     atomic_set(&loops[at].servers, loops[at].servers + 1);
     return at;
 }
 
-void later_server_ends(int at) {
+void later_remove_server(int at) {
     atomic_set(&last_served, at);
     atomic_set(&loops[at].servers, loops[at].servers - 1);
-    later_loop_done(at);
+    later_loop_release(at);
 }
 
 // Makes the current loop the one in which later_run() waits, and in which arriving events are
-// scheduled whichever loop their servers belong to. This lasts until later_waits_in() is called
+// scheduled whichever loop their servers belong to. This lasts until later_set_wait_loop() is called
 // with the index that this function returns. May raise the errors of later::current_loop().
-int later_waits(void) {
+int later_begin_wait(void) {
     int outer = waits_in;
     SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
     SETCADDDR(wait_call, loop);
@@ -279,11 +279,11 @@ int later_waits(void) {
     return outer;
 }
 
-int later_waiting(void) {
+int later_wait_loop(void) {
     return waits_in;
 }
 
-void later_waits_in(int outer) {
+void later_set_wait_loop(int outer) {
     atomic_set(&waits_in, outer);
 }
 
@@ -308,7 +308,7 @@ static void rung(void* data) {
     while (read(bell[0], bytes, sizeof bytes) > 0) {
     }
     if (!later_is_loaded()) {
-        SEXP call = PROTECT(Rf_lang1(objs.reach_later));
+        SEXP call = PROTECT(Rf_lang1(objs.load_later_if_idle));
         SEXP is_reached = call_quietly(call, &failed);
         if (!failed && Rf_asLogical(is_reached) != TRUE) {
             // The I/O thread rings again in a millisecond while something waits.
@@ -317,12 +317,12 @@ static void rung(void* data) {
         UNPROTECT(1);
     }
     if (failed) {
-        report("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
+        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
     }
 }
 
 // Before a server listens: the I/O thread can reach an R that does not serve.
-void later_reachable(void) {
+void later_enable_wakeup(void) {
     if (!later_is_loaded() && bell[0] < 0) {
         if (!pipe_new(bell)) {
             abort_with("rookery_no_server", "a pipe cannot be made: too many files are open");
@@ -380,7 +380,7 @@ SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
 }
 
 // Runs one callback of the current loop, for which it waits for up to `seconds` after
-// later_waits(); whether there was one. May raise what that raised.
+// later_begin_wait(); whether there was one. May raise what that raised.
 bool later_run(double seconds) {
     SEXP call = run_call;
     if (seconds > 0) {

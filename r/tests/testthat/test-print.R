@@ -1,4 +1,4 @@
-# What servers, WebSockets, streams and event streams print. (test-stream-push.R has a stream's states.)
+# What servers, WebSockets, streams and event streams print. (test-stream-response.R has a stream's states.)
 
 test_that("a server says where it listens, whether it runs, and who is connected", {
   server <- local_server(list(onWSOpen = function(ws) NULL, call = function(req) ok()))
