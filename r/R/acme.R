@@ -114,7 +114,7 @@ acme <- function(
     ),
     class = "rookery_acme"
   )
-  problem <- .Call(ffi_acme_check, acme_wishes(made))
+  problem <- .Call(ffi_acme_check, acme_options(made))
   if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"), argument = "domain")
   made
 }
@@ -147,7 +147,7 @@ check_texts <- function(texts, name, what) {
 }
 
 # For C: names and values in turn.
-acme_wishes <- function(acme) {
+acme_options <- function(acme) {
   if (is.null(acme)) {
     return(character())
   }

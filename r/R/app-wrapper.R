@@ -69,7 +69,7 @@ open_sockets <- function(listener) {
 
 # Answers when the promise is settled. `req` is for `onError`; NULL for an app without.
 respond_later <- function(promise, ticket, req) {
-  attend(
+  attach_handlers(
     promise,
     function(value, .visible) .Call(ffi_respond, ticket, value, req),
     function(reason) .Call(ffi_reject, ticket, reason, req)
@@ -77,8 +77,8 @@ respond_later <- function(promise, ticket, req) {
 }
 
 # As promises::then(), but that there is no promise of what the functions give. They are C's, and do not raise.
-attend <- function(promise, on_fulfilled, on_rejected) {
-  if (!.Call(ffi_promise_attend, promise, on_fulfilled, on_rejected)) {
+attach_handlers <- function(promise, on_fulfilled, on_rejected) {
+  if (!.Call(ffi_promise_attach, promise, on_fulfilled, on_rejected)) {
     promises::then(promise, onFulfilled = on_fulfilled, onRejected = on_rejected)
   }
   NULL

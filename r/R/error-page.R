@@ -48,7 +48,7 @@ error_html <- function(report) {
   classes <- setdiff(class(condition), c("rookery_failure", "rookery_error"))
   call <- tryCatch(conditionCall(condition), error = function(error) NULL)
   about <- c(
-    paste("<p class=quiet>", html_text(hide(place_in_words(report))), "</p>"),
+    paste("<p class=quiet>", html_text(hide(error_place(report))), "</p>"),
     paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
     paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
     if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),

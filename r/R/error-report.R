@@ -198,7 +198,7 @@ complete_error_report <- function(report) {
 # Writes a failure to stderr.
 write_error_report <- function(report) {
   if (report$detail == "httpuv") {
-    log_error(place_in_words(report), report$condition, report$text)
+    log_error(error_place(report), report$condition, report$text)
   } else {
     log_error_report(report)
   }
@@ -214,7 +214,7 @@ note_app_500 <- function(route, request_id) {
   log_error_report(list(label = "its own answer", route = readable(route), request_id = request_id, text = text))
 }
 
-place_in_words <- function(report) {
+error_place <- function(report) {
   if (nzchar(report$route)) paste0(report$route, " (", report$label, ")") else report$label
 }
 
@@ -354,7 +354,7 @@ log_kinds <- 200L
 
 log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
   text <- summary_of(condition_of(report))
-  place <- place_in_words(report)
+  place <- error_place(report)
   # A list, because names of variables are never freed, and a client chooses paths.
   kinds <- .globals$error_reports %||% list()
   name <- substr(paste(place, text, sep = "\n"), 1, 1000)
@@ -367,7 +367,7 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
     kind$count <- kind$count + 1
     kind$ids <- c(kind$ids, if (nzchar(report$request_id)) report$request_id)
     if (length(kind$ids) >= log_ids) {
-      say_again(kind, now)
+      log_repeats(kind, now)
       kind$count <- 0
       kind$ids <- character()
     }
@@ -376,7 +376,7 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
     flush_error_reports_later()
     return(invisible())
   }
-  if (!is.null(kind) && kind$count > 0) say_again(kind, now)
+  if (!is.null(kind) && kind$count > 0) log_repeats(kind, now)
   kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character())
   .globals$error_reports <- kinds
   id <- if (nzchar(report$request_id)) paste0(" [", report$request_id, "]") else ""
@@ -401,7 +401,7 @@ flush_error_reports_later <- function() {
 flush_error_reports <- function(kinds, now, is_due = FALSE) {
   is_old <- vapply(kinds, function(kind) now - kind$since >= log_seconds, NA)
   has_more <- vapply(kinds, function(kind) kind$count > 0, NA)
-  for (kind in kinds[has_more & (is_old | !is_due)]) say_again(kind, now)
+  for (kind in kinds[has_more & (is_old | !is_due)]) log_repeats(kind, now)
   kept <- kinds[!is_old | (has_more & !is_due)]
   if (is_due) {
     return(kept)
@@ -418,11 +418,11 @@ flush_error_reports <- function(kinds, now, is_due = FALSE) {
 # to end.
 flush_all_error_reports <- function() {
   now <- proc.time()[["elapsed"]]
-  for (kind in .globals$error_reports) if (kind$count > 0) say_again(kind, now)
+  for (kind in .globals$error_reports) if (kind$count > 0) log_repeats(kind, now)
   .globals$error_reports <- NULL
 }
 
-say_again <- function(kind, now) {
+log_repeats <- function(kind, now) {
   cat(
     "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)",
     if (length(kind$ids) > 0) paste0(" [", paste(kind$ids, collapse = " "), "]"), "\n",

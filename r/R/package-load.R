@@ -70,7 +70,7 @@ prepare <- function() {
     shared$note_app_500 <- note_app_500
     shared$limit_time <- limit_time
     shared$on_body_chunk <- on_body_chunk
-    shared$body_next <- body_next
+    shared$body_process_queue <- body_process_queue
     shared$on_body_end <- on_body_end
     shared$new_source <- new_source
     shared$start_stream <- start_stream

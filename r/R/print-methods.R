@@ -126,7 +126,7 @@ format_source <- function(source, class) {
     "open"
   }
   if (is.null(source$reason) && !is.na(sizes[[1]])) {
-    given <- if (sizes[[3]] > 0) c(counted(sizes[[3]], "piece"), format_bytes(sizes[[2]]))
+    given <- if (sizes[[3]] > 0) c(counted(sizes[[3]], "chunk"), format_bytes(sizes[[2]]))
     state <- paste(c(state, given, paste(format_bytes(sizes[[1]]), "waiting")), collapse = ", ")
   }
   paste0("<", class, if (!is.na(number)) paste0(" ", format(number, scientific = FALSE)), ": ", state, ">")

@@ -80,36 +80,36 @@ on_body_chunk <- function(receiver, bytes) {
   if (receiver$is_busy) {
     receiver$queue[[length(receiver$queue) + 1]] <- bytes
   } else if (!receiver$is_answered) {
-    body_deal_with(receiver, bytes)
-    body_next(receiver)
+    body_consume(receiver, bytes)
+    body_process_queue(receiver)
   }
 }
 
 # Hands a piece to `on_data`, which may let R serve meanwhile: what comes of the body then waits as well.
-body_deal_with <- function(receiver, bytes) {
+body_consume <- function(receiver, bytes) {
   receiver$is_busy <- TRUE
   is_promised <- FALSE
   on.exit(receiver$is_busy <- is_promised)
   receiver$doing <- doing_data
-  is_promised <- body_dealt_with(receiver, receiver$on_data(bytes), length(bytes))
+  is_promised <- body_finish_chunk(receiver, receiver$on_data(bytes), length(bytes))
 }
 
 # What `on_data` made of `n` bytes; whether it is a promise, which holds the next piece back.
-body_dealt_with <- function(receiver, value, n) {
+body_finish_chunk <- function(receiver, value, n) {
   if (inherits(value, "promise")) {
     promises::then(
       value,
-      onFulfilled = function(value) body_goes_on(receiver, value, n),
+      onFulfilled = function(value) body_on_fulfilled(receiver, value, n),
       onRejected = function(reason) {
         receiver$doing <- doing_data
         .Call(ffi_receive_fail, receiver, reason, NULL)
-        body_go_on(receiver)
+        body_resume(receiver)
       }
     )
     return(TRUE)
   }
   if (is_answer(value)) {
-    body_answer(receiver, value)
+    body_respond(receiver, value)
   } else {
     .Call(ffi_receive_consumed, receiver, n)
   }
@@ -126,15 +126,15 @@ is_answer <- function(value) {
 }
 
 # A promise that held the next piece back has been fulfilled.
-body_goes_on <- function(receiver, value, n) {
-  body_try(receiver, body_dealt_with(receiver, value, n))
-  body_go_on(receiver)
+body_on_fulfilled <- function(receiver, value, n) {
+  body_try(receiver, body_finish_chunk(receiver, value, n))
+  body_resume(receiver)
 }
 
 # It holds nothing back any more.
-body_go_on <- function(receiver) {
+body_resume <- function(receiver) {
   receiver$is_busy <- FALSE
-  body_try(receiver, body_next(receiver))
+  body_try(receiver, body_process_queue(receiver))
 }
 
 # Evaluates what may run functions of the app's, outside of an event: one that fails is told of, and what is left goes on.
@@ -144,7 +144,7 @@ body_try <- function(receiver, expression) {
   on.exit(
     if (is_left) {
       .Call(ffi_receive_fail, receiver, condition, trace)
-      body_next(receiver)
+      body_process_queue(receiver)
     }
   )
   trace <- NULL
@@ -161,11 +161,11 @@ body_try <- function(receiver, expression) {
 }
 
 # What came meanwhile.
-body_next <- function(receiver) {
+body_process_queue <- function(receiver) {
   while (!receiver$is_busy && length(receiver$queue) > 0) {
     bytes <- receiver$queue[[1]]
     receiver$queue <- receiver$queue[-1]
-    if (!receiver$is_answered) body_deal_with(receiver, bytes)
+    if (!receiver$is_answered) body_consume(receiver, bytes)
   }
   if (!receiver$is_busy && !is.null(receiver$over)) {
     reason <- receiver$over
@@ -179,7 +179,7 @@ doing_data <- "receive_body: on_data"
 doing_end <- "receive_body: on_end"
 doing_close <- "receive_body: on_close"
 
-body_answer <- function(receiver, value) {
+body_respond <- function(receiver, value) {
   receiver$is_answered <- TRUE
   if (inherits(value, "promise")) {
     respond_later(value, receiver$.ticket, receiver$req)
@@ -191,14 +191,14 @@ body_answer <- function(receiver, value) {
 # No more comes.
 on_body_end <- function(receiver, reason) {
   receiver$over <- reason
-  body_next(receiver)
+  body_process_queue(receiver)
 }
 
 body_finish <- function(receiver, reason) {
   # Whatever becomes of `on_end`: a jump out of it is an error as well.
   ended <- "error"
   is_left <- TRUE
-  on.exit(body_close(receiver, ended, is_left))
+  on.exit(body_call_on_close(receiver, ended, is_left))
   if (reason == "done" && !receiver$is_answered && !.Call(ffi_receive_is_waiting, receiver)) {
     # Answered for R, because the server stops: the body is not whole.
     reason <- "stop"
@@ -208,7 +208,7 @@ body_finish <- function(receiver, reason) {
     trace <- NULL
     tryCatch(
       withCallingHandlers(
-        body_answer(receiver, receiver$on_end()),
+        body_respond(receiver, receiver$on_end()),
         error = function(condition) trace <<- trace_of(condition)
       ),
       error = function(condition) .Call(ffi_receive_fail, receiver, condition, trace)
@@ -223,7 +223,7 @@ body_finish <- function(receiver, reason) {
 
 # Calls `on_close`. The caller reports an error of `on_close`; if the caller is being left by a jump
 # (`is_left`), the error is reported here and the jump continues.
-body_close <- function(receiver, reason, is_left) {
+body_call_on_close <- function(receiver, reason, is_left) {
   on_close <- receiver$on_close
   receiver$on_close <- NULL
   if (!is.function(on_close)) {

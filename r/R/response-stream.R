@@ -69,7 +69,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
     source <- connection_source(source)
   } else if (!is.function(source)) {
     abort_argument(
-      "`source` must be a function that gives a piece each time it is called, or a connection, not ", describe(source), "."
+      "`source` must be a function that gives a chunk each time it is called, or a connection, not ", describe(source), "."
     )
   }
   new_source(source, on_close, compress)
@@ -124,10 +124,10 @@ stream_response <- function(..., status = 200L, headers = list(), compress = FAL
 
 # ---- sources ----
 
-new_source <- function(ask, on_close = NULL, compress = TRUE) {
+new_source <- function(pull, on_close = NULL, compress = TRUE) {
   # Few bindings, and no more than it needs: there are thousands of them.
   source <- new.env(hash = FALSE, parent = emptyenv())
-  if (!is.null(ask)) source$ask <- ask
+  if (!is.null(pull)) source$pull <- pull
   if (!is.null(on_close)) source$on_close <- list(on_close)
   if (compress) source$compress <- TRUE
   class(source) <- "rookery_source"
@@ -139,7 +139,7 @@ connection_source <- function(con) {
   kind <- summary(con)$class
   if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
     warning(
-      "Reading a connection of class ", kind, " holds R up while it waits: use a promise of its pieces, or fetch it in another process.",
+      "Reading a connection of class ", kind, " holds R up while it waits: use a promise of its chunks, or fetch it in another process.",
       call. = FALSE
     )
   }
@@ -162,7 +162,7 @@ connection_source <- function(con) {
 
 # A piece has been promised.
 await_chunk <- function(promise, source) {
-  attend(
+  attach_handlers(
     promise,
     function(value, .visible) .Call(ffi_stream_on_fulfilled, source, value),
     function(reason) .Call(ffi_stream_fail, source, reason)
@@ -172,9 +172,9 @@ await_chunk <- function(promise, source) {
 # What is to run at the end: the functions, in their order.
 on_stream_end <- function(source, reason) {
   source$reason <- reason
-  ask <- source$ask
-  closing <- if (is.function(ask) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(ask)))) {
-    list(function() ask(close = TRUE))
+  pull <- source$pull
+  closing <- if (is.function(pull) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(pull)))) {
+    list(function() pull(close = TRUE))
   }
   told <- lapply(source$on_close, function(func) function() func(reason))
   source$on_close <- source$on_drain <- list()
@@ -190,9 +190,9 @@ on_stream_drained <- function(source) {
 
 # The reply has been sent: what came before follows it.
 start_stream <- function(source) {
-  pieces <- early_chunks(source)
+  chunks <- early_chunks(source)
   tells <- source$early_commands
-  if (is.null(pieces) && is.null(tells)) {
+  if (is.null(chunks) && is.null(tells)) {
     return()
   }
   early <- c("early", "early_count", "early_bytes", "early_commands")
@@ -200,12 +200,12 @@ start_stream <- function(source) {
   # What a later $write() or $close() would raise has nobody to be raised to.
   tryCatch(
     {
-      for (piece in pieces) {
-        .Call(ffi_stream_write, source, piece)
+      for (chunk in chunks) {
+        .Call(ffi_stream_write, source, chunk)
       }
       for (what in tells) {
         missing <- .Call(ffi_stream_command, source, what)
-        if (missing > 0) stop_short(missing)
+        if (missing > 0) abort_too_short(missing)
       }
     },
     error = function(condition) {
@@ -221,16 +221,16 @@ early_chunks <- function(source) {
   if (is.null(source$early_count)) {
     return()
   }
-  pieces <- vector("list", length = source$early_count)
+  chunks <- vector("list", length = source$early_count)
   pair <- source$early
-  for (at in rev(seq_along(pieces))) {
-    pieces[[at]] <- pair[[2]]
+  for (at in rev(seq_along(chunks))) {
+    chunks[[at]] <- pair[[2]]
     pair <- pair[[1]]
   }
-  pieces
+  chunks
 }
 
-stop_short <- function(missing) {
+abort_too_short <- function(missing) {
   text <- "bytes before its Content-Length: it is cut, so that its client sees that"
   abort(paste("the stream was closed", format(missing), text), "rookery_bad_stream")
 }
@@ -304,7 +304,7 @@ push_close <- function(source) {
   missing <- push_command(source, "end")
   if (missing > 0) {
     .Call(ffi_stream_command, source, "cut")
-    stop_short(missing)
+    abort_too_short(missing)
   }
 }
 

@@ -267,7 +267,7 @@ tls_new <- function(tls) {
     !tls$http2_websockets,
     if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
     tls$redirect_from %||% 0L,
-    acme_wishes(tls$acme)
+    acme_options(tls$acme)
   )
   if (is.character(opened)) {
     abort(opened, "rookery_bad_tls", reason = opened)

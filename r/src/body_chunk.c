@@ -1,4 +1,4 @@
-// A piece of an upload, as a raw vector whose memory is used again when R has let go of it.
+// A chunk of an upload, as a raw vector whose memory is used again when R has let go of it.
 //
 // R frees nothing by itself: the pieces of an upload of 10 GB would pile up to some 50 MiB before each collection (bench,
 // upload-10g). So what `on_data` has kept nowhere is taken back as soon as it returns. R counts the references to an object; what
@@ -11,13 +11,13 @@
 
 #include <R_ext/Altrep.h>
 
-// Memory comes in powers of two between these, one of each waits to be used again: half a MiB. A shorter piece is R's own.
+// Memory comes in powers of two between these, one of each waits to be used again: half a MiB. A shorter chunk is R's own.
 enum { LEAST_BITS = 12, MOST_BITS = 18, SIZES = MOST_BITS - LEAST_BITS + 1 };
 
 static R_altrep_class_t chunk_class;
 static SEXP spare;  // VECSXP of pieces that nobody has; NULL where there is none
 
-// data1 is the memory, data2 how much of it is the piece's.
+// data1 is the memory, data2 how much of it is the chunk's.
 
 static R_xlen_t chunk_length(SEXP bytes) {
     return (R_xlen_t)REAL(R_altrep_data2(bytes))[0];
@@ -37,7 +37,7 @@ static Rbyte chunk_element(SEXP bytes, R_xlen_t at) {
 }
 
 void chunk_init(DllInfo* dll) {
-    chunk_class = R_make_altraw_class("piece", "rookery", dll);
+    chunk_class = R_make_altraw_class("chunk", "rookery", dll);
     R_set_altrep_Length_method(chunk_class, chunk_length);
     R_set_altvec_Dataptr_method(chunk_class, chunk_pointer);
     R_set_altvec_Dataptr_or_null_method(chunk_class, chunk_pointer_or_null);
@@ -47,7 +47,7 @@ void chunk_init(DllInfo* dll) {
     }
 }
 
-// Which of the sizes holds `len` bytes; -1 where that is no piece of ours.
+// Which of the sizes holds `len` bytes; -1 where that is no chunk of ours.
 static int size_of(size_t len) {
     if (len < (size_t)1 << LEAST_BITS) {
         return -1;
@@ -69,25 +69,25 @@ SEXP chunk_new(const void* start, size_t len) {
         }
         return bytes;
     }
-    SEXP piece = PROTECT(VECTOR_ELT(spare, size));
-    if (piece == R_NilValue) {
+    SEXP chunk = PROTECT(VECTOR_ELT(spare, size));
+    if (chunk == R_NilValue) {
         SEXP memory = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)1 << (LEAST_BITS + size)));
         SEXP length = PROTECT(Rf_ScalarReal(0));
-        piece = R_new_altrep(chunk_class, memory, length);
+        chunk = R_new_altrep(chunk_class, memory, length);
         UNPROTECT(3);
-        PROTECT(piece);
+        PROTECT(chunk);
     } else {
         SET_VECTOR_ELT(spare, size, R_NilValue);
     }
-    REAL(R_altrep_data2(piece))[0] = (double)len;
-    memcpy(RAW(R_altrep_data1(piece)), start, len);
+    REAL(R_altrep_data2(chunk))[0] = (double)len;
+    memcpy(RAW(R_altrep_data1(chunk)), start, len);
     UNPROTECT(1);
-    return piece;
+    return chunk;
 }
 
-// Takes a piece back, if nobody refers to it, nor has given it an attribute.
-void chunk_recycle(SEXP piece) {
-    if (ALTREP(piece) && NO_REFERENCES(piece) && ATTRIB(piece) == R_NilValue) {
-        SET_VECTOR_ELT(spare, size_of((size_t)XLENGTH(R_altrep_data1(piece))), piece);
+// Takes a chunk back, if nobody refers to it, nor has given it an attribute.
+void chunk_recycle(SEXP chunk) {
+    if (ALTREP(chunk) && NO_REFERENCES(chunk) && ATTRIB(chunk) == R_NilValue) {
+        SET_VECTOR_ELT(spare, size_of((size_t)XLENGTH(R_altrep_data1(chunk))), chunk);
     }
 }

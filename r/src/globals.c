@@ -163,7 +163,7 @@ static void symbols_init(void) {
         .on_fulfilled = Rf_install("onFulfilled"),
         .on_rejected = Rf_install("onRejected"),
         .promise_domain = Rf_install("current_promise_domain"),
-        .ask = Rf_install("ask"),
+        .pull = Rf_install("pull"),
         .has_failed = Rf_install("has_failed"),
         .is_answered = Rf_install("is_answered"),
         .self = Rf_install("self"),
@@ -252,7 +252,7 @@ void globals_prepare(SEXP shared) {
     objs.note_app_500 = shared_object(shared, "note_app_500");
     objs.limit_time = shared_object(shared, "limit_time");
     objs.on_body_chunk = shared_object(shared, "on_body_chunk");
-    objs.body_next = shared_object(shared, "body_next");
+    objs.body_process_queue = shared_object(shared, "body_process_queue");
     objs.on_body_end = shared_object(shared, "on_body_end");
     objs.new_source = shared_object(shared, "new_source");
     objs.start_stream = shared_object(shared, "start_stream");

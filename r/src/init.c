@@ -56,7 +56,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_last_events, 0),
     ENTRY(ffi_respond, 3),
     ENTRY(ffi_reject, 3),
-    ENTRY(ffi_promise_attend, 3),
+    ENTRY(ffi_promise_attach, 3),
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
     ENTRY(ffi_body_opened, 2),

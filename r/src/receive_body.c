@@ -104,7 +104,7 @@ static SEXP run_arrival(void* data) {
 
 static SEXP run_rest(void* data) {
     struct arrival* arrival = data;
-    SEXP call = PROTECT(Rf_lang2(objs.body_next, arrival->receiver));
+    SEXP call = PROTECT(Rf_lang2(objs.body_process_queue, arrival->receiver));
     SEXP value = Rf_eval(call, R_BaseEnv);
     UNPROTECT(1);
     return value;

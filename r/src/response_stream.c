@@ -4,20 +4,20 @@
 
 #include "shim.h"
 
-// A piece of that length or longer stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+// A chunk of that length or longer stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
 // The sources whose pieces are being asked for, by a call that has not come back: each in the frame of its call.
-struct asking {
+struct pulling {
     uint64_t id;
     const char* reason;  // how its stream has ended meanwhile; NULL: it has not
-    struct asking* outer;
+    struct pulling* outer;
 };
 
-static struct asking* asking;
+static struct pulling* pulling;
 
 static double stream_id(SEXP source) {
-    return handle_id(stream_field(source, syms.handle), "stream", "piece");
+    return handle_id(stream_field(source, syms.handle), "stream", "chunk");
 }
 
 // Strings one behind the other, in UTF-8.
@@ -50,53 +50,53 @@ static bool has_na(SEXP strings) {
     return false;
 }
 
-static enum rk_write give_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
+static enum rk_write write_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
     if (len < LEND_BYTES) {
         return (enum rk_write)rk_stream_write(id, start, len, may_go_on);
     }
     release_returned();
     uint64_t token = keep(owner);
-    enum rk_write given = (enum rk_write)rk_stream_lend(id, start, len, token, may_go_on);
-    if (given != RK_WRITE_MORE && given != RK_WRITE_FULL) {
+    enum rk_write status = (enum rk_write)rk_stream_lend(id, start, len, token, may_go_on);
+    if (status != RK_WRITE_MORE && status != RK_WRITE_FULL) {
         release(token);
     }
-    return given;
+    return status;
 }
 
-// Gives a piece; its source may be asked for the next at once. Raises what is wrong with it, but for its length.
-static enum rk_write write_chunk(uint64_t id, SEXP piece, bool may_go_on) {
-    enum rk_write given = RK_WRITE_CLOSED;
-    if (TYPEOF(piece) == RAWSXP) {
-        given = give_bytes(id, piece, RAW(piece), (size_t)XLENGTH(piece), may_go_on);
-    } else if (TYPEOF(piece) == STRSXP && !has_na(piece)) {
-        SEXP only = XLENGTH(piece) == 1 ? STRING_ELT(piece, 0) : R_NilValue;
+// Gives a chunk; its source may be asked for the next at once. Raises what is wrong with it, but for its length.
+static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
+    enum rk_write status = RK_WRITE_CLOSED;
+    if (TYPEOF(chunk) == RAWSXP) {
+        status = write_bytes(id, chunk, RAW(chunk), (size_t)XLENGTH(chunk), may_go_on);
+    } else if (TYPEOF(chunk) == STRSXP && !has_na(chunk)) {
+        SEXP only = XLENGTH(chunk) == 1 ? STRING_ELT(chunk, 0) : R_NilValue;
         const char* text = only == R_NilValue ? NULL : Rf_translateCharUTF8(only);
         if (text != NULL && text == CHAR(only)) {
-            given = give_bytes(id, only, text, (size_t)LENGTH(only), may_go_on);
+            status = write_bytes(id, only, text, (size_t)LENGTH(only), may_go_on);
         } else {
-            SEXP bytes = PROTECT(joined(piece));
-            given = give_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes), may_go_on);
+            SEXP bytes = PROTECT(joined(chunk));
+            status = write_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes), may_go_on);
             UNPROTECT(1);
         }
     } else {
         abort_with(
             "rookery_bad_stream",
-            "a piece of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
-            TYPEOF(piece) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(piece)));
+            "a chunk of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
+            TYPEOF(chunk) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(chunk)));
     }
-    return given;
+    return status;
 }
 
 // The same, and raises that it is too long as well.
-static enum rk_write give(uint64_t id, SEXP piece, bool may_go_on) {
-    enum rk_write given = write_chunk(id, piece, may_go_on);
-    if (given == RK_WRITE_TOO_LONG) {
+static enum rk_write write_or_abort(uint64_t id, SEXP chunk, bool may_go_on) {
+    enum rk_write status = write_chunk(id, chunk, may_go_on);
+    if (status == RK_WRITE_TOO_LONG) {
         abort_with("rookery_bad_stream", "the stream has more bytes than the response's Content-Length");
     }
-    return given;
+    return status;
 }
 
-static void is_not_called_again(SEXP source) {
+static void mark_spent(SEXP source) {
     Rf_defineVar(syms.is_spent, Rf_ScalarLogical(TRUE), source);
 }
 
@@ -135,7 +135,7 @@ static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
     UNPROTECT(1);
 }
 
-// What a source gave: a piece, or the end of its pieces.
+// What a source gave: a chunk, or the end of its pieces.
 static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
     bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
     if (!is_end) {
@@ -145,11 +145,11 @@ static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
             value = Rf_eval(call, R_GlobalEnv);
             UNPROTECT(1);
         }
-        give(id, PROTECT(value), may_go_on);
+        write_or_abort(id, PROTECT(value), may_go_on);
         UNPROTECT(1);
         return;
     }
-    is_not_called_again(source);
+    mark_spent(source);
     uint64_t missing = rk_stream_finish(id);
     if (missing > 0) {
         abort_with(
@@ -158,7 +158,7 @@ static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
     }
 }
 
-struct want {
+struct pull {
     SEXP source;
     uint64_t id;
     SEXP value;      // what was given; NULL: it is to be asked for
@@ -166,19 +166,19 @@ struct want {
 };
 
 static SEXP run_pull(void* data) {
-    struct want* want = data;
-    SEXP value = want->value;
+    struct pull* pull = data;
+    SEXP value = pull->value;
     if (value == NULL) {
-        SEXP call = PROTECT(Rf_lang1(stream_field(want->source, syms.ask)));
+        SEXP call = PROTECT(Rf_lang1(stream_field(pull->source, syms.pull)));
         value = Rf_eval(call, R_GlobalEnv);
         UNPROTECT(1);
     }
-    want->has_given = true;
+    pull->has_given = true;
     PROTECT(value);
-    if (want->value == NULL && Rf_inherits(value, "promise")) {
+    if (pull->value == NULL && Rf_inherits(value, "promise")) {
         SEXP fulfilled = promise_value(value);
         if (fulfilled == NULL) {
-            SEXP call = PROTECT(Rf_lang3(objs.await_chunk, value, want->source));
+            SEXP call = PROTECT(Rf_lang3(objs.await_chunk, value, pull->source));
             Rf_eval(call, R_BaseEnv);
             UNPROTECT(2);
             return R_NilValue;
@@ -187,23 +187,23 @@ static SEXP run_pull(void* data) {
         value = PROTECT(fulfilled);
     }
     // A promise's comes from elsewhere: nobody may be there to go on.
-    take(want->source, want->id, value, want->value == NULL);
+    take(pull->source, pull->id, value, pull->value == NULL);
     UNPROTECT(1);
     return R_NilValue;
 }
 
-static void ask(struct want* want) {
-    struct guard guard = {.body = run_pull, .data = want};
+static void run_guarded_pull(struct pull* pull) {
+    struct guard guard = {.body = run_pull, .data = pull};
     enum failure failure = guard_run(&guard);
     if (failure == FAILURE_NONE) {
         return;
     }
     SEXP caught = PROTECT(guard_caught(&guard));
-    if (!want->has_given) {
+    if (!pull->has_given) {
         // What has raised is dead: it is not asked to close.
-        is_not_called_again(want->source);
+        mark_spent(pull->source);
     }
-    fail(want->source, want->id, caught, caught_text(caught));
+    fail(pull->source, pull->id, caught, caught_text(caught));
     UNPROTECT(1);
     guard_propagate_interrupt(failure);
 }
@@ -235,7 +235,7 @@ static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label
 }
 
 // What is to run when a stream has ended, or has room: from R/response-stream.R.
-static void tell(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
+static void run_callbacks(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
     bool failed;
     SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
     SEXP call = PROTECT(reason == NULL ? Rf_lang2(what, source) : Rf_lang3(what, source, reason_r));
@@ -253,25 +253,25 @@ static void on_stream_end(SEXP source, const struct rk_event* event) {
         struct error_report report = error_report_of(source, event->id, "the stream");
         error_report_emit(&report, R_NilValue, CHAR(STRING_ELT(lost, 0)));
     }
-    for (struct asking* each = asking; each != NULL; each = each->outer) {
+    for (struct pulling* each = pulling; each != NULL; each = each->outer) {
         if (each->id == event->id) {
             // Its source runs, and is told when it has come back.
             each->reason = reason;
             return;
         }
     }
-    tell(objs.on_stream_end, source, event->id, reason, "a stream's end");
+    run_callbacks(objs.on_stream_end, source, event->id, reason, "a stream's end");
 }
 
 static void on_pull(SEXP source, const struct rk_event* event) {
-    struct want want = {.source = source, .id = event->id};
-    struct asking frame = {.id = event->id, .outer = asking};
-    asking = &frame;
+    struct pull pull = {.source = source, .id = event->id};
+    struct pulling frame = {.id = event->id, .outer = pulling};
+    pulling = &frame;
     // Does not jump.
-    ask(&want);
-    asking = frame.outer;
+    run_guarded_pull(&pull);
+    pulling = frame.outer;
     if (frame.reason != NULL) {
-        tell(objs.on_stream_end, source, event->id, frame.reason, "a stream's end");
+        run_callbacks(objs.on_stream_end, source, event->id, frame.reason, "a stream's end");
     }
 }
 
@@ -287,7 +287,7 @@ void on_stream_event(const struct rk_event* event) {
             on_pull(source, event);
             break;
         case RK_STREAM_DRAINED:
-            tell(objs.on_stream_drained, source, event->id, NULL, "a stream's on_drain");
+            run_callbacks(objs.on_stream_drained, source, event->id, NULL, "a stream's on_drain");
             break;
         default:
             on_stream_end(source, event);
@@ -299,14 +299,14 @@ void on_stream_event(const struct rk_event* event) {
 
 // entry points ---------------------------------------------------------------
 
-// A promise of a piece has been fulfilled: see await_chunk() in R/response-stream.R. Does not raise, nor does the next: in a fork there
+// A promise of a chunk has been fulfilled: see await_chunk() in R/response-stream.R. Does not raise, nor does the next: in a fork there
 // is nothing to be done.
 SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value) {
     double id = handle_id_here(stream_field(source, syms.handle));
     if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
-        struct want want = {.source = source, .id = (uint64_t)id, .value = value};
+        struct pull pull = {.source = source, .id = (uint64_t)id, .value = value};
         guard_begin();
-        ask(&want);
+        run_guarded_pull(&pull);
         guard_end();
         rk_flush();
     }
@@ -317,7 +317,7 @@ SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value) {
 SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     double id = handle_id_here(stream_field(source, syms.handle));
     if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
-        is_not_called_again(source);
+        mark_spent(source);
         SEXP caught = PROTECT(caught_of(condition));
         fail(source, (uint64_t)id, caught, NULL);
         UNPROTECT(1);
@@ -340,7 +340,7 @@ SEXP ffi_stream_on_collected(SEXP source, SEXP text) {
         } else if (TYPEOF(request_id) == STRSXP) {
             snprintf(page, sizeof page, "500 Internal Server Error\nRequest %s\n", CHAR(STRING_ELT(request_id, 0)));
         }
-        is_not_called_again(source);
+        mark_spent(source);
         Rf_defineVar(syms.lost, text, source);
         rk_stream_abort((uint64_t)id, page, strlen(page));
         rk_flush();
@@ -348,32 +348,32 @@ SEXP ffi_stream_on_collected(SEXP source, SEXP text) {
     return R_NilValue;
 }
 
-static SEXP as_answer(enum rk_write given) {
-    return Rf_ScalarLogical(given == RK_WRITE_MORE);
+static SEXP as_flag(enum rk_write status) {
+    return Rf_ScalarLogical(status == RK_WRITE_MORE);
 }
 
-// Sends a piece. Returns TRUE if more may be written at once, FALSE if the queue is full or the stream is over.
-SEXP ffi_stream_write(SEXP source, SEXP piece) {
+// Sends a chunk. Returns TRUE if more may be written at once, FALSE if the queue is full or the stream is over.
+SEXP ffi_stream_write(SEXP source, SEXP chunk) {
     double id = stream_id(source);
     if (id < 0) {
         return Rf_ScalarLogical(FALSE);
     }
-    return as_answer(give((uint64_t)id, piece, false));
+    return as_flag(write_or_abort((uint64_t)id, chunk, false));
 }
 
-// The same for what needs no more than that, which is nearly all that is written: a piece of one string or of bytes, to a stream that is
+// The same for what needs no more than that, which is nearly all that is written: a chunk of one string or of bytes, to a stream that is
 // open, whose head is not waiting for R. NULL for all else, which R/response-stream.R sees to.
-SEXP ffi_stream_write_fast(SEXP source, SEXP piece) {
+SEXP ffi_stream_write_fast(SEXP source, SEXP chunk) {
     double id = handle_id_here(stream_field(source, syms.handle));
     // Text that is marked as bytes raises an error, which R/response-stream.R words.
-    bool is_text = TYPEOF(piece) == STRSXP && XLENGTH(piece) == 1 && STRING_ELT(piece, 0) != NA_STRING &&
-                   Rf_getCharCE(STRING_ELT(piece, 0)) != CE_BYTES;
-    bool has_bytes = is_text ? LENGTH(STRING_ELT(piece, 0)) > 0 : TYPEOF(piece) == RAWSXP && XLENGTH(piece) > 0;
+    bool is_text = TYPEOF(chunk) == STRSXP && XLENGTH(chunk) == 1 && STRING_ELT(chunk, 0) != NA_STRING &&
+                   Rf_getCharCE(STRING_ELT(chunk, 0)) != CE_BYTES;
+    bool has_bytes = is_text ? LENGTH(STRING_ELT(chunk, 0)) > 0 : TYPEOF(chunk) == RAWSXP && XLENGTH(chunk) > 0;
     if (id < 0 || !has_bytes || Rf_asLogical(stream_field(source, syms.is_ended)) == TRUE) {
         return R_NilValue;
     }
-    enum rk_write given = write_chunk((uint64_t)id, piece, false);
-    return given == RK_WRITE_TOO_LONG ? R_NilValue : as_answer(given);
+    enum rk_write status = write_chunk((uint64_t)id, chunk, false);
+    return status == RK_WRITE_TOO_LONG ? R_NilValue : as_flag(status);
 }
 
 // "head", "end" or "cut". How many bytes of its Content-Length it lacks, which has not been ended for that.

@@ -30,7 +30,7 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
         UNPROTECT(1);
         return "`body` is a stream that has answered another request: make one for each";
     }
-    int rules = stream_field(source, syms.ask) == R_NilValue ? 0 : RK_PULLED;
+    int rules = stream_field(source, syms.pull) == R_NilValue ? 0 : RK_PULLED;
     if (Rf_asLogical(stream_field(source, syms.is_events)) == TRUE) {
         rules |= RK_EVENTS | RK_PROMPT;
         int heartbeat = Rf_asInteger(stream_field(source, syms.heartbeat));
@@ -66,7 +66,7 @@ void stream_start(void) {
     }
     SEXP source = PROTECT(kept(begun));
     begun = 0;
-    if (stream_field(source, syms.ask) == R_NilValue) {
+    if (stream_field(source, syms.pull) == R_NilValue) {
         bool failed;
         SEXP call = PROTECT(Rf_lang2(objs.start_stream, source));
         call_quietly(call, &failed);

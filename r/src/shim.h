@@ -66,7 +66,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP self, ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
+    SEXP self, pull, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
     SEXP request_id, origin, req;
 } syms;
 
@@ -76,7 +76,7 @@ extern struct objects {
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
     SEXP request_frame, input_parts, open_body, bind_body, close_body, websocket_parts, pushed_parts, events_parts, then;
-    SEXP on_body_chunk, body_next, on_body_end;
+    SEXP on_body_chunk, body_process_queue, on_body_end;
     SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
     SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
     SEXP trace, complete_error_report, call_on_error, write_error_report, error_response, note_app_500, limit_time;
@@ -271,7 +271,7 @@ bool is_stream(SEXP body);
 // promise.c ----------------------------------------------------------------
 
 SEXP promise_value(SEXP promise);
-SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
+SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
 // app_registry.c -----------------------------------------------------------
 
@@ -341,7 +341,7 @@ SEXP ffi_handle_number(SEXP handle);
 
 void chunk_init(DllInfo* dll);
 SEXP chunk_new(const void* start, size_t len);
-void chunk_recycle(SEXP piece);
+void chunk_recycle(SEXP chunk);
 
 // receive_body.c -----------------------------------------------------------
 
@@ -371,8 +371,8 @@ void on_stream_event(const struct rk_event* event);
 SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value);
 SEXP ffi_stream_fail(SEXP source, SEXP condition);
 SEXP ffi_stream_on_collected(SEXP source, SEXP text);
-SEXP ffi_stream_write(SEXP source, SEXP piece);
-SEXP ffi_stream_write_fast(SEXP source, SEXP piece);
+SEXP ffi_stream_write(SEXP source, SEXP chunk);
+SEXP ffi_stream_write_fast(SEXP source, SEXP chunk);
 SEXP ffi_stream_command(SEXP source, SEXP what);
 SEXP ffi_stream_state(SEXP source);
 
@@ -503,7 +503,7 @@ SEXP ffi_log_close(void);
 // text_functions.c ---------------------------------------------------------
 
 // Copies text that Rust lends into an R string, and ends the loan.
-SEXP take_lent_text(struct rk_bytes text, cetype_t encoding);
+SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
 SEXP ffi_mask_tokens(SEXP target);

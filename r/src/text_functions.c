@@ -4,7 +4,7 @@
 #include "shim.h"
 
 // An element from what Rust lends. An error of R's leaves it with Rust until the next call.
-SEXP take_lent_text(struct rk_bytes text, cetype_t encoding) {
+SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_free();
         abort_with("rookery_bad_argument", "the result is longer than a string of R's can be, 2147483647 bytes");
@@ -19,15 +19,15 @@ SEXP ffi_ip_family(SEXP ip) {
 }
 
 SEXP ffi_base64(SEXP bytes) {
-    return Rf_ScalarString(take_lent_text(rk_base64((struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
+    return Rf_ScalarString(copy_lent_text(rk_base64((struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
 }
 
 SEXP ffi_mask_tokens(SEXP target) {
-    return Rf_ScalarString(take_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))), CE_UTF8));
+    return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))), CE_UTF8));
 }
 
 SEXP ffi_network_address(void) {
-    return Rf_ScalarString(take_lent_text(rk_network_address(), CE_UTF8));
+    return Rf_ScalarString(copy_lent_text(rk_network_address(), CE_UTF8));
 }
 
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
@@ -36,7 +36,7 @@ SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
         SEXP text = STRING_ELT(strings, i);
         bool is_na = text == NA_STRING;
         SET_STRING_ELT(
-            encoded, i, is_na ? text : take_lent_text(rk_uri_encode(bytes_of_char(text), Rf_asLogical(is_whole)), CE_NATIVE));
+            encoded, i, is_na ? text : copy_lent_text(rk_uri_encode(bytes_of_char(text), Rf_asLogical(is_whole)), CE_NATIVE));
     }
     UNPROTECT(1);
     return encoded;
@@ -51,7 +51,7 @@ SEXP ffi_uri_decode(SEXP strings, SEXP is_whole) {
             if (!rk_uri_decode(bytes_of_char(text), Rf_asLogical(is_whole), &bytes)) {
                 abort_with("rookery_bad_argument", "embedded nul in string");
             }
-            text = take_lent_text(bytes, CE_UTF8);
+            text = copy_lent_text(bytes, CE_UTF8);
         }
         SET_STRING_ELT(decoded, i, text);
     }

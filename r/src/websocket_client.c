@@ -29,17 +29,17 @@ void client_forked(void) {
     is_reading = false;
 }
 
-struct happening {
+struct delivery {
     const struct rk_client_event* event;
     SEXP core;
     uint64_t functions;  // to be called: the token of a list
 };
 
 // Looks up the functions to call, in R/websocket-client.R. Runs guarded.
-static SEXP run_happening(void* data) {
+static SEXP run_delivery(void* data) {
     static const char* const kinds[] = {"", "open", "message", "close", "error"};
-    struct happening* happening = data;
-    const struct rk_client_event* event = happening->event;
+    struct delivery* delivery = data;
+    const struct rk_client_event* event = delivery->event;
     struct rk_bytes bytes = event->data;
     // Text with a NUL, which R's strings cannot hold, is delivered as binary.
     bool is_raw =
@@ -52,9 +52,9 @@ static SEXP run_happening(void* data) {
     SEXP code = PROTECT(Rf_ScalarInteger(event->code));
     SEXP is_clean = PROTECT(Rf_ScalarLogical(event->is_clean != 0));
     is_reading = false;
-    SEXP call = PROTECT(Rf_lang6(Rf_install("client_event"), happening->core, kind, value, code, is_clean));
+    SEXP call = PROTECT(Rf_lang6(Rf_install("client_event"), delivery->core, kind, value, code, is_clean));
     SEXP functions = PROTECT(Rf_eval(call, objs.ns));
-    happening->functions = keep(functions);
+    delivery->functions = keep(functions);
     UNPROTECT(6);
     return R_NilValue;
 }
@@ -78,19 +78,19 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
 }
 
 // Each of the callbacks runs, whatever became of the one before. Does not jump.
-static void handle_happening(const struct rk_client_event* event, int loop) {
+static void handle_delivery(const struct rk_client_event* event, int loop) {
     SEXP core = PROTECT(kept(event->token));
     if ((event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) && event->token != 0) {
         release(event->token);
         later_loop_release(loop);
     }
-    struct happening happening = {.event = event, .core = core};
+    struct delivery delivery = {.event = event, .core = core};
     if (core != R_NilValue) {
-        run_guarded(run_happening, &happening);
+        run_guarded(run_delivery, &delivery);
     }
     is_reading = false;
-    SEXP functions = PROTECT(kept(happening.functions));
-    release(happening.functions);
+    SEXP functions = PROTECT(kept(delivery.functions));
+    release(delivery.functions);
     for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
         SEXP function = VECTOR_ELT(functions, i);
         run_guarded(run_function, &function);
@@ -112,7 +112,7 @@ static void client_callback(int loop) {
             break;
         }
         is_reading = true;
-        handle_happening(&event, loop);
+        handle_delivery(&event, loop);
     }
     guard_end();
     if (rk_client_has_events((uint32_t)loop)) {

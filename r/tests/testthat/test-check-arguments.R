@@ -76,7 +76,7 @@ test_that("every exported function speaks of a bad argument at once", {
     list(quote(serve(hello_app, port = 0, log = 1)), "`log` must be TRUE"),
     list(quote(serve(hello_app, port = 0, log_format = "xml")), "`log_format` must be"),
     list(quote(serve(hello_app, port = 0, log = FALSE, threads = 4)), "no further arguments to this app: `threads`"),
-    list(quote(stream_body(42)), "`source` must be a function that gives a piece"),
+    list(quote(stream_body(42)), "`source` must be a function that gives a chunk"),
     list(quote(stream_body(function() NULL, on_close = 3)), "`on_close` must be a function"),
     list(quote(stream_response(status = "x")), "`status` must be one whole number from 200 to 999"),
     list(quote(sse_response(heartbeat = "a")), "`heartbeat` must be a number of seconds"),

@@ -171,7 +171,7 @@ test_that("onError may serve, stop its server, answer with a stream, or with tex
   )
   server <- local_server(app(function(cond) {
     service(NA)
-    list(status = 503L, headers = list(), body = pieces_of("in ", "pieces"))
+    list(status = 503L, headers = list(), body = chunks_of("in ", "chunks"))
   }))
   client <- local_client(server)
   send(client, request("/1"))
@@ -179,7 +179,7 @@ test_that("onError may serve, stop its server, answer with a stream, or with tex
     fill(client)
     find_raw(client$read, charToRaw("0\r\n\r\n")) > 0
   }))
-  expect_match(rawToChar(client$read), "^HTTP/1.1 503 .*in .*pieces")
+  expect_match(rawToChar(client$read), "^HTTP/1.1 503 .*in .*chunks")
   server <- local_server(app(function(cond) list(status = 503L, headers = list(), body = marked("\xfe", "bytes"))))
   for (path in c("/2", "/stream")) {
     client <- local_client(server)

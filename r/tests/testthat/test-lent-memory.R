@@ -63,7 +63,7 @@ test_that("one who sends without end lets go of what has been sent", {
   serve_until(function() heap() - before < 3)
 })
 
-test_that("pieces of a stream are released as they are sent, without an event", {
+test_that("chunks of a stream are released as they are sent, without an event", {
   stream <- NULL
   server <- local_server(function(req) stream <<- stream_response())
   client <- local_client(server)

@@ -218,16 +218,16 @@ test_that("the boundary holds under gctorture2()", {
     # R compiles a function the second time it is called, and with a collection at every third allocation that takes
     # minutes: it, and not the boundary, would be what is tested.
     compiler::enableJIT(0)
-    pieces <- function(...) {
+    chunks <- function(...) {
       left <- list(...)
       function(close = FALSE) {
         if (close || length(left) == 0) return(NULL)
-        piece <- left[[1]]
+        chunk <- left[[1]]
         left <<- left[-1]
-        piece
+        chunk
       }
     }
-    later_piece <- function(piece) promises::promise(function(resolve, reject) later::later(function() resolve(piece)))
+    later_chunk <- function(chunk) promises::promise(function(resolve, reject) later::later(function() resolve(chunk)))
     streamed <- function(source) {
       list(status = 200L, headers = list(a = "b"), body = stream_body(source, on_close = function(reason) NULL))
     }
@@ -250,9 +250,9 @@ test_that("the boundary holds under gctorture2()", {
           "/promise" = promises::promise_resolve(hello_app(req)),
           "/body" = list(status = 200L, headers = list(a = "b"), body = req$rook.input$read()),
           "/null" = NULL,
-          "/pull" = streamed(pieces("a", c("b", "c"), raw(0), as.raw(1:9))),
-          "/promised" = streamed(pieces(promises::promise_resolve("a"), later_piece("b"))),
-          "/broken" = streamed(pieces(1)),
+          "/pull" = streamed(chunks("a", c("b", "c"), raw(0), as.raw(1:9))),
+          "/promised" = streamed(chunks(promises::promise_resolve("a"), later_chunk("b"))),
+          "/broken" = streamed(chunks(1)),
           "/lost" = stream_response(headers = list(a = "b")),
           "/push" = {
             s <- stream_response(headers = list(a = "b"))

@@ -22,27 +22,27 @@ unfinished <- function(log) {
   })
 }
 
-test_that("a body comes in pieces as it is sent, and on_end answers", {
-  pieces <- list()
+test_that("a body comes in chunks as it is sent, and on_end answers", {
+  chunks <- list()
   reasons <- c()
   server <- local_server(receiving(function(req) {
     receive_body(
-      on_data = function(bytes) pieces[[length(pieces) + 1]] <<- bytes,
-      on_end = function() ok(paste(length(unlist(pieces)), req$REQUEST_METHOD)),
+      on_data = function(bytes) chunks[[length(chunks) + 1]] <<- bytes,
+      on_end = function() ok(paste(length(unlist(chunks)), req$REQUEST_METHOD)),
       on_close = function(reason) reasons <<- c(reasons, reason)
     )
   }))
   client <- local_client(server)
   upload(client, 6)
   send(client, "abc")
-  serve_until(function() length(pieces) == 1)
-  expect_identical(pieces[[1]], charToRaw("abc"))
+  serve_until(function() length(chunks) == 1)
+  expect_identical(chunks[[1]], charToRaw("abc"))
   send(client, "def")
   expect_equal(reply(client)$text, "6 POST")
   serve_until(function() length(reasons) == 1)
   expect_equal(reasons, "done")
   # The connection goes on; without a body on_end is called at once.
-  pieces <- list()
+  chunks <- list()
   expect_equal(get(client)$text, "0 GET")
   serve_until(function() length(reasons) == 2)
   expect_equal(reasons[[2]], "done")
@@ -70,7 +70,7 @@ test_that("a large body goes to a file, byte for byte", {
   expect_identical(readBin(path, "raw", 1e7), bytes)
 })
 
-test_that("a promise holds the next piece back, and the end", {
+test_that("a promise holds the next chunk back, and the end", {
   order <- c()
   server <- local_server(receiving(function(req) {
     receive_body(
@@ -192,7 +192,7 @@ test_that("an app that returns NULL gets its body as ever", {
   ))
   client <- local_client(server)
   expect_equal(post(client, "/", "whole")$text, "whole")
-  expect_equal(post(client, "/in", "pieces")$text, "received")
+  expect_equal(post(client, "/in", "chunks")$text, "received")
 })
 
 test_that("what is refused while it is received does not end whole", {
@@ -348,14 +348,14 @@ test_that("what on_data returns is an answer if it is one", {
   expect_equal(said, character(0))
 })
 
-test_that("a reply in pieces answers before the end and after it", {
+test_that("a streamed response answers before the end and after it", {
   server <- local_server(receiving(function(req) {
-    pieces <- c("one ", "two", NA)
+    chunks <- c("one ", "two", NA)
     at <- 0
     answer <- function() {
       list(status = 200L, headers = list("Content-Type" = "text/plain"), body = function() {
         at <<- at + 1
-        if (at < 3) pieces[[at]]
+        if (at < 3) chunks[[at]]
       })
     }
     receive_body(
@@ -412,7 +412,7 @@ test_that("what an app keeps of a body stays as it came, and what it lets go of 
         from <<- from + length(bytes)
         at <<- at + 1
         way <- paste(at)
-        # Each way in which an app may hold a piece, and many that it does not hold.
+        # Each way in which an app may hold a chunk, and many that it does not hold.
         switch(at %% 8 + 1,
           kept[[way]] <<- list(bytes, part),
           kept[[way]] <<- local({

@@ -55,7 +55,7 @@ test_that("a generator's values become events, and what they are mapped to", {
     switch(
       req$PATH_INFO,
       "/map" = sse_body(generator(list(1, 2)), map = function(x) sse_event(x * 2, id = x)),
-      "/later" = sse_body(pieces_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
+      "/later" = sse_body(chunks_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
         later::later(function() resolve("b"), 0.01)
       }))),
       sse_body(generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache"))

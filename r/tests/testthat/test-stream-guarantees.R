@@ -6,20 +6,20 @@ latin1 <- function(bytes) {
   text
 }
 
-test_that("pieces in another encoding arrive as UTF-8, pulled, promised, pushed and as events", {
-  piece <- latin1(c(0x66, 0xfc, 0x72))
+test_that("chunks in another encoding arrive as UTF-8, pulled, promised, pushed and as events", {
+  chunk <- latin1(c(0x66, 0xfc, 0x72))
   utf8 <- as.raw(c(0x66, 0xc3, 0xbc, 0x72))
   s <- NULL
   server <- local_server(function(req) {
     switch(
       req$PATH_INFO,
-      "/pull" = streamed(pieces_of(piece, c(piece, piece))),
-      "/promised" = streamed(pieces_of(promises::promise_resolve(piece), piece, piece)),
-      "/events" = sse_body(pieces_of(piece, c(piece, piece))),
+      "/pull" = streamed(chunks_of(chunk, c(chunk, chunk))),
+      "/promised" = streamed(chunks_of(promises::promise_resolve(chunk), chunk, chunk)),
+      "/events" = sse_body(chunks_of(chunk, c(chunk, chunk))),
       {
         s <- stream_response(headers = plain)
-        s$write(piece)
-        s$write(c(piece, piece))
+        s$write(chunk)
+        s$write(c(chunk, chunk))
         s$close()
         s
       }
@@ -28,11 +28,11 @@ test_that("pieces in another encoding arrive as UTF-8, pulled, promised, pushed 
   client <- local_client(server)
   for (path in c("/pull", "/promised", "/push")) {
     send(client, request(path))
-    expect_identical(as.raw(unlist(chunked(client)$pieces)), rep(utf8, 3), info = path)
+    expect_identical(as.raw(unlist(chunked(client)$chunks)), rep(utf8, 3), info = path)
   }
   send(client, request("/events"))
   data <- c(charToRaw("data: "), utf8, charToRaw("\n"))
-  expect_identical(as.raw(unlist(chunked(client)$pieces)), c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n")))
+  expect_identical(as.raw(unlist(chunked(client)$chunks)), c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n")))
 })
 
 test_that("onError is told of an error behind the head, and what it returns is too late", {
@@ -75,7 +75,7 @@ test_that("onError is told of errors when a stream's end or a drain is told", {
   server <- local_server(list(
     call = function(req) {
       if (req$PATH_INFO == "/pull") {
-        return(streamed(stream_body(pieces_of("x"), on_close = function(reason) stop("in on_close"))))
+        return(streamed(stream_body(chunks_of("x"), on_close = function(reason) stop("in on_close"))))
       }
       s <<- stream_response(headers = plain)
     },
@@ -118,7 +118,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
   server <- local_server(function(req) {
     compress <- endsWith(req$PATH_INFO, "-compressed")
     if (startsWith(req$PATH_INFO, "/events")) {
-      return(sse_body(pieces_of("one", "two"), compress = compress))
+      return(sse_body(chunks_of("one", "two"), compress = compress))
     }
     s <- stream_response(headers = plain, compress = compress)
     s$write("one ")
@@ -134,7 +134,7 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
     send(client, request(paste0(kind, "-compressed"), headers = "Accept-Encoding: gzip"))
     answer <- chunked(client)
     expect_match(answer$head, "Content-Encoding: gzip", ignore.case = TRUE)
-    expect_equal(memDecompress(as.raw(unlist(answer$pieces)), "gzip", asChar = TRUE), as_it_is$text)
+    expect_equal(memDecompress(as.raw(unlist(answer$chunks)), "gzip", asChar = TRUE), as_it_is$text)
     # Not for a client that cannot read it.
     send(client, request(paste0(kind, "-compressed")))
     expect_equal(chunked(client)$text, as_it_is$text)
@@ -143,14 +143,14 @@ test_that("what is pushed is compressed only if that is asked for, and so are ev
 
 test_that("a client that takes nothing for `idle_timeout` is cut: on_close is told \"timeout\"; an app may be silent for longer", {
   reasons <- list()
-  later_piece <- NULL
+  later_chunk <- NULL
   server <- local_limited(function(req) {
     kind <- req$PATH_INFO
-    piece <- raw(2^16)
+    chunk <- raw(2^16)
     source <- switch(
       kind,
-      "/slow" = function() piece,
-      "/silent" = pieces_of("begun", promises::promise(function(resolve, reject) later_piece <<- resolve), " and ended")
+      "/slow" = function() chunk,
+      "/silent" = chunks_of("begun", promises::promise(function(resolve, reject) later_chunk <<- resolve), " and ended")
     )
     streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
   }, limits = server_limits(idle_timeout = "300 ms"))
@@ -164,7 +164,7 @@ test_that("a client that takes nothing for `idle_timeout` is cut: on_close is to
   until <- Sys.time() + 0.7
   while (Sys.time() < until) service(20)
   expect_null(reasons[["/silent"]])
-  later_piece(" late")
+  later_chunk(" late")
   expect_equal(chunked(silent)$text, "begun late and ended")
 })
 
@@ -190,12 +190,12 @@ test_that("a client that leaves while R computes does not interrupt it, and is t
         Sys.sleep(0.3)
         heard <<- c(heard, "computed")
       }
-      "piece"
+      "chunk"
     }, on_close = function(reason) heard <<- c(heard, reason)))
   })
   one <- local_client(server)
   send(one, request())
-  read_to(one, "piece")
+  read_to(one, "chunk")
   client <- one
   serve_until(function() "client" %in% heard)
   expect_equal(heard[1], "computed")
@@ -290,7 +290,7 @@ test_that("server-sent data is split at all three line ends on its way, too", {
 })
 
 test_that("a pulled body is asked with requests pipelined behind it, which wait for its end", {
-  server <- local_server(function(req) if (req$PATH_INFO == "/next") ok("next") else streamed(pieces_of("a", "", "b")))
+  server <- local_server(function(req) if (req$PATH_INFO == "/next") ok("next") else streamed(chunks_of("a", "", "b")))
   client <- local_client(server)
   send(client, paste0(request("/stream"), request("/next"), request("/stream")))
   expect_equal(chunked(client)$text, "ab")

@@ -1,4 +1,4 @@
-# Replies in pieces that an app pushes: stream_response().
+# streamed responses that an app pushes: stream_response().
 
 # A server that answers each request with a stream, and keeps them.
 local_streams <- function(..., env = parent.frame()) {
@@ -81,8 +81,8 @@ test_that("write() tells when to wait, and on_drain when to go on", {
   s <- ask_for(it, client)
   drained <- 0
   s$on_drain(function() drained <<- drained + 1)
-  piece <- as.raw(rep(1, 2^20))
-  expect_false(s$write(piece))
+  chunk <- as.raw(rep(1, 2^20))
+  expect_false(s$write(chunk))
   serve_until(function() {
     fill(client)
     drained == 1
@@ -90,7 +90,7 @@ test_that("write() tells when to wait, and on_drain when to go on", {
   # Nobody reads: the sockets take some of it, the rest waits.
   given <- 0
   while (s$buffered() < 2^21) {
-    expect_false(s$write(piece))
+    expect_false(s$write(chunk))
     given <- given + 1
     service(20)
   }
@@ -109,10 +109,10 @@ test_that("a client that takes less than is written is cut at 16 MiB", {
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
-  piece <- as.raw(rep(1, 2^20))
+  chunk <- as.raw(rep(1, 2^20))
   count <- 0
   while (s$is_open()) {
-    s$write(piece)
+    s$write(chunk)
     count <- count + 1
     expect_lte(s$buffered(), 16 * 2^20)
   }
@@ -121,8 +121,8 @@ test_that("a client that takes less than is written is cut at 16 MiB", {
   expect_equal(it$heard, "slow")
   expect_false(s$is_open())
   early <- stream_response()
-  for (i in 1:16) early$write(piece)
-  expect_identical(early$write(piece), FALSE)
+  for (i in 1:16) early$write(chunk)
+  expect_identical(early$write(chunk), FALSE)
   expect_false(early$is_open())
 })
 
@@ -321,19 +321,19 @@ test_that("arguments and objects say what is wrong with them", {
   expect_error(stream_body(function() NULL, on_close = 1), "`on_close` must be a function")
   expect_output(print(s), "<rookery_stream: not yet a response, 0 B waiting>", fixed = TRUE)
   s$write("abc")
-  expect_output(print(s), "<rookery_stream: not yet a response, 1 piece, 3 B, 3 B waiting>", fixed = TRUE)
+  expect_output(print(s), "<rookery_stream: not yet a response, 1 chunk, 3 B, 3 B waiting>", fixed = TRUE)
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)
   s$write(strrep("x", 2000))
   serve_until(function() s$buffered() == 0)
-  expect_output(print(s), "<rookery_stream [0-9]+: open, 1 piece, 2 kB, 0 B waiting>")
+  expect_output(print(s), "<rookery_stream [0-9]+: open, 1 chunk, 2 kB, 0 B waiting>")
   s$close()
   serve_until(function() length(it$heard) == 1)
   expect_output(print(s), "<rookery_stream [0-9]+: over [(]done[)]>")
 })
 
-test_that("what is written before the response costs the same for each piece", {
+test_that("what is written before the response costs the same for each chunk", {
   seconds <- function(count) {
     s <- stream_response()
     gc()
