@@ -1,31 +1,44 @@
-# Requests' bodies as they arrive. The object that receive_body() makes is filled by C (src/receive_body.c): `.ticket` names the request.
+# Request bodies that the app receives in chunks. C (src/receive_body.c) adds variables to the
+# object of receive_body(); `.ticket` names the request.
 
 #' Receive a request's body as it arrives
 #'
-#' A body is whole, in memory or in a file, before `call` sees it. `onHeaders` may return `receive_body()` instead of a response:
-#' then the body is handed over in pieces as they arrive, nothing of it is kept, and an upload of any size takes no more memory
-#' than its pieces.
+#' By default, the server stores the whole body in memory or in a file before it
+#' calls `call`. If `onHeaders` returns `receive_body()` instead of a response,
+#' the body is passed to the app in chunks as it arrives and is not stored. An
+#' upload of any size then takes no more memory than its chunks.
 #'
 #' @details
-#' The server reads at most 256 KiB ahead: a client that sends faster than `on_data` deals with it has to wait. When `on_data` returns
-#' a promise, the next piece comes when that is fulfilled. When it returns a response (a list with `status`), that is the answer, such as a
-#' 413 for a body that is too long; the rest of the body is not read, and the connection ends. Whatever else it returns is ignored.
+#' The server reads at most 256 KiB ahead, so a client that sends faster than
+#' `on_data` consumes has to wait. If `on_data` returns a promise, the next
+#' chunk is passed on once the promise is fulfilled. If `on_data` returns a
+#' response (a list with `status`), such as a 413 for a body that is too long,
+#' that response is sent, the rest of the body is not read, and the connection
+#' is closed. Other values are ignored.
 #'
-#' With several workers (`rookery serve --workers`) bodies are taken by the server in front. `onHeaders` sees the head of a large one before that, so that
-#' it can refuse it, and again when the body is there: what the first time returned has its `on_close` called with `"client"` at once.
+#' With several workers (`rookery serve --workers`) the supervisor receives the
+#' bodies. It calls `onHeaders` twice for a large body: first with the headers
+#' only, so that the app can refuse the request, and again when the body is
+#' complete. `on_close` of what the first call returned is called with
+#' `"client"` at once.
 #'
-#' An error in one of these functions is reported once on stderr and once to `onError`, with the
-#' name of the function. The request is answered with status 500 unless it has been answered before.
+#' An error in one of these functions is reported once on stderr and once to
+#' `onError`, with the name of the function. The response has status 500 unless
+#' one has been sent before.
 #'
-#' @param on_data A function of a raw vector, called for each piece.
-#' @param on_end A function of no arguments, called when the body is whole (at once if there is none): it returns the response, or the
+#' @param on_data A function that is called with each chunk, a raw vector.
+#' @param on_end A function without arguments that is called when the body is
+#'   complete, or at once if there is no body. It returns the response or a
 #'   promise of one.
-#' @param on_close `NULL`, or a function of the reason, called once at the end: `"done"` (`on_end` has been called, or `on_data` has answered),
-#'   `"client"` (the client has disconnected), `"timeout"` (the client sent nothing for too long),
-#'   `"error"` (a function has failed, or returned something that is not a response) or `"stop"`
-#'   (the server stops). This is the place to close a file.
-#' @param ... Must be empty: what follows is given by name.
-#' @return An object for `onHeaders` to return. It is for one request.
+#' @param on_close `NULL`, or a function that is called once at the end with the
+#'   reason: `"done"` (`on_end` was called, or `on_data` returned a response),
+#'   `"client"` (the client disconnected), `"timeout"` (the client sent nothing
+#'   for too long), `"error"` (a function failed, or returned something that is
+#'   not a response) or `"stop"` (the server stopped). This is the place to
+#'   close a file.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @return An object for `onHeaders` to return. It can be used for one request
+#'   only.
 #' @examples
 #' app <- list(
 #'   onHeaders = function(req) {
@@ -75,7 +88,8 @@ print.rookery_receiver <- function(x, ...) {
   print_line(x)
 }
 
-# A piece has come. While `on_data` deals with the one before it waits, with those that the server reads ahead.
+# Called by C with each chunk. The chunk is queued while `on_data` still processes an earlier one;
+# the server limits how much it reads ahead.
 on_body_chunk <- function(receiver, bytes) {
   if (receiver$is_busy) {
     receiver$queue[[length(receiver$queue) + 1]] <- bytes
@@ -85,7 +99,8 @@ on_body_chunk <- function(receiver, bytes) {
   }
 }
 
-# Hands a piece to `on_data`, which may let R serve meanwhile: what comes of the body then waits as well.
+# Passes a chunk to `on_data`. If `on_data` calls service(), further chunks arrive meanwhile and are
+# queued.
 body_consume <- function(receiver, bytes) {
   receiver$is_busy <- TRUE
   is_promised <- FALSE
@@ -94,7 +109,8 @@ body_consume <- function(receiver, bytes) {
   is_promised <- body_finish_chunk(receiver, receiver$on_data(bytes), length(bytes))
 }
 
-# What `on_data` made of `n` bytes; whether it is a promise, which holds the next piece back.
+# Uses the value that `on_data` returned for `n` bytes. Returns whether the value is a promise,
+# which delays the next chunk.
 body_finish_chunk <- function(receiver, value, n) {
   if (inherits(value, "promise")) {
     promises::then(
@@ -116,7 +132,8 @@ body_finish_chunk <- function(receiver, value, n) {
   FALSE
 }
 
-# A table with a column of that name is none, nor is a list whose class knows no names.
+# Returns whether a value is a response. Data frames are not, even with a column `status`, nor are
+# lists of classes without names.
 is_answer <- function(value) {
   if (is.environment(value)) {
     !is.null(value[["status"]])
@@ -125,19 +142,20 @@ is_answer <- function(value) {
   }
 }
 
-# A promise that held the next piece back has been fulfilled.
+# Continues after the promise that delayed the next chunk was fulfilled.
 body_on_fulfilled <- function(receiver, value, n) {
   body_try(receiver, body_finish_chunk(receiver, value, n))
   body_resume(receiver)
 }
 
-# It holds nothing back any more.
+# Passes on the queued chunks, because no promise delays them any more.
 body_resume <- function(receiver) {
   receiver$is_busy <- FALSE
   body_try(receiver, body_process_queue(receiver))
 }
 
-# Evaluates what may run functions of the app's, outside of an event: one that fails is told of, and what is left goes on.
+# Evaluates code that calls functions of the app outside of an event. If a function fails, the error
+# is reported, and the queued chunks are processed all the same.
 body_try <- function(receiver, expression) {
   condition <- simpleError("interrupted, or left by a restart")
   is_left <- TRUE
@@ -160,7 +178,7 @@ body_try <- function(receiver, expression) {
   )
 }
 
-# What came meanwhile.
+# Processes the chunks, and the end of the body, that were queued.
 body_process_queue <- function(receiver) {
   while (!receiver$is_busy && length(receiver$queue) > 0) {
     bytes <- receiver$queue[[1]]
@@ -174,7 +192,7 @@ body_process_queue <- function(receiver) {
   }
 }
 
-# Which function has failed, as the log names it.
+# The names by which the log refers to the function that failed.
 doing_data <- "receive_body: on_data"
 doing_end <- "receive_body: on_end"
 doing_close <- "receive_body: on_close"
@@ -188,19 +206,19 @@ body_respond <- function(receiver, value) {
   }
 }
 
-# No more comes.
+# Called by C at the end of the body.
 on_body_end <- function(receiver, reason) {
   receiver$over <- reason
   body_process_queue(receiver)
 }
 
 body_finish <- function(receiver, reason) {
-  # Whatever becomes of `on_end`: a jump out of it is an error as well.
+  # The value in case of a jump out of `on_end`, which counts as an error.
   ended <- "error"
   is_left <- TRUE
   on.exit(body_call_on_close(receiver, ended, is_left))
   if (reason == "done" && !receiver$is_answered && !.Call(ffi_receive_is_waiting, receiver)) {
-    # Answered for R, because the server stops: the body is not whole.
+    # The server has sent a response itself because it stops, so the body is incomplete.
     reason <- "stop"
   }
   if (reason == "done" && !receiver$is_answered) {

@@ -1,46 +1,69 @@
-# Replies in pieces. What the server knows of one is its *source*, an environment that C (src/response_stream.c) fills: `handle` names the
-# stream once it has answered a request, `ask` gives its pieces, `on_close` and `on_drain` are told of it. The object that an app
-# pushes to refers to its source, never the other way round: so R can collect it, and what nobody can write to is cut.
+# Streamed responses. The server knows a stream by its *source*, an environment that C
+# (src/response_stream.c) uses: `handle` names the stream once it is the response to a request,
+# `pull` returns its chunks, and `on_close` and `on_drain` are its callbacks. The object that an app
+# writes to refers to its source, and the source never refers to that object. R can therefore
+# collect the object, and a stream that nobody can write to any more is aborted.
 
 #' Stream a response from a function, generator or connection
 #'
-#' A response's `body` may be a function: it is asked for a piece whenever the client has room for one, until it gives `NULL`. So
-#' a long table, a log or the tokens of a language model are sent as they are made, in bounded memory. `stream_body()` adds what
-#' runs at the end, and takes R connections.
+#' A response's `body` may be a function. The server calls the function whenever
+#' it can send more to the client, until the function returns `NULL`. A long
+#' table, a log or the tokens of a language model are thus sent as they are
+#' produced, in bounded memory. `stream_body()` adds a callback for the end of
+#' the stream, and accepts R connections.
 #'
-#' @section Pieces:
-#' A raw vector, or strings, which are put one behind the other; or the promise of either. `raw(0)` and `""` mean "nothing yet":
-#' the function is asked again after 10 ms. `NULL` is the end, and so is what generators of package coro give at theirs: a
-#' generator, and an async generator such as `chat$stream_async()` of package ellmer gives, is a body as it is. Anything else is an error.
+#' @section Chunks:
+#' The function returns a raw vector, a character vector whose elements are
+#' concatenated, or a promise of either. `raw(0)` and `""` mean that no data is
+#' available yet; the server calls the function again after 10 ms. `NULL` ends
+#' the stream, and so does the value by which generators of package coro signal
+#' their end. A generator can therefore be a body as it is, and so can an async
+#' generator such as `chat$stream_async()` of package ellmer returns. Any other
+#' value is an error.
 #'
-#' The function is asked on R's thread, once at a time, and while less than 256 KiB wait for the client. Streams, requests and
-#' callbacks of package later take turns: keep each piece under 10 ms, and return promises for what takes longer.
+#' The function is called on R's thread, one call at a time, and only while less
+#' than 256 KiB are queued for the client. Streams, requests and callbacks of
+#' package later take turns on this thread. Keep each call under 10 ms, and
+#' return promises for work that takes longer.
 #'
-#' @section The head:
-#' Status and headers leave with the first piece, or after a second. An error before that is answered with status 500, like
-#' one in the handler. One behind it cuts the connection, so that no client takes a part for the whole.
+#' @section Status and headers:
+#' Status and headers are sent with the first chunk, or after one second. If the
+#' function fails before that, the response has status 500, as for an error in
+#' the handler. If it fails later, the server closes the connection abnormally,
+#' so that clients do not mistake a part for the whole.
 #'
-#' A `Content-Length` among the headers is sent, and kept: more bytes are an error, and fewer cut the connection. To HEAD, and with
-#' status 204 and 304, only the headers are sent: the function is not asked.
+#' If `headers` has a `Content-Length`, the server enforces it: more bytes are
+#' an error, and with fewer bytes the connection is closed abnormally. For HEAD
+#' requests, and with status 204 and 304, only status and headers are sent, and
+#' the function is not called.
 #'
-#' @section The end:
-#' `on_close(reason)` is called exactly once, with
-#' * `"done"`: the client's system has everything;
-#' * `"client"`: the client went away;
-#' * `"error"`: a piece could not be made, or the length was not what `Content-Length` said;
-#' * `"slow"`: the client took less than was made, until 16 MiB waited;
-#' * `"timeout"`: it took nothing for two minutes;
+#' @section The end of a stream:
+#' `on_close(reason)` is called exactly once. `reason` is
+#' * `"done"`: the client's operating system has received all data;
+#' * `"client"`: the client disconnected;
+#' * `"error"`: the function failed, or the length differed from
+#'   `Content-Length`;
+#' * `"slow"`: the client received data more slowly than it was produced, and 16
+#'   MiB were queued;
+#' * `"timeout"`: the client received nothing for two minutes;
 #' * `"stop"`: the server stopped.
 #'
-#' A function with an argument `close` is called with `close = TRUE` before that, if it has neither ended nor failed: a generator of coro
-#' runs its `on.exit()` then.
+#' If the function has an argument `close`, and has neither ended the stream nor
+#' failed, it is called with `close = TRUE` before `on_close`. A generator of
+#' coro runs its `on.exit()` code then.
 #'
-#' @param source A function, or an R connection: its bytes are sent in pieces of 64 KiB, and it is closed at the end.
-#' @param on_close `NULL`, or a function of the reason.
-#' @param compress Whether to compress it for clients that take gzip: as other bodies, not if its type is compressed already, nor with a
-#'   `Content-Length`. What waits is sent whole with each piece, so none is held back. 32 streams are compressed at once, others are not.
-#' @param ... Must be empty: what follows is given by name.
-#' @return An object for a response's `body`. It answers one request.
+#' @param source A function that returns chunks, or an R connection. A
+#'   connection is sent in chunks of 64 KiB and closed at the end.
+#' @param on_close `NULL`, or a function that is called with the reason for
+#'   which the stream ended.
+#' @param compress Whether the stream is compressed for clients that accept
+#'   gzip. Streams with a `Content-Length` and content types that are compressed
+#'   already are sent as they are. The compressor is flushed after each chunk,
+#'   so no chunk is delayed. At most 32 streams are compressed at a time; others
+#'   are sent uncompressed.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @return An object for the `body` of a response. It can be used for one
+#'   request only.
 #' @examples
 #' rows <- function(data, by = 1000) {
 #'   at <- 0
@@ -59,7 +82,7 @@
 #'     body = stream_body(rows(mtcars), on_close = function(reason) message("The table: ", reason))
 #'   )
 #' }
-#' @seealso [stream_response()] to push.
+#' @seealso [stream_response()], for a stream that the app writes to.
 #' @export
 stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
   check_dots("stream_body()", ..., known = c("on_close", "compress"))
@@ -77,28 +100,38 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 
 #' Stream a response by writing to it
 #'
-#' Makes a response whose body is written later: from callbacks of package later, promises, WebSockets or other requests. The
-#' object is the response, or the `body` of one.
+#' Creates a response whose body is written later, for example by callbacks of
+#' package later, promises, WebSockets or other requests. The returned object is
+#' a response, and can also be the `body` of a response.
 #'
 #' @details
-#' * `$write(x)` sends a raw vector or strings, and returns whether to go on: `if (s$write(x)) ...`. After `FALSE`, write no more
-#'   for now: 64 KiB wait for the client, and `on_drain` says when to go on; or the stream is over, `$is_open()` is `FALSE` and
-#'   nothing was sent.
-#' * `$flush()` sends the head, which else leaves with the first piece, or after a second.
-#' * `$close()` ends the stream in order, `$abort()` cuts it, which its client sees.
-#' * `$on_drain(func)` adds a function of no arguments that is called when there is room again, after a `FALSE`.
-#' * `$on_close(func)` adds a function of the reason that is called once at the end, see [stream_body()].
-#' * `$buffered()` tells how many bytes wait for the client, `$is_open()` whether the stream can be written to.
+#' * `$write(x)` sends a raw vector or strings, and returns `TRUE` if more can
+#'   be written at once. After `FALSE`, either 64 KiB are queued for the client,
+#'   and `on_drain` is called when you can continue; or the stream has ended,
+#'   `$is_open()` is `FALSE`, and nothing was sent.
+#' * `$flush()` sends status and headers now. Otherwise they are sent with the
+#'   first chunk, or after one second.
+#' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
+#'   which tells the client that the response is incomplete.
+#' * `$on_drain(func)` adds a function without arguments that is called when
+#'   more can be written after `$write()` has returned `FALSE`.
+#' * `$on_close(func)` adds a function that is called once at the end of the
+#'   stream, with the reason. [stream_body()] lists the reasons.
+#' * `$buffered()` returns the number of bytes that are queued for the client,
+#'   and `$is_open()` whether the stream can be written to.
 #'
-#' What is written before the response has been returned waits for it. A client that takes less than is written is cut when
-#' 16 MiB wait. A stream that R collects before `$close()` is cut, and told on stderr: keep the object where it can be closed. (A
-#' function given to `$on_close()` that knows the object keeps it by itself.)
-#' When the server stops, streams that are written to end in order.
+#' Data that is written before the handler has returned the response is queued.
+#' If 16 MiB are queued for a client, its stream is aborted. If R collects the
+#' object before `$close()`, the stream is aborted and a message is written to
+#' stderr. Keep the object in a place from which it can be closed. (A function
+#' passed to `$on_close()` that refers to the object keeps it.) When the server
+#' stops, open streams are closed as if by `$close()`.
 #'
-#' @param ... Must be empty: what follows is given by name.
-#' @param status,headers Those of the response.
-#' @param compress Whether to compress it, see [stream_body()]. It costs 300 KiB of memory for as long as the stream is open, and five bytes
-#'   with each `$write()` that finds nothing waiting.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param status,headers Status code and headers of the response.
+#' @param compress Whether to compress the stream as described for
+#'   [stream_body()]. Compression takes 300 KiB of memory for each open stream,
+#'   and each `$write()` to a stream with an empty queue costs five more bytes.
 #' @return An object of class `rookery_stream`.
 #' @examples
 #' app <- function(req) {
@@ -112,7 +145,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #'   tick()
 #'   s
 #' }
-#' @seealso [stream_body()] for what is asked when there is room.
+#' @seealso [stream_body()], for a stream whose chunks the server requests.
 #' @export
 stream_response <- function(..., status = 200L, headers = list(), compress = FALSE) {
   check_dots("stream_response()", ..., known = c("status", "headers", "compress"))
@@ -125,7 +158,7 @@ stream_response <- function(..., status = 200L, headers = list(), compress = FAL
 # ---- sources ----
 
 new_source <- function(pull, on_close = NULL, compress = TRUE) {
-  # Few bindings, and no more than it needs: there are thousands of them.
+  # An app may have thousands of sources, so a source has only the bindings that it needs.
   source <- new.env(hash = FALSE, parent = emptyenv())
   if (!is.null(pull)) source$pull <- pull
   if (!is.null(on_close)) source$on_close <- list(on_close)
@@ -134,7 +167,8 @@ new_source <- function(pull, on_close = NULL, compress = TRUE) {
   source
 }
 
-# Pieces of an R connection. It is opened here, in binary, if it is not open.
+# Returns a function that reads chunks from an R connection. A connection that is not open is opened
+# in binary mode.
 connection_source <- function(con) {
   kind <- summary(con)$class
   if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
@@ -151,7 +185,8 @@ connection_source <- function(con) {
     abort_argument("`source` is a connection that is open in text mode: open it with \"rb\".")
   }
   function(close = FALSE) {
-    # Also when it cannot be read: R has few connections, and asks this no more.
+    # The connection is also closed when reading fails, because R has few connections and the
+    # function is not called again.
     is_over <- TRUE
     on.exit(if (is_over) base::close(con))
     bytes <- if (!close) readBin(con, "raw", 65536L)
@@ -160,7 +195,7 @@ connection_source <- function(con) {
   }
 }
 
-# A piece has been promised.
+# Sends the value of a promised chunk once the promise is fulfilled.
 await_chunk <- function(promise, source) {
   attach_handlers(
     promise,
@@ -169,7 +204,7 @@ await_chunk <- function(promise, source) {
   )
 }
 
-# What is to run at the end: the functions, in their order.
+# Returns the functions to call at the end of a stream, in their order.
 on_stream_end <- function(source, reason) {
   source$reason <- reason
   pull <- source$pull
@@ -181,14 +216,14 @@ on_stream_end <- function(source, reason) {
   c(closing, told)
 }
 
-# What is to run when there is room.
+# Returns the functions to call when the client can receive more.
 on_stream_drained <- function(source) {
   as.list(source$on_drain)
 }
 
-# ---- what is pushed ----
+# ---- streams that the app writes to ----
 
-# The reply has been sent: what came before follows it.
+# Called after the response was sent: sends what the app wrote before.
 start_stream <- function(source) {
   chunks <- early_chunks(source)
   tells <- source$early_commands
@@ -197,7 +232,7 @@ start_stream <- function(source) {
   }
   early <- c("early", "early_count", "early_bytes", "early_commands")
   rm(list = intersect(early, names(source)), envir = source)
-  # What a later $write() or $close() would raise has nobody to be raised to.
+  # An error in `$write()` or `$close()` cannot be raised here, because the app's call has returned.
   tryCatch(
     {
       for (chunk in chunks) {
@@ -215,8 +250,8 @@ start_stream <- function(source) {
   )
 }
 
-# In the order in which they were written. They are kept as pairs, each of what came before and a piece: a list would be copied for
-# each piece.
+# Returns the chunks that were written before the response, in order. They are stored as nested
+# pairs of the earlier chunks and one chunk, because a list would be copied for each chunk.
 early_chunks <- function(source) {
   if (is.null(source$early_count)) {
     return()
@@ -235,7 +270,8 @@ abort_too_short <- function(missing) {
   abort(paste("the stream was closed", format(missing), text), "rookery_bad_stream")
 }
 
-# As src/rust: what waits from which on the app is to wait, and what may.
+# The queue length at which the app should stop writing, and the maximum; crates/exchange has the
+# same values.
 high_mark <- 64 * 1024
 most_waiting <- 16 * 1024^2
 
@@ -245,13 +281,13 @@ check_chunk <- function(x) {
   }
 }
 
-# Whether the app can write to it.
+# Returns whether the app can write to a stream.
 is_writable <- function(source) {
   is.null(source$reason) && !isTRUE(source$is_ended)
 }
 
 push_write <- function(source, x) {
-  # In C nearly always: it takes a tenth of the time of what follows.
+  # The C function handles nearly all calls, in a tenth of the time of the R code below.
   given <- .Call(ffi_stream_write_fast, source, x)
   if (!is.null(given)) {
     return(given)
@@ -282,12 +318,12 @@ push_write <- function(source, x) {
   })
 }
 
-# NA when it is over.
+# Returns the number of queued bytes; NA after the end of the stream.
 push_buffered <- function(source) {
   if (is.null(source$handle)) sum(source$early_bytes) else .Call(ffi_stream_state, source)[[1]]
 }
 
-# Tells the server "head", "end" or "cut": now, or with the response.
+# Passes "head", "end" or "cut" to the server, at once or after the response.
 push_command <- function(source, what) {
   if (!is_writable(source)) {
     return(0)
@@ -318,7 +354,7 @@ push_add <- function(source, which, func) {
   }
 }
 
-# What an app pushes to.
+# Creates the object that an app writes to.
 push_stream <- function(status, headers, source, is_events = FALSE) {
   prepare()
   self <- .Call(ffi_stream_object, source, status, headers, is_events)
@@ -326,7 +362,8 @@ push_stream <- function(status, headers, source, is_events = FALSE) {
   self
 }
 
-# Its methods, whose environment has `source`: C makes them, see object_template.c.
+# The methods of that object; their environment has `source`. C copies them into each object
+# (object_template.c).
 push_methods <- local({
   source <- NULL
   list(
@@ -341,7 +378,7 @@ push_methods <- local({
   )
 })
 
-# Nobody can write to it any more.
+# Aborts a stream whose object R has collected, because nobody can write to the stream any more.
 on_stream_collected <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {

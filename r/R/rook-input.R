@@ -1,10 +1,11 @@
-# What an app reads a request's body from, and writes its errors to.
+# The Rook objects of a request: `rook.input`, from which an app reads the body, and `rook.errors`,
+# to which it writes messages.
 
-# `InputStream$new(conn, length)`: a stream over the `length` bytes that `conn` gives, which is a connection or a
-# function of an offset and a number of bytes.
+# `InputStream$new(conn, length)` creates a Rook input over `length` bytes. `conn` is a connection,
+# or a function of an offset and a number of bytes.
 #
-# Its streams look like objects of an R6 class and are none: `$new()` of a class takes 29 us, this takes 3, and every
-# request with a body needs one.
+# The objects look like those of an R6 class but are made without R6: `$new()` of a class takes 29
+# us and this function 3 us, and every request with a body needs an object.
 InputStream <- list(
   classname = "InputStream",
   new = function(conn, length) {
@@ -12,7 +13,7 @@ InputStream <- list(
     size <- length
     offset <- 0
     self <- new.env(parent = emptyenv())
-    # The next `l` bytes, or those that are left: all of them when `l` is negative.
+    # Returns the next `l` bytes, or all remaining ones if there are fewer or if `l` is negative.
     self$read <- function(l = -1L) {
       rest <- size - offset
       n <- check_count(l, "l")
@@ -26,14 +27,15 @@ InputStream <- list(
       offset <<- offset + length(bytes)
       bytes
     }
-    # The next `n` lines, without what ends them ("\n", "\r\n" or "\r"); all of them when `n` is negative.
+    # Returns the next `n` lines without their line ends ("\n", "\r\n" or "\r"); all lines if `n` is
+    # negative.
     self$read_lines <- function(n = -1L) {
       bytes <- find_lines(read_at, offset, size, check_count(n, "n"))
       lines <- split_lines(if (offset == 0) strip_mark(bytes) else bytes)
       offset <<- offset + length(bytes)
       lines
     }
-    # Back to the start; returns where it was.
+    # Moves to the start of the body, and returns the previous position.
     self$rewind <- function() {
       was <- offset
       offset <<- 0
@@ -43,10 +45,13 @@ InputStream <- list(
   }
 )
 
-# ---- the body of a request, read from the server's memory or its file: `ticket` names it to C (src/rook_input.c) ----
+# ---- the body of a request in the server's memory or in its file; `ticket` names the body to C
+# (src/rook_input.c) ----
 
-# A function whose call gives, as the environment of the function that it returns, a new request with its two bindings,
-# the second not yet looked at. What it calls is no name: the environment around it is empty, as httpuv's requests have it.
+# Returns a function with the two bindings of a request as arguments. The environment of the
+# function that it returns is a new request, in which the second binding is an unevaluated promise.
+# The body calls `function` itself instead of its name, because the enclosing environment is empty,
+# as for httpuv's requests.
 request_frame <- function() {
   frame <- function(rook.input, .bodyData) NULL
   body(frame) <- as.call(list(`function`, NULL, NULL))
@@ -57,13 +62,15 @@ request_frame <- function() {
 input_read <- local({
   .ticket <- NULL
   read <- function(l = -1L) .Call(ffi_input_read, .ticket, l)
-  # A number instead of the call of `-`, whose evaluation is a quarter of what `read()` of a small body costs. Here, because
-  # what is made when the package is installed is compiled.
+  # The default is a number instead of a call of `-`, whose evaluation takes a quarter of the time
+  # that `read()` takes for a small body. The function is made here, during installation, so that it
+  # is byte-compiled.
   formals(read)$l <- -1L
   read
 })
 
-# The methods of a body's stream, whose environment is the stream and has `.ticket`: C makes them, see object_template.c.
+# The methods of a request's `rook.input`. Their environment is the object itself, with `.ticket`. C
+# copies them into each object (object_template.c).
 input_methods <- function() {
   .ticket <- NULL
   list(
@@ -90,7 +97,7 @@ body_lines <- function(ticket, n) {
   split_lines(if (offset == 0) strip_mark(bytes) else bytes)
 }
 
-# The body as a connection, for those who read `req$.bodyData`; NULL when the request has been answered.
+# Returns the body as a connection, the value of `req$.bodyData`; NULL after the response.
 open_body <- function(ticket, req) {
   where <- .Call(ffi_body_open, ticket)
   if (is.null(where)) {
@@ -135,13 +142,14 @@ open_spooled <- function(ticket, size, descriptor, folders = c("/proc/self/fd", 
 
 copy_block <- 1024^2
 
-# The request has been answered: the connection of `opened`, a list of it and its request, is gone.
+# Closes the connection to a body after the response. `opened` is a list of the connection and its
+# request.
 close_body <- function(opened) {
   try(close(opened[[1]]), silent = TRUE)
   assign(".bodyData", NULL, envir = opened[[2]])
 }
 
-# Binds the connection in a request that was made before it had a body.
+# Binds `.bodyData` in a request that was made before its body had arrived.
 bind_body <- function(ticket, req) {
   force(ticket)
   delayedAssign(".bodyData", open_body(ticket, req), assign.env = req)
@@ -164,10 +172,11 @@ connection_reader <- function(conn) {
   }
 }
 
-# How much of a body is looked at when not all of its lines are asked for; doubled until they are found.
+# The number of bytes that are searched first when only some lines are requested. It is doubled
+# until they are found.
 line_block <- 8192
 
-# The bytes of the next `n` lines.
+# Returns the bytes of the next `n` lines.
 find_lines <- function(read_at, offset, size, n) {
   rest <- size - offset
   if (n == 0 || rest <= 0) {
@@ -190,19 +199,21 @@ find_lines <- function(read_at, offset, size, n) {
   }
 }
 
-# Where the lines in `bytes` end. A "\r" in last place ends one only if no "\n" can follow.
+# Returns the positions at which lines end. A "\r" at the end of `bytes` ends a line only if no "\n"
+# can follow.
 line_ends <- function(bytes, is_rest) {
   is_lf <- bytes == 0x0a
   is_cr <- bytes == 0x0d
   which(is_lf | (is_cr & !c(is_lf[-1], !is_rest)))
 }
 
-# UTF-8's byte order mark, which a body may start with, is not part of its first line.
+# Removes a UTF-8 byte order mark, which is not part of the first line.
 strip_mark <- function(bytes) {
   if (length(bytes) >= 3 && identical(bytes[1:3], as.raw(c(0xef, 0xbb, 0xbf)))) bytes[-(1:3)] else bytes
 }
 
-# Lines are UTF-8 when their bytes are. Those with a NUL, which R's strings cannot hold, end before it.
+# Splits bytes into lines, which are marked as UTF-8 if they are valid. A line with a NUL, which R's
+# strings cannot hold, ends before the NUL.
 split_lines <- function(bytes) {
   if (length(bytes) == 0) {
     return(character(0))
@@ -224,7 +235,7 @@ split_lines <- function(bytes) {
   lines
 }
 
-# The body of a request that has none.
+# The `rook.input` of a request without a body.
 NullInputStream <- R6::R6Class(
   "NullInputStream",
   cloneable = FALSE,
@@ -246,7 +257,7 @@ NullInputStream <- R6::R6Class(
 
 nullInputStream <- NullInputStream$new()
 
-# `req$rook.errors`
+# The class of `req$rook.errors`.
 ErrorStream <- R6::R6Class(
   "ErrorStream",
   cloneable = FALSE,

@@ -1,33 +1,49 @@
-# Server-sent events (HTML standard, 9.2): responses in pieces whose pieces are events.
+# Server-sent events (HTML standard, 9.2): streamed responses whose chunks are events.
 
 #' Server-sent events
 #'
-#' A page that runs `new EventSource("/prices")` gets what the server has to say as it happens, over plain HTTP, and connects again by
-#' itself when the connection was lost. `sse_response()` makes a response to send events to (push); `sse_body()` one whose events
-#' come from a function or generator (pull); `sse_event()` the text of an event.
+#' Server-sent events let a server push messages to a web page over plain HTTP.
+#' A page subscribes with `new EventSource("/prices")`, and the browser
+#' reconnects by itself when the connection is lost. `sse_response()` creates a
+#' response that the app sends events to (push). `sse_body()` creates one whose
+#' events are returned by a function or generator (pull). `sse_event()` formats
+#' one event as text.
 #'
 #' @details
-#' `sse_response()` is a [stream_response()] with
-#' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)`, which sends an event and returns what `$write()` does.
+#' The object of `sse_response()` has the methods of a [stream_response()], and
+#' * `$send(data, ..., event = NULL, id = NULL, retry = NULL)`, which sends an
+#'   event and returns the same value as `$write()`.
 #'
-#' When nothing has been sent for `heartbeat` seconds the server sends a comment, without R, because proxies cut what is silent
-#' (nginx after a minute). When the server stops, events end in order, and clients are told to come again in 3 to 8 seconds.
+#' If no event was sent for `heartbeat` seconds, the server sends a comment
+#' without calling R, because proxies close silent connections (nginx after a
+#' minute). When the server stops, event streams are closed, and clients are
+#' asked to reconnect after 3 to 8 seconds.
 #'
-#' A client that comes again sends the last id that it has seen: `req$HTTP_LAST_EVENT_ID`. It is the client's text, so look at it before
-#' you use it. Status 204 tells a page to come no more. While the queue of requests is full, and while the server stops, clients that accept
-#' events are told to try again in 5 seconds, and not 503, after which a browser would give up for good.
+#' When a client reconnects, `req$HTTP_LAST_EVENT_ID` has the last event id that
+#' it received. Check this value before you use it, because clients can send any
+#' text. A response with status 204 tells the browser to stop reconnecting.
+#' While the queue of requests is full, and while the server stops, clients that
+#' accept events are asked to retry after 5 seconds; a browser would give up for
+#' good after a status 503.
 #'
-#' A browser has six connections to a server at once, over all its tabs, and each of these streams takes one: with a seventh page the
-#' browser waits. Use one stream a page at most, share it between tabs (`SharedWorker`), or serve HTTPS, and so HTTP/2, which has no such limit.
+#' Over HTTP/1.1 a browser opens at most six connections to a server, shared by
+#' all tabs, and each event stream takes one of them. A seventh page would have
+#' to wait. Use at most one stream for each page, share it between tabs
+#' (`SharedWorker`), or serve HTTPS, with which browsers use HTTP/2 and have no
+#' such limit.
 #'
-#' @param data The event's data: strings, which are put one below the other, or a list, which becomes JSON (package jsonlite). `NULL` for
-#'   an event without data, which pages do not see.
-#' @param event The event's name: pages listen for it with `addEventListener(name, ...)`, without one with `onmessage`.
-#' @param id What clients that lost their connection send as `Last-Event-ID`.
-#' @param retry Milliseconds after which a client that lost its connection comes again.
+#' @param data The data of the event: strings, which become separate lines, or a
+#'   list, which is converted to JSON by package jsonlite. `NULL` creates an
+#'   event without data, which browsers do not deliver to the page.
+#' @param event The name of the event. A page listens for named events with
+#'   `addEventListener(name, ...)`, and for others with `onmessage`.
+#' @param id The event id that a client sends as `Last-Event-ID` when it
+#'   reconnects.
+#' @param retry The delay in milliseconds after which clients reconnect.
 #' @param comment Text that clients ignore.
-#' @param ... Must be empty: what follows is given by name.
-#' @return `sse_event()`: one string, of class `rookery_sse_event`, which prints as its lines. The others: a response.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @return `sse_event()` returns a string of class `rookery_sse_event`, which
+#'   prints as its lines. `sse_response()` and `sse_body()` return a response.
 #' @examples
 #' cat(sse_event("the price is\n42", event = "price", id = "7"))
 #'
@@ -43,7 +59,7 @@
 #'   for (e in clients) e$send(format(Sys.time()), event = "tick")
 #'   later::later(tick, 1)
 #' }
-#' @seealso [stream_response()] for other types than events.
+#' @seealso [stream_response()] for content other than events.
 #' @export
 sse_response <- function(..., headers = list(), heartbeat = 15, on_close = NULL, compress = FALSE) {
   check_dots("sse_response()", ..., known = c("headers", "heartbeat", "on_close", "compress"))
@@ -52,7 +68,7 @@ sse_response <- function(..., headers = list(), heartbeat = 15, on_close = NULL,
   push_stream(200L, event_headers(headers), source, is_events = TRUE)
 }
 
-# What an event stream has beside `push_methods`.
+# The methods of an event stream in addition to `push_methods`.
 event_methods <- local({
   source <- NULL
   list(send = function(data, ..., event = NULL, id = NULL, retry = NULL) {
@@ -61,14 +77,23 @@ event_methods <- local({
   })
 })
 
-#' @param source A function that gives what the next event is about each time it is called, and `NULL` at the end: a generator of package
-#'   coro, or what `chat$stream_async()` of package ellmer returns, or a function of your own; promises are fine. See [stream_body()].
-#' @param map A function that makes an event's text of each of them. One with an argument `event`, as `sse_event()` has, is given `event` as well.
-#' @param heartbeat Seconds of silence after which a comment is sent, 1 to 65535; `Inf`: never.
-#' @param on_close `NULL`, or a function of the reason, see [stream_body()].
-#' @param headers Further headers of the response, or others in place of those for events.
-#' @param compress Whether to compress the events, see [stream_response()]: not by default, because it costs memory for each client, and because
-#'   a secret beside text of a stranger's in one compressed stream can be guessed from its length.
+#' @param source A function that returns the data of the next event each time it
+#'   is called, and `NULL` at the end: a generator of package coro, the value of
+#'   `chat$stream_async()` of package ellmer, or your own function. It may
+#'   return promises, as described for [stream_body()].
+#' @param map A function that converts each value of `source` to the text of an
+#'   event. If the function has an argument `event`, as `sse_event()` has,
+#'   `event` is passed on to it.
+#' @param heartbeat Seconds of silence after which the server sends a comment,
+#'   from 1 to 65535. `Inf` turns comments off.
+#' @param on_close `NULL`, or a function that is called with the reason for
+#'   which the stream ended. [stream_body()] lists the reasons.
+#' @param headers Further headers of the response. They replace default headers
+#'   of the same name.
+#' @param compress Whether to compress the events, as described for
+#'   [stream_response()]. The default is `FALSE`, because compression costs
+#'   memory for each client, and because an attacker who can add text to a
+#'   compressed stream can guess secrets in the stream from its length.
 #' @rdname sse_response
 #' @export
 sse_body <- function(source, ..., event = NULL, map = sse_event, heartbeat = 15, on_close = NULL, headers = list(),
@@ -81,7 +106,7 @@ sse_body <- function(source, ..., event = NULL, map = sse_event, heartbeat = 15,
   takes_event <- "event" %in% names(formals(args(map)))
   events <- events_source(source, on_close, heartbeat, compress)
   events$map <- function(value) {
-    # "Nothing yet" is no event.
+    # An empty value means that there is no data yet, and is not an event.
     if ((is.raw(value) || is.character(value)) && !any(nzchar(value))) {
       return("")
     }
@@ -104,7 +129,7 @@ format.rookery_sse_event <- function(x, ...) {
 
 #' @export
 print.rookery_sse_event <- function(x, ...) {
-  # Text of an app may have escape sequences, which are for pages and not for a terminal.
+  # The text may have escape sequences of the app's, which a terminal must not interpret.
   cat(encodeString(format(x)), sep = "\n")
   invisible(x)
 }
@@ -126,7 +151,8 @@ event_text <- function(data, event, id, retry, comment = NULL) {
   )
 }
 
-# Lines of one field. A client takes LF, CRLF and CR alone for the end of a line: text with any of them must not begin another field.
+# Returns the lines of one field. Clients treat LF, CRLF and a single CR as line ends, so text with
+# any of them must not start another field.
 sse_lines <- function(field, text, name) {
   if (!is.atomic(text) || anyNA(text) || is.raw(text)) {
     abort_argument("`", name, "` must be strings without NA", if (name == "data") ", or a list", ", not ", describe(text), ".")
@@ -146,7 +172,7 @@ as_json <- function(data) {
   as.character(jsonlite::toJSON(data, auto_unbox = TRUE, null = "null", digits = NA))
 }
 
-# A field that is one line.
+# Checks the value of a field that has only one line.
 check_line <- function(value, name) {
   if (is.null(value)) {
     return()
@@ -169,7 +195,7 @@ events_source <- function(source, on_close, heartbeat, compress) {
   events
 }
 
-# X-Accel-Buffering: nginx passes events on as they come.
+# X-Accel-Buffering makes nginx forward events without buffering.
 event_headers <- function(headers) {
   headers <- as.list(headers)
   own <- list("Content-Type" = "text/event-stream", "Cache-Control" = "no-store, no-transform", "X-Accel-Buffering" = "no")
