@@ -1,14 +1,14 @@
-# An app as the server holds it, and what C calls back for.
+# The server's wrapper of an app, and functions that C calls.
 
 AppWrapper <- R6::R6Class(
   "AppWrapper",
   cloneable = FALSE,
-  # For `wsconns`.
+  # Unlocked, so that `wsconns` can be added.
   lock_objects = FALSE,
   public = list(
     initialize = function(app) {
       private$app <- if (is.function(app)) list(call = app) else app
-      # Looked up once: a reference class without the field raises an error for it.
+      # Evaluated once, because a reference class without the field raises an error.
       private$has_on_headers <- isTRUE(try(!is.null(private$app$onHeaders), silent = TRUE))
       private$has_on_error <- is.function(on_error_of(private$app))
       makeActiveBinding("wsconns", function() open_sockets(private$listener), private)
@@ -23,11 +23,12 @@ AppWrapper <- R6::R6Class(
     wsProtocols = NULL,
     wsOrigins = NULL,
     wsCompression = NULL,
-    # What the C code calls, whether it asks `onHeaders`, and whether it keeps requests for `onError`.
+    # Returns what C needs: the app, whether it has `onHeaders`, and whether requests are kept for
+    # `onError`.
     handlers = function() {
       list(app = private$app, has_on_headers = private$has_on_headers, has_on_error = private$has_on_error)
     },
-    # Tells which listener it answers for.
+    # Sets the listener that the app responds for.
     connect = function(listener) {
       private$listener <- as.integer(listener)
     }
@@ -62,12 +63,14 @@ AppWrapper <- R6::R6Class(
   )
 )
 
-# The open WebSockets of a listener, as an environment: package livecode looks at them there.
+# Returns the open WebSockets of a listener in an environment, in which package livecode looks for
+# them.
 open_sockets <- function(listener) {
   list2env(if (!is.null(listener)) .Call(ffi_websockets, listener), envir = new.env(parent = emptyenv()))
 }
 
-# Answers when the promise is settled. `req` is for `onError`; NULL for an app without.
+# Sends the response once a promise is fulfilled or rejected. `req` is passed to `onError`; it is
+# NULL for apps without.
 respond_later <- function(promise, ticket, req) {
   attach_handlers(
     promise,
@@ -76,7 +79,8 @@ respond_later <- function(promise, ticket, req) {
   )
 }
 
-# As promises::then(), but that there is no promise of what the functions give. They are C's, and do not raise.
+# Adds callbacks to a promise like promises::then(), but creates no promise of their results. The
+# callbacks call C and raise no errors.
 attach_handlers <- function(promise, on_fulfilled, on_rejected) {
   if (!.Call(ffi_promise_attach, promise, on_fulfilled, on_rejected)) {
     promises::then(promise, onFulfilled = on_fulfilled, onRejected = on_rejected)

@@ -1,14 +1,16 @@
-# What becomes of a failure: the app's `onError` and a line on stderr are told all of it, its client a status and an id.
+# Error reports: `onError` of the app and stderr get all details of an error, and the client gets a
+# status and a request id.
 
-# ---- where it happened: called while the stack is whole, see src/guarded_call.c ----
+# ---- tracebacks: made while the stack still exists, called from src/guarded_call.c ----
 
-# At most so many frames are told, and so many characters of each: a recursion has thousands, and do.call() puts whole data frames
-# into a call.
+# The maximum number of frames in a traceback, and of characters of each frame. A recursion has
+# thousands of frames, and do.call() puts whole data frames into a call.
 frame_count <- 50L
 frame_width <- 60L
 
-# The calls that led to an error, as text: what they hold, and what they were called with, is let go at once. NULL where they cannot be
-# had. Never raises: where it was called from the error may be dealt with yet.
+# Returns the calls that led to an error as text, so that no objects of these calls are kept.
+# Returns NULL if the calls are not available. Never raises an error, because a handler of the app
+# may still handle the one in `condition`.
 trace_of <- function(condition) {
   depth <- sys.nframe()
   tryCatch(
@@ -17,11 +19,11 @@ trace_of <- function(condition) {
         frames_of_rlang(condition$trace)
       } else {
         calls <- sys.calls()
-        # Without this function's frame, and its handler's.
+        # Leaves out the frames of this function and of its handler.
         last <- depth - 2L
         while (last > 0L && is_signalling(calls[[last]])) last <- last - 1L
         functions <- lapply(seq_len(last), sys.function)
-        # What called the app is not told.
+        # Leaves out the frames that called the app.
         first <- max(0L, which(vapply(functions, is_loop, NA))) + 1L
         at <- if (first > last) integer() else seq(first, last)
         if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
@@ -47,28 +49,30 @@ failed_call <- function(condition, signalled) {
   call
 }
 
-# Whether a function is one from which apps are called: service(), our hook in plumber, or what runs the callbacks of package later.
+# Returns whether a function is one that calls apps: service(), our hook in plumber, or the function
+# of package later that runs callbacks.
 is_loop <- function(func) {
   identical(func, service) || is_plumber_hook(func) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
 }
 
-# Whether a frame is R's own, between an error of C's and its handlers.
+# Returns whether a call is R's own call between an error in C code and its handlers.
 is_signalling <- function(call) {
   head <- call[[1]]
   identical(head, quote(.handleSimpleError)) || identical(head, quote(base::.handleSimpleError))
 }
 
-# Those of the outermost that say where it came from, and those of the innermost that say what happened.
+# Chooses the outermost frames, which show where a call came from, and the innermost, which show
+# what happened.
 chosen_frames <- function(count) {
   if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
 }
 
-# Describes frames. `following` are the calls that each was evaluating, whose places say which of a
-# function's lines was at it; R's own call of a condition's handler is among them, and so says which
-# line an error of C's comes from.
+# Describes frames. `following` has the call that each frame was evaluating, whose position says
+# which line of the function was reached. R's own call of a condition handler is among these calls
+# and gives the line of an error in C code.
 frames_of_calls <- function(calls, functions, following) {
   at <- chosen_frames(length(calls))
-  # A function without source has called from a line that is not its own.
+  # Without source references of its own, a function has called from a line of another function.
   following[!vapply(functions, has_source, NA)] <- list(NULL)
   c(
     describe_frames(calls[at], following[at]),
@@ -91,8 +95,8 @@ frames_of_rlang <- function(trace) {
   )
 }
 
-# `file`, `line` and `source` say where each call is written; `at_file`, `at_line` and `at_source`
-# which of its lines was evaluated.
+# Describes calls. `file`, `line` and `source` say where each call is written; `at_file`, `at_line`
+# and `at_source` say which line was being evaluated.
 describe_frames <- function(calls, following) {
   written <- lapply(calls, place_of)
   at <- lapply(following, place_of)
@@ -118,8 +122,8 @@ one_line <- function(call) {
   if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
 }
 
-# Returns where a call is written, if R has kept its source reference, and the source, for an error
-# page that shows lines of it.
+# Returns the file, the line and the source object of a call, from which the error page shows lines.
+# They are NA and NULL if R has no source reference of the call.
 place_of <- function(call) {
   srcref <- attr(call, "srcref")
   if (is.null(srcref)) {
@@ -127,11 +131,11 @@ place_of <- function(call) {
   }
   source <- attr(srcref, "srcfile")
   file <- basename(as.character(source$filename %||% ""))
-  # Code that was typed in, or given as text, has lines and no file.
+  # Code that was typed in, or passed as text, has lines but no file.
   list(file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source)
 }
 
-# Statements of more lines are not searched for the call: that takes as long as reading them.
+# Longer statements are not searched for the call, because that takes as long as parsing them.
 statement_lines <- 200L
 
 # Returns the line of a call. R knows only the line of the statement that contains the call, so a
@@ -148,7 +152,8 @@ line_of <- function(call, srcref) {
 line_in <- function(call, text) {
   name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
   is_named <- grepl("^[A-Za-z.]", name)
-  # Most functions are named in one line of a statement, which need not be parsed then.
+  # Usually the name of the function occurs in only one line of the statement, which then need not
+  # be parsed.
   named <- if (is_named) grep(paste0(name, "("), text, fixed = TRUE)
   if (length(named) == 1) {
     return(named)
@@ -174,20 +179,18 @@ package_of <- function(func) {
   if (name %in% c("", "R_GlobalEnv")) NA_character_ else name
 }
 
-# ---- telling ----
+# ---- reports ----
 
-# C calls three functions for a failure, one after the other, so that the failure is reported
-# whatever happens in `onError`. `fault` is a list of
-#   app, detail        whose it is, and what its clients may see
-#   stage, label       where on its way: `info$stage`, and in words
-#   route, request_id  what of
-#   condition, text    what: `text` where there is no condition
-#   trace              of trace_of(); NULL
-#   req, seconds       the request and how long R has had it, where that is known
-#   is_answerable
-#   wants              in what form: "text", "json", or "page" for a browser of this machine
+# C calls three functions for an error, one after the other, so that the error is reported whatever
+# happens in `onError`. Their argument `report` is a list with app, detail        the app, and the
+# error detail for its clients stage, label       the stage of the request: `info$stage`, and in
+# words route, request_id  "METHOD /path", and the id of the request condition, text    the
+# condition; `text` if there is none trace              the value of trace_of(), or NULL req,
+# seconds       the request and the time since R began with it, if known is_answerable      whether
+# the client can still get a response format             "text", "json", or "page" for a browser of
+# this machine
 
-# Adds the request id to a failure, and makes its route readable.
+# Adds the request id to a report, and converts its route to valid UTF-8.
 complete_error_report <- function(report) {
   report$request_id <- id_of(report)
   # A client may send any bytes as a path.
@@ -195,7 +198,7 @@ complete_error_report <- function(report) {
   report
 }
 
-# Writes a failure to stderr.
+# Writes a report to stderr.
 write_error_report <- function(report) {
   if (report$detail == "httpuv") {
     log_error(error_place(report), report$condition, report$text)
@@ -204,7 +207,8 @@ write_error_report <- function(report) {
   }
 }
 
-# What C calls for a response with status 500 that the app made itself, as frameworks do of the errors they handle.
+# Logs a response with status 500 that the app returned itself, as frameworks do for the errors that
+# they handle. Called by C.
 note_app_500 <- function(route, request_id) {
   if (request_id %in% .globals$reported_ids) {
     .globals$reported_ids <- setdiff(.globals$reported_ids, request_id)
@@ -218,7 +222,8 @@ error_place <- function(report) {
   if (nzchar(report$route)) paste0(report$route, " (", report$label, ")") else report$label
 }
 
-# R holds the request of a WebSocket no more, but its object may.
+# Returns the request id. C does not know the request of an open WebSocket any more, but the R
+# object of the request has the id.
 id_of <- function(report) {
   if (nzchar(report$request_id) || !is.environment(report$req)) {
     return(report$request_id)
@@ -227,7 +232,7 @@ id_of <- function(report) {
   if (is.character(id) && length(id) == 1 && !is.na(id)) readable(id) else ""
 }
 
-# What failed, as a condition in any case: a promise may be rejected with anything.
+# Returns the error as a condition. A promise may be rejected with a value that is not a condition.
 condition_of <- function(report) {
   if (inherits(report$condition, "condition")) {
     return(report$condition)
@@ -282,7 +287,8 @@ info_of <- function(report) {
   )
 }
 
-# One line a frame, the outermost first; then the errors that it came from.
+# Returns the traceback, one line for each frame, the outermost first, followed by the parent
+# errors.
 trace_lines <- function(report) {
   trace <- report$trace
   lines <- character()
@@ -294,7 +300,7 @@ trace_lines <- function(report) {
       lines <- append(lines, paste("...", trace$left_out, "more"), 10)
     }
     if (!is.na(trace$at_line[[count]])) {
-      # An error of R's own has no call that would say it.
+      # R does not record the call of some of its own errors; the line shows the place.
       lines <- c(lines, paste0("at ", if (!is.na(trace$at_file[[count]])) paste0(trace$at_file[[count]], ":"), trace$at_line[[count]]))
     }
   }
@@ -310,32 +316,33 @@ parent_lines <- function(condition, most = 5) {
   lines
 }
 
-# The class of a condition when it says something, and its message.
+# Returns the class of a condition, unless it is an uninformative one, and its message.
 summary_of <- function(condition) {
-  # Messages of this package say what its classes say.
+  # Classes of this package are left out, because its messages say the same.
   classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
   kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
   text <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
   paste0(kind, if (nzchar(text)) readable(text) else "an error without a message")
 }
 
-# Text in UTF-8, in which bytes that are none are written as <ff>.
+# Returns text as UTF-8. Invalid bytes become <ff>.
 readable <- function(text) {
   if (!validEnc(text)) Encoding(text) <- "bytes"
   text <- if (Encoding(text) == "bytes") iconv(text, "UTF-8", "UTF-8", sub = "byte") else enc2utf8(text)
   if (is.na(text)) "NA" else text
 }
 
-# ---- what must not be told ----
+# ---- secrets ----
 
-# Names of what nobody is to read in a log: the words of Django's and Rails' lists.
+# Matches names of values that logs must not contain. The words are those of Django's and Rails'
+# lists.
 secret_names <- paste(
   c("^authorization$", "^proxy-authorization$", "cookie", "api", "auth", "token", "_?key$", "secret", "pass", "signature", "crypt",
     "salt", "certificate", "otp$", "ssn"),
   collapse = "|"
 )
 
-# Values of such names become "[masked]".
+# Replaces the values of secret names by "[masked]".
 mask <- function(values) {
   is_secret <- grepl(secret_names, names(values), ignore.case = TRUE)
   values[is_secret] <- "[masked]"
@@ -344,10 +351,10 @@ mask <- function(values) {
 
 # ---- stderr ----
 
-# A failure that repeats is reported in one line every so many seconds, and also after every so many
-# failures. The line has the number of failures and the ids of their requests, which clients have
-# been sent. Only a limited number of kinds of failure is told apart, because clients choose the
-# paths and so could make any number of kinds; all further kinds count as one.
+# A repeated error is reported in one line every `log_seconds`, and also after every `log_ids`
+# errors. The line has the number of errors and the ids of their requests, which clients have
+# received. At most `log_kinds` kinds of error are distinguished, because clients choose the paths
+# and could produce any number of kinds. All further kinds count as one.
 log_seconds <- 10
 log_ids <- 50L
 log_kinds <- 200L
@@ -355,7 +362,8 @@ log_kinds <- 200L
 log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
   text <- summary_of(condition_of(report))
   place <- error_place(report)
-  # A list, because names of variables are never freed, and a client chooses paths.
+  # A list and not an environment, because R never frees the names of variables, and clients choose
+  # the paths.
   kinds <- .globals$error_reports %||% list()
   name <- substr(paste(place, text, sep = "\n"), 1, 1000)
   if (is.null(kinds[[name]]) && length(kinds) >= log_kinds) {
@@ -385,7 +393,7 @@ log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
   cat(paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""), file = stderr())
 }
 
-# R may have nothing to do for hours: how often something happened is told all the same.
+# Schedules the report of repeated errors, because R may be idle for hours.
 flush_error_reports_later <- function() {
   if (!isTRUE(.globals$error_reports_are_due)) {
     .globals$error_reports_are_due <- TRUE
@@ -396,8 +404,9 @@ flush_error_reports_later <- function() {
   }
 }
 
-# Tells how often what was told has happened since, with `is_due` of what has not been told of for long; and forgets the rest. Returns
-# what is left.
+# Reports how often each kind of error has been repeated, and returns the kinds that are still
+# counted. With `is_due`, only kinds that were not reported for `log_seconds` are reported and
+# dropped.
 flush_error_reports <- function(kinds, now, is_due = FALSE) {
   is_old <- vapply(kinds, function(kind) now - kind$since >= log_seconds, NA)
   has_more <- vapply(kinds, function(kind) kind$count > 0, NA)
@@ -430,11 +439,11 @@ log_repeats <- function(kind, now) {
   )
 }
 
-# ---- what the client is told ----
+# ---- responses to clients ----
 
 error_details <- c("none", "message", "full")
 
-# The response with status 500.
+# Returns the response with status 500.
 error_response <- function(report) {
   if (report$detail == "httpuv") {
     is_apps <- report$stage %in% c("call", "onHeaders", "promise", "stream", "receive") && is.null(report$text)
@@ -462,7 +471,8 @@ error_response <- function(report) {
   )
 }
 
-# A JSON object of strings, numbers and, for `trace`, a list of strings. By hand, because jsonlite is not imported.
+# Formats a JSON object of strings, numbers and, in `trace`, a list of strings. Package jsonlite is
+# not used, because rookery does not import it.
 json_object <- function(fields) {
   values <- vapply(names(fields), function(name) {
     value <- fields[[name]]

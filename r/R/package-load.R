@@ -1,9 +1,10 @@
-# State of the session. `paused` is what interrupt() sets and a running service(0) looks at; `servers` are those
-# that run, in the order of their start.
+# State of the session. interrupt() sets `paused`, and a running service(0) checks it. `servers` has
+# the running servers in the order of their start.
 .globals <- new.env(parent = emptyenv())
 .globals$paused <- FALSE
 .globals$servers <- list()
-# Of this session and this load of the package: what was saved and restored has a copy of it, which is another one.
+# Identifies this session and this load of the package. A saved and restored object has a copy,
+# which is a different environment.
 .globals$session <- new.env(parent = emptyenv())
 
 .onLoad <- function(libname, pkgname) {
@@ -17,36 +18,37 @@
   .Call(ffi_init, topenv(), .globals, shared)
   setHook(packageEvent("later", "onLoad"), use_later)
   if (isNamespaceLoaded("later")) use_later()
-  # When R ends, the I/O thread has to end before package later's memory goes.
+  # When R exits, the I/O thread must end before package later frees its memory.
   reg.finalizer(.globals, function(globals) if (!isTRUE(globals$is_unloaded)) end_session(), onexit = TRUE)
 }
 
-# Writes what has not been logged yet, and ends the threads.
+# Writes pending error reports, and ends the threads.
 end_session <- function() {
   flush_all_error_reports()
   end_threads()
 }
 
-# Ends the threads. Clients that are connecting then have not failed.
+# Ends the threads. `is_ending` keeps clients that are still connecting from reporting errors.
 end_threads <- function() {
   .globals$is_ending <- TRUE
   .Call(ffi_close)
 }
 
-# Tells C of package later, which is loaded for it if it is not: see src/later.c.
+# Passes functions of package later to C (src/later.c), and loads the package if necessary.
 use_later <- function(...) {
   if (!isTRUE(.globals$is_unloaded)) .Call(ffi_later_use, later::run_now, later::current_loop)
 }
 
-# The same, if R idles; whether it does.
+# Calls use_later() if R is idle; returns whether R is idle.
 load_later_if_idle <- function() {
   is_idle <- sys.nframe() == 1
   if (is_idle) use_later()
   is_idle
 }
 
-# What C needs for requests and WebSockets, and what prints a server: with the first server, and not when the package is
-# loaded, where R6's generators would be half of the time that a line in .Rprofile takes.
+# Passes to C the objects that requests and WebSockets need. This is done with the first server and
+# not when the package is loaded, because loading R6 would take half of the time of
+# library(rookery).
 prepare <- function() {
   if (!isTRUE(.globals$is_prepared)) {
     loadNamespace("R6")
@@ -82,8 +84,9 @@ prepare <- function() {
   }
 }
 
-# The shared object stays loaded: R calls it when it collects a body that lies in the server's memory, and so do promises
-# that are not settled and objects that the app holds. Loaded again, the package finds it, see ffi_init().
+# The shared object stays loaded, because R calls it when it collects a body in the server's memory,
+# and because pending promises and objects of the app refer to it. A package that is loaded again
+# uses the same shared object, see ffi_init().
 .onUnload <- function(libpath) {
   stopAllServers()
   end_threads()
@@ -95,8 +98,9 @@ prepare <- function() {
   }
 }
 
-# R calls options(interrupt=) before an interrupt that nothing handles leaves what runs: so C knows why a handler of the
-# app's did not come back. What was set there is called as well.
+# Sets options(interrupt=), which R calls before an interrupt ends the running code. C thereby
+# learns that a handler of the app was interrupted. The previous value of the option is called as
+# well.
 watch_interrupts <- function() {
   before <- getOption("interrupt")
   if (!identical(before, note_interrupt)) {
@@ -109,14 +113,14 @@ note_interrupt <- function() {
   .Call(ffi_note_interrupt)
   before <- .globals$on_interrupt
   if (is.function(before)) {
-    # It may call what it was put in front of: this function.
+    # The previous function may call this function in turn.
     .globals$on_interrupt <- NULL
     on.exit(.globals$on_interrupt <- before)
     before()
   }
 }
 
-# The version of httpuv whose behaviour the package has; `req$httpuv.version`.
+# The version of httpuv with which this package is compatible; the value of `req$httpuv.version`.
 httpuv_version <- function() {
   package_version("1.6.17.1")
 }

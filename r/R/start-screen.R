@@ -1,9 +1,11 @@
-# The start-up screen of serve(): what is served, where, and how to stop it. The program `rookery` shows
-# its own, in the same form (crates/cli/src/screen.rs), and workers show none.
+# The start-up screen of serve(), which shows what is served, the addresses, and how to stop. The
+# program `rookery` shows the same screen (crates/cli/src/screen.rs), and workers show none.
 
-# Shows the screen, and opens the address, once a server listens. A worker says which one it is.
+# Shows the screen and opens the address as soon as a server listens. A worker logs its name
+# instead.
 announce <- function(found, address, admin, open) {
-  # Of an engine that is rookery itself, the outer one's count as well.
+  # If the engine of a `_server.yml` is rookery, serve() is called within serve(), and the settings
+  # of the outer call apply as well.
   outer <- .globals$screen
   if (isFALSE(open)) open <- outer$open %||% FALSE
   .globals$screen <- list(admin = admin %||% outer$admin, open = open)
@@ -17,7 +19,7 @@ announce <- function(found, address, admin, open) {
     }
     place <- place_of_server(server, address)
     admin_serves(place)
-    # A document that is being knitted would have the screen in it.
+    # While knitr runs, the screen would become part of the document.
     if (!isTRUE(getOption("knitr.in.progress"))) {
       network <- if (is.null(address$socket) && is.null(.globals$tls$domain)) network_place(place, address$host, server$getPort())
       message(paste(screen_lines(paste0(found$label, folder), place, network, screen$admin, is_coloured()), collapse = "\n"))
@@ -41,14 +43,15 @@ screen_lines <- function(what, place, network, admin, is_coloured) {
   )
 }
 
-# Returns the address for other machines, or NULL where only this one is listened to.
+# Returns the address for other machines, or NULL if the server accepts only connections of this
+# machine.
 network_place <- function(place, host, port, own = .Call(ffi_network_address)) {
   if (nzchar(own) && (host == "::" || (host == "0.0.0.0" && ipFamily(own) == 4L))) {
     url_of(own, port, sub(":.*$", "", place))
   }
 }
 
-# Returns whether messages are to be coloured: at a terminal, unless NO_COLOR is set, and anywhere with
+# Returns whether messages are coloured: at a terminal, unless NO_COLOR is set, and always with
 # CLICOLOR_FORCE.
 is_coloured <- function(is_terminal = isatty(stderr())) {
   set <- Sys.getenv(c("NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "TERM"))
@@ -67,8 +70,9 @@ check_open <- function(open) {
   }
 }
 
-# Does what `open` of serve() asks for; a string is the file in which the child of a session tells the
-# session the address. A failure is a message: the app is served all the same.
+# Opens the address as `open` of serve() says. A string is the name of the file by which a child
+# process passes the address to the R session that started it. If opening fails, a message is shown,
+# and the app is still served.
 open_place <- function(open, place) {
   if (is.character(open)) {
     writeLines(place, paste0(open, ".new"))
@@ -90,7 +94,7 @@ open_browser <- function(place, viewer = getOption("viewer"), browse = utils::br
   if (!grepl("^https?://", place)) {
     return(message("rookery: `open` opens nothing: a browser reaches no Unix socket"))
   }
-  # A viewer shows pages of this machine only.
+  # The viewer shows only pages of this machine.
   if (is.function(viewer) && grepl("^https?://(127[.]0[.]0[.]1|\\[::1\\]|localhost)[:/]", place)) {
     return(viewer(place))
   }
@@ -101,7 +105,7 @@ open_browser <- function(place, viewer = getOption("viewer"), browse = utils::br
   browse(place)
 }
 
-# Returns a function that opens the address once the child has told it in `file`.
+# Returns a function that opens the address once the child process has written it to `file`.
 opener <- function(open, file) {
   function() {
     if (!isFALSE(open) && file.exists(file)) {
