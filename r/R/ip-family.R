@@ -1,7 +1,9 @@
 #' Tell IPv4 from IPv6 addresses
 #'
-#' @param ip A literal address, as one string. An IPv6 address may have a zone: `"fe80::1%eth0"`.
-#' @return `4L`, `6L`, or `-1L` for what is no address, such as a host name.
+#' @param ip A literal IP address, as a string. An IPv6 address may have a zone:
+#'   `"fe80::1%eth0"`.
+#' @return `4L` or `6L`, or `-1L` if `ip` is not an IP address, for example a
+#'   host name.
 #' @examples
 #' ipFamily("127.0.0.1")
 #' ipFamily("::1")

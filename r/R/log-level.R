@@ -1,11 +1,12 @@
-# How much httpuv's C++ code logs of the network's ups and downs. Here they are not logged at all, so the level is only
-# remembered, for those who set and restore it. What log_error() says of an app's errors is said at every level, as there.
+# logLevel() of httpuv, which sets how much httpuv's C++ code logs about connections. Rookery has no
+# such log, so the level is only stored for code that sets and restores it. Messages of log_error()
+# do not depend on the level, as in httpuv.
 
 log_levels <- c("OFF", "ERROR", "WARN", "INFO", "DEBUG")
 .log <- new.env(parent = emptyenv())
 .log$level <- "ERROR"
 
-# The level; or sets it and returns the one before, invisibly.
+# Returns the level, or sets it and invisibly returns the previous one.
 logLevel <- function(level = NULL) {
   if (is.null(level)) {
     return(.log$level)

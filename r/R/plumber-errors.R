@@ -1,19 +1,28 @@
-# plumber handles its endpoints' errors itself, inside of us: what it has caught has lost its stack. Its hook around endpoints and filters
-# stands inside of that.
+# Error reports for plumber. plumber catches errors of endpoints within the call that the server
+# makes, so their stack is lost before the server can see them. plumber's hooks around endpoints and
+# filters run inside of that handler and still see the stack.
 
-#' Tell of a plumber API's errors
+#' Report errors of a plumber API
 #'
-#' plumber answers errors of its endpoints and filters itself, by its error handler. After `plumber_errors()` they are told as those of
-#' any other app are: on stderr with the calls that led to them and the id of the request, and to a function of yours. [serve()] does this
-#' for every plumber API, without such a function; call it yourself for one, or for an API that is run otherwise.
+#' plumber itself responds to errors in its endpoints and filters, by its error
+#' handler. `plumber_errors()` reports these errors like those of any other app:
+#' on stderr, with the calls that led to them and the id of the request, and to
+#' a function `on_error`. [serve()] calls `plumber_errors(pr)` for each plumber
+#' API. Call it yourself to add an `on_error` function, or for an API that is
+#' not started by `serve()`.
 #'
-#' What an endpoint handles itself is no error. Errors of serializers, parsers and other hooks of plumber's are told of without their
+#' Errors that an endpoint handles itself are not reported. Errors in
+#' serializers, parsers and other hooks of plumber are reported without their
 #' calls.
 #'
-#' @param pr A plumber router; endpoints, filters and mounted routers that are added later are not seen.
-#' @param ... Must be empty: what follows is given by name.
-#' @param on_error `function(cond, req, info)` or with fewer arguments, as `onError` in [startServer()]. A response that it returns takes the
-#'   place of plumber's: a list of `status`, `headers` and `body`, which is a string or a raw vector. `NULL` keeps that of an earlier call.
+#' @param pr A plumber router. Endpoints, filters and mounted routers that are
+#'   added later are not included.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param on_error `function(cond, req, info)`, or a function with fewer of
+#'   these arguments, like `onError` of [startServer()]. It may return a
+#'   response that replaces plumber's: a list with `status`, `headers`, and
+#'   `body`, a string or a raw vector. `NULL` keeps the function of an earlier
+#'   call.
 #' @return `pr`, invisibly.
 #' @examples
 #' \dontrun{
@@ -31,14 +40,14 @@ plumber_errors <- function(pr, ..., on_error = NULL) {
   }
   if (!is.null(on_error)) {
     check_function(on_error, "on_error")
-    # Its class has no field for it, and is locked.
+    # The router's class has no such field and is locked.
     attr(pr, "rookery_on_error") <- on_error
   }
   hook_router(pr)
   invisible(pr)
 }
 
-# One that is mounted below itself ends it as well.
+# The depth limit also ends the recursion for a router that is mounted below itself.
 hook_router <- function(router, depth = 0) {
   steps <- c(unlist(router$endpoints, recursive = FALSE), router$filters)
   for (step in steps) {
@@ -48,12 +57,13 @@ hook_router <- function(router, depth = 0) {
     }
   }
   for (mount in router$mounts) {
-    # A folder of files has no endpoints.
+    # A mounted folder of files has no endpoints.
     if (inherits(mount, "Plumber") && depth < 20) hook_router(mount, depth + 1)
   }
 }
 
-# Around an endpoint or filter. plumber gives it what it is about to call as `.next`, unless the client has a parameter of that name.
+# Runs around an endpoint or filter. plumber passes what it is about to call as `.next`, unless the
+# client has sent a parameter of that name.
 plumber_hook <- function(req, res, ..., .next) {
   if (!is.function(.next)) {
     given <- parent.frame()$hookArgs
@@ -63,7 +73,7 @@ plumber_hook <- function(req, res, ..., .next) {
     withCallingHandlers(
       .next(req = req, res = res, ...),
       error = function(condition) {
-        # While the stack is as it was, and no call of ours lies on it.
+        # Called here while the stack is complete and has no call of rookery on top.
         trace <- trace_of(condition)
         answer <- report_plumber_error(condition, req, trace)
         if (!is.null(answer)) invokeRestart("rookery_answer", answer)
@@ -84,7 +94,7 @@ is_plumber_hook <- function(func) {
   identical(func, plumber_hook)
 }
 
-# The response of `on_error`, if it gave one.
+# Reports an error, and returns the response of `on_error` or NULL.
 report_plumber_error <- function(condition, req, trace, stage = "call") {
   id <- tryCatch(as.character(req$REQUEST_ID), error = function(error) character())
   id <- if (length(id) == 1) id else ""
@@ -99,10 +109,11 @@ report_plumber_error <- function(condition, req, trace, stage = "call") {
   answer
 }
 
-# Ids of requests whose failure has been told of, until they are answered: nobody answers some.
+# The maximum number of remembered ids of requests whose error was reported. Ids are dropped when
+# the response is sent, but some requests never get a response.
 told_most <- 100L
 
-# Gives plumber a response as its own.
+# Sets a response as plumber's own.
 answer_of_plumber <- function(res, answer) {
   res$status <- as.integer(answer$status)
   for (name in names(answer$headers)) res$setHeader(name, answer$headers[[name]])

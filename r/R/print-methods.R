@@ -1,4 +1,5 @@
-# What the objects of the package print: one line, which asks nobody anything and never raises, also for an object of another session.
+# Print methods. Each prints one line without contacting the server, and never raises an error, also
+# for an object of another session.
 
 #' @export
 format.rookery_stream <- function(x, ...) {
@@ -83,11 +84,11 @@ print.WebSocketClient <- function(x, ...) {
   print_line(x)
 }
 
-# ---- what they share ----
+# ---- helpers ----
 
 elsewhere <- "of another R process"
 
-# Other packages have classes of these names as well.
+# Returns whether an object is of this package, because other packages use the same class names.
 is_of_this_package <- function(x) {
   enclosing <- x$.__enclos_env__
   is.environment(enclosing) && environmentName(topenv(enclosing)) == "rookery"
@@ -98,7 +99,8 @@ print_line <- function(x) {
   invisible(x)
 }
 
-# The number of a WebSocket or stream, which the server counts; NA when there is none, or it is not of this process.
+# Returns the number of a WebSocket or stream, which the server counts. NA for no handle, or for one
+# of another process.
 handle_number <- function(handle) {
   if (is.null(handle)) NA_real_ else .Call(ffi_handle_number, handle)
 }

@@ -1,12 +1,14 @@
 #' Find a free port
 #'
-#' Tries ports at random and returns the first that can be listened on. Ports that browsers refuse to connect to are
-#' never tried. The ports are drawn with [sample()], so that [set.seed()] makes them the same.
+#' Tries ports at random and returns the first one on which a server can listen.
+#' Ports that browsers refuse to connect to are skipped. The ports are drawn
+#' with [sample()], so [set.seed()] makes them reproducible.
 #'
-#' @param min,max The range of ports; what is outside 1 to 65535 is left out.
-#' @param host The address to listen on, see [startServer()].
-#' @param n How many ports to try at most.
-#' @return A port, as an integer. If none was found, an error of class `httpuv_unavailable_port`.
+#' @param min,max The range of ports. Numbers outside 1 to 65535 are ignored.
+#' @param host The address to listen on, as for [startServer()].
+#' @param n The maximum number of ports to try.
+#' @return A port, as an integer. An error of class `httpuv_unavailable_port` if
+#'   no free port was found.
 #' @examples
 #' randomPort()
 #' randomPort(8000, 9000, n = 5)
@@ -27,7 +29,7 @@ randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   if (count < 0) {
     abort_argument("`n` must not be negative.")
   }
-  # sample(ports) would take a single port as the end of a range.
+  # sample(ports) would treat a single port as the end of a range.
   ports <- ports[sample.int(length(ports), pmin(count, length(ports)))]
   for (port in ports) {
     if (is_port_available(port, host)) {
@@ -37,7 +39,7 @@ randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   stop(error_unavailable_port("Cannot find an available port.", call))
 }
 
-# Whether `host` can be listened on at `port`, found out by doing so for a moment.
+# Returns whether a server can listen on a port of `host`, by listening for a moment.
 is_port_available <- function(port, host = "127.0.0.1") {
   server <- tryCatch(startServer(host, port, list(), quiet = TRUE), error = function(error) NULL)
   if (is.null(server)) {
@@ -47,7 +49,7 @@ is_port_available <- function(port, host = "127.0.0.1") {
   TRUE
 }
 
-# plumber handles the first of the classes.
+# plumber handles the first of these classes.
 error_unavailable_port <- function(message, call = NULL) {
   structure(
     class = c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"),
@@ -55,7 +57,8 @@ error_unavailable_port <- function(message, call = NULL) {
   )
 }
 
-# Where the Fetch standard, section 2.9 "Port blocking", has browsers refuse to connect to.
+# The ports that browsers refuse to connect to, from the Fetch standard, section 2.9 "Port
+# blocking".
 unsafe_ports <- c(
   0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
   111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,

@@ -1,64 +1,99 @@
-# WebSocket clients. What C (src/client.c) keeps of one is its *core*, an environment that refers to the object only while there are
-# callbacks: so R can collect an object that nobody holds and that listens to nothing, and its connection is closed.
+# WebSocket clients. C (src/websocket_client.c) keeps the *core* of a client, an environment that
+# refers to the R object only while there are callbacks. R can therefore collect an object that has
+# no callbacks and no references, and its connection is then closed.
 
 #' A WebSocket client
 #'
-#' Connects to a WebSocket server, with the interface of the package websocket: `ws` and `wss`, on a thread of its own. R never
-#' waits for the server; what happens is told to callbacks, which package later runs when R is idle, and while [service()] runs.
+#' Connects to a WebSocket server by `ws` or `wss`. The interface is that of the
+#' package websocket. Connections are handled on a separate thread, so R never
+#' waits for the server. Events are passed to callbacks, which package later
+#' runs while R is idle, and which [service()] runs as well.
 #'
 #' @details
-#' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)` add a function of one argument, the event, and return,
-#' invisibly, a function that takes it away again. An event is a list with `target`, the client, and
-#' * for a message `data`: a string, or a raw vector (also for text with a NUL, which R's strings cannot hold);
-#' * for a close `code`, `reason` and `wasClean`. The code is the server's, 1005 where it gave none and 1006 where the connection ended without
-#'   a close frame; where the server broke the protocol or a limit, `code` and `reason` are what it was told;
-#' * for an error `message`, and `status`: that of the server's answer when it refused the handshake, else `NA`.
+#' `$onOpen(func)`, `$onMessage(func)`, `$onClose(func)` and `$onError(func)`
+#' add a callback with one argument, the event. They invisibly return a function
+#' that removes the callback. An event is a list with `target`, the client, and
+#' * for a message `data`, a string or a raw vector (also for text with a NUL,
+#'   which R's strings cannot hold);
+#' * for a close `code`, `reason` and `wasClean`. The code is the one that the
+#'   server sent, 1005 if it sent none, and 1006 if the connection ended without
+#'   a close frame. If the server violated the protocol or a limit, `code` and
+#'   `reason` are those that the client sent;
+#' * for an error `message` and `status`, the status of the response if the
+#'   server refused the handshake and otherwise `NA`.
 #'
-#' `onError` is called when the connection cannot be opened; a client without an `onError` function
-#' gives a warning then. `onClose` is called when an open connection has ended. Each client ends
-#' with exactly one of these two events. Callbacks run after the R code that is running now has
-#' returned, so callbacks that are added right after `$new()` miss no event. They run in the event
-#' loop of package later that was current when the client was made, such as that of
-#' [later::with_temp_loop()]; once that loop has been destroyed, they run in the global loop.
+#' `onError` is called when the connection cannot be opened; a client without an
+#' `onError` callback gives a warning instead. `onClose` is called when an open
+#' connection has ended. Each client ends with exactly one of these two events.
+#' Callbacks run after the current R code has returned, so callbacks that are
+#' added right after `$new()` miss no event. They run in the event loop of
+#' package later that was current when the client was created, such as that of
+#' [later::with_temp_loop()], or in the global loop once that loop has been
+#' destroyed.
 #'
-#' `$send(msg)` sends a raw vector as a binary message and a string as text, when the client is open. It never waits.
-#' `$close(code, reason)` starts the closing handshake behind what was sent; a client that is still connecting gives up.
+#' `$send(msg)` sends a raw vector as a binary message and a string as a text
+#' message. The client must be open; `$send()` never waits.
+#' `$close(code, reason)` starts the closing handshake after all queued messages
+#' were sent. A client that is still connecting stops connecting.
 #'
-#' A client that has a callback lives until its connection has ended, also when nothing refers to it any more. One without is closed when R
-#' collects it. Clients belong to the R process that made them: in a fork they cannot be used.
+#' A client with a callback lives until its connection has ended, even if
+#' nothing refers to it any more. A client without callbacks is closed when R
+#' collects it. Clients belong to the R process that created them and cannot be
+#' used in a fork.
 #'
 #' @section Limits:
-#' All of them are settings, sizes in bytes and times in seconds. `connect_timeout` is from the lookup of the name to the server's answer to the
-#' handshake, which may have 64 KiB and 100 header lines; redirects are not followed. A message of more than `maxMessageSize` ends the connection with
-#' code 1009. `$send()` is an error while more than `max_send_queue_size` wait for the server; `$bufferedAmount()` tells how many do. After `$close()` the
-#' server has `close_timeout` to answer. A ping is sent each `ping_interval`; when nothing at all has come `ping_timeout` later, the connection
-#' ends with code 1006. Of messages that R has not taken about 1 MiB is read ahead. A process has 1,000 clients.
+#' All limits are arguments: sizes in bytes and times in seconds.
+#' `connect_timeout` covers the time from name resolution to the server's
+#' response to the handshake, which may have 64 KiB and 100 header lines.
+#' Redirects are not followed. A message larger than `maxMessageSize` closes the
+#' connection with code 1009. `$send()` raises an error while more than
+#' `max_send_queue_size` is queued; `$bufferedAmount()` returns the size of the
+#' queue. After `$close()`, the server has `close_timeout` to respond. The
+#' client sends a ping every `ping_interval`. If nothing arrives within
+#' `ping_timeout` of a ping, the connection ends with code 1006. If R does not
+#' process messages, the client reads about 1 MiB ahead. A process can have
+#' 1,000 clients.
 #'
 #' @section TLS:
-#' For `wss` the server's certificate must be valid for the host of the address and come from an authority that is trusted: one of the
-#' system's (the file that the environment variable `SSL_CERT_FILE` names, or Debian's `/etc/ssl/certs/ca-certificates.crt`), or, with `ca`, one of
-#' those and no other. There is no setting that turns this off. For a server with `tls = "dev"` the file of its certificate is the `ca`.
+#' With `wss`, the server's certificate must be valid for the host in the URL
+#' and must be issued by a trusted authority. Trusted are the system's
+#' authorities (the file that the environment variable `SSL_CERT_FILE` names, or
+#' `/etc/ssl/certs/ca-certificates.crt` on Debian) or, with `ca`, only those in
+#' `ca`. This check cannot be turned off. For a server with `tls = "dev"`, pass
+#' the file of its certificate as `ca`.
 #'
-#' @param url An address that begins with `ws://` or `wss://`.
+#' @param url A URL that begins with `ws://` or `wss://`.
 #' @param protocols Subprotocols to offer, the preferred one first.
-#' @param headers Further headers of the request: a named list or character vector.
-#' @param autoConnect Whether to connect at once; else `$connect()` does. At a prompt, callbacks are then added in time.
-#' @param accessLogChannels Taken for the sake of programs that give it, and not used: there is no log.
-#' @param errorLogChannels The same.
-#' @param maxMessageSize The largest message that the server may send.
-#' @param ... Must be empty: what follows is given by name. The former names `maxQueueSize`, `connectTime`, `closeTime`, `pingTime`
-#'   and `pongTime` are deprecated.
-#' @param ca Authorities in place of the system's: the path of a file with certificates in PEM, or such text.
-#' @param compress Whether to offer compression (permessage-deflate). Not for messages that mix secrets with text of strangers.
-#' @param max_send_queue_size How much may wait to be sent, 16 MiB by default.
-#' @param connect_timeout Seconds that connecting may take, 10 by default.
-#' @param close_timeout Seconds that the server has to answer a close, 5 by default.
-#' @param ping_interval Seconds between two pings, 20 by default; `Inf` for none.
-#' @param ping_timeout Seconds after a ping in which something must come, 20 by default.
-#' @param msg A string, or a raw vector.
+#' @param headers Further headers of the request: a named list or character
+#'   vector.
+#' @param autoConnect Whether to connect at once. Use `FALSE` and `$connect()`
+#'   at an interactive prompt, to add callbacks before events occur.
+#' @param accessLogChannels Ignored. Accepted for compatibility with package
+#'   websocket.
+#' @param errorLogChannels Ignored. Accepted for compatibility with package
+#'   websocket.
+#' @param maxMessageSize The maximum size of a message from the server.
+#' @param ... Must be empty. The arguments after it must be named. The former
+#'   names `maxQueueSize`, `connectTime`, `closeTime`, `pingTime` and `pongTime`
+#'   are deprecated.
+#' @param ca Trusted authorities in place of the system's: PEM text, or the path
+#'   of a PEM file.
+#' @param compress Whether to offer compression (permessage-deflate). Do not
+#'   compress messages that mix secrets with text from untrusted sources.
+#' @param max_send_queue_size The maximum number of bytes that are queued for
+#'   sending; 16 MiB by default.
+#' @param connect_timeout The maximum number of seconds for connecting; 10 by
+#'   default.
+#' @param close_timeout The number of seconds that the server has to respond to
+#'   a close; 5 by default.
+#' @param ping_interval Seconds between two pings, 20 by default. `Inf` turns
+#'   pings off.
+#' @param ping_timeout Seconds within which data must arrive after a ping; 20 by
+#'   default.
+#' @param msg A string or a raw vector.
 #' @param code The close code: 1000, or one of 3000 to 4999.
-#' @param reason Why, in at most 123 bytes of UTF-8.
-#' @param func A function of the event.
+#' @param reason The reason for the close, in at most 123 bytes of UTF-8.
+#' @param func A function that is called with the event.
 #' @examples
 #' server <- startServer("127.0.0.1", 0, list(
 #'   onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(toupper(message)))
@@ -72,13 +107,13 @@
 #' ws$onClose(function(event) cat("Closed with", event$code, "\n"))
 #' while (ws$readyState() != 3) service(100)
 #' server$stop()
-#' @seealso [WebSocket] for the server's side.
+#' @seealso [WebSocket] for WebSockets of a server.
 #' @export
 WebSocketClient <- R6::R6Class(
   "WebSocketClient",
   cloneable = FALSE,
   public = list(
-    #' @description Makes a client.
+    #' @description Creates a client.
     initialize = function(url, protocols = character(0), headers = NULL, autoConnect = TRUE, accessLogChannels = c("none"),
                           errorLogChannels = NULL, maxMessageSize = 32 * 1024^2, ..., ca = NULL, compress = FALSE,
                           max_send_queue_size = NULL, connect_timeout = NULL, close_timeout = NULL, ping_interval = NULL,
@@ -111,7 +146,7 @@ WebSocketClient <- R6::R6Class(
       private$core <- client_core(c(list(enc2utf8(url), enc2utf8(ca)), texts, list(numbers)))
       if (autoConnect) self$connect()
     },
-    #' @description Connects, once.
+    #' @description Connects. Can be called once.
     connect = function() {
       core <- private$core
       if (core$state != 0L || !is.null(core$handle)) {
@@ -120,23 +155,27 @@ WebSocketClient <- R6::R6Class(
       core$handle <- client_open(core)
       invisible()
     },
-    #' @description The state: 0 connecting, 1 open, 2 closing, 3 closed.
+    #' @description Returns the state: 0 connecting, 1 open, 2 closing, 3
+    #'   closed.
     readyState = function() {
       private$core$state
     },
-    #' @description The address.
+    #' @description Returns the URL.
     url = function() {
       private$core$setup[[1]]
     },
-    #' @description The subprotocol that the server chose; `""` for none.
+    #' @description Returns the subprotocol that the server chose, or `""`.
     protocol = function() {
       private$core$protocol
     },
-    #' @description The status with which the server answered the handshake: 101 of one that is or was open, `NA` for none.
+    #' @description Returns the status of the server's response to the
+    #'   handshake: 101 if the connection is or was open, `NA` before a
+    #'   response.
     status = function() {
       private$core$status
     },
-    #' @description Bytes that wait to be sent, and 64 for each message.
+    #' @description Returns the number of bytes that are queued for sending,
+    #'   plus 64 for each queued message.
     bufferedAmount = function() {
       handle <- private$core$handle
       if (is.null(handle)) 0 else .Call(ffi_client_queued_bytes, handle)
@@ -160,13 +199,15 @@ WebSocketClient <- R6::R6Class(
       client_close(private$core, as.integer(code), reason)
       invisible()
     },
-    #' @description Adds a function that is called when the connection is open.
+    #' @description Adds a function that is called when the connection has
+    #'   opened.
     onOpen = function(func) invisible(client_listen(self, private$core, "open", func)),
     #' @description Adds a function that is called for each message.
     onMessage = function(func) invisible(client_listen(self, private$core, "message", func)),
     #' @description Adds a function that is called when the connection has ended.
     onClose = function(func) invisible(client_listen(self, private$core, "close", func)),
-    #' @description Adds a function that is called when the connection could not be opened.
+    #' @description Adds a function that is called when the connection cannot be
+    #'   opened.
     onError = function(func) invisible(client_listen(self, private$core, "error", func))
   ),
   private = list(
@@ -204,7 +245,7 @@ client_core <- function(setup) {
 }
 
 client_open <- function(core) {
-  # Which runs what happens: nothing else has to be there, no server either.
+  # Package later runs the callbacks; nothing else, not even a server, has loaded it.
   loadNamespace("later")
   handle <- .Call(ffi_client_open, core, core$setup)
   if (is.character(handle)) {
@@ -247,7 +288,7 @@ client_close <- function(core, code, reason) {
 
 client_states <- c("connecting", "open", "closing", "closed")
 
-# Each callback is in a list of its own, by which it is known.
+# Each callback is wrapped in a list of its own, which identifies it when it is removed.
 client_listen <- function(self, core, kind, func) {
   check_function(func, "func")
   entry <- list(kind = kind, func = func, key = new.env(parent = emptyenv()))
@@ -260,7 +301,7 @@ client_listen <- function(self, core, kind, func) {
   }
 }
 
-# What happened, and the functions that are to be called for it: from C.
+# Called by C with an event. Returns the functions to call.
 client_event <- function(core, kind, value, code, is_clean) {
   has_closed <- core$state == 2L
   event <- switch(kind,
@@ -282,12 +323,12 @@ client_event <- function(core, kind, value, code, is_clean) {
     }
   )
   event <- c(list(target = core$self), event)
-  # Nothing follows.
+  # No further event follows.
   if (core$state == 3L) core$self <- NULL
   functions <- Filter(is.function, lapply(core$callbacks, function(entry) if (entry$kind == kind) entry$func))
   if (kind == "error" && length(functions) == 0 && !has_closed && !isTRUE(.globals$is_ending)) {
-    # Without `onError` the failure would go unnoticed. The query of the URL may contain a secret,
-    # so it is left out.
+    # Without `onError` the failure would go unnoticed. The query of the URL is left out, because it
+    # may contain a secret.
     place <- sub("[?#].*$", "", core$setup[[1]])
     text <- paste0("The WebSocketClient of ", place, " has failed: ", value, ". `$onError()` takes a function that handles this.")
     return(list(function() warn(text, "rookery_client_failed")))
@@ -313,7 +354,7 @@ client_protocols <- function(protocols) {
   enc2utf8(protocols)
 }
 
-# The fields as name, value, name, value.
+# Returns the headers as a vector of alternating names and values.
 client_headers <- function(headers) {
   values <- if (is.list(headers)) headers else as.list(headers)
   is_text <- vapply(values, function(value) is.atomic(value) && length(value) == 1 && !is.na(value), NA)
