@@ -1,5 +1,5 @@
 # The start-up screen of serve(), which shows what is served, the addresses, and how to stop. The
-# program `rookery` shows the same screen (crates/cli/src/screen.rs), and workers show none.
+# program `rookery` shows the same screen (crates/cli/src/terminal/startup_screen.rs), and workers show none.
 
 # Shows the screen and opens the address as soon as a server listens. A worker logs its name
 # instead.

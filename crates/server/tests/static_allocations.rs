@@ -10,7 +10,7 @@ use http::HeaderMap;
 use rookery_server::static_files::{
     BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath,
 };
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 
 use crate::counting::allocations;
 
@@ -69,10 +69,11 @@ fn a_file_in_memory_allocates_nothing() {
             StaticPath { path: folder.path().into(), ..StaticPath::default() },
         )])
         .unwrap();
-    let server = Server::answering(Config::default(), |_: &mut rookery_exchange::Exchange| {
-        unreachable!("every request is for a file")
-    });
-    let site = Site { files, ..Site::default() };
+    let server =
+        Server::with_closure_and_echo(Config::default(), |_: &mut rookery_exchange::Exchange| {
+            unreachable!("every request is for a file")
+        });
+    let site = ListenerConfig { files, ..ListenerConfig::default() };
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     socket.set_nodelay(true).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_supervisor::PoolLimits;
 
 use crate::front::{Client, Front, until};
@@ -55,13 +55,14 @@ fn end_to_end(shown: &str) -> Vec<String> {
 
 #[test]
 fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() {
-    let alone = Server::answering(Config::default(), |exchange| {
+    let alone = Server::with_closure_and_echo(Config::default(), |exchange| {
         let lines: Vec<_> =
             exchange.headers().map(|line| [line.name, b": ", line.value, b"\n"].concat()).collect();
         exchange.begin_reply(200);
         exchange.set_reply_body(&lines.concat());
     });
-    let listener = alone.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        alone.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let front = Front::new(1);
     let lines = "Host: a\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Basic YTpi\r\nX-Mine: 1\r\nProxy: http://evil\r\n";
     for connection in [

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rookery_exchange::{Command, Event};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
+use rookery_server::{
+    ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
+};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
@@ -85,7 +87,7 @@ impl Core {
             // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
             self.link.stay_awake();
         }
-        if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
+        if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
     }
@@ -93,17 +95,17 @@ impl Core {
     /// Hears the supervisor no more: the server's thread may end.
     pub(crate) fn unattend(&self) {
         if let Membership::Worker(_) = &self.membership {
-            self.server().unattend();
+            self.server().unwatch_supervisor();
         }
     }
 
     /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
     /// caller's.
-    pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
+    pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let Membership::Worker(worker) = &self.membership else {
             unreachable!("R has asked before")
         };
-        self.server().listen_inherited(&worker.supervision, site)
+        self.server().listen_supervised(&worker.supervision, site)
     }
 
     /// The cookie by which the supervisor knows the clients of this process.
@@ -131,7 +133,7 @@ impl Core {
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
-            let _ = worker.supervision.tell(Message::Ready { sees_heads, is_sticky });
+            let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
             self.r_is(R::Busy);
         }
     }
@@ -150,7 +152,7 @@ impl Core {
         if let Membership::Worker(worker) = &mut self.membership {
             if worker.listening == Some(listener) {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
-                    let _ = worker.supervision.tell(Message::Leaving);
+                    let _ = worker.supervision.send(Message::Leaving);
                 }
                 // One that is stopping has the socket until it ends.
                 worker.listening = worker.listening.filter(|_| is_stopping);

@@ -1,0 +1,160 @@
+//! The address of a WebSocket (RFC 6455, 3).
+
+use std::fmt;
+
+use http::Uri;
+use rookery_websocket::protocol::handshake::ClientRequest;
+
+/// `ws://host[:port][/path][?query]`, or the same with `wss`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    /// Whether it is `wss`.
+    pub is_tls: bool,
+    /// A name, or an IP address, without brackets.
+    pub host: String,
+    /// 80 and 443 where none is said.
+    pub port: u16,
+    /// What `Host` says: with the port, unless it is the scheme's.
+    pub authority: String,
+    /// The path and query, which begin with `/`.
+    pub target: String,
+}
+
+/// Why a text is no address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressError {
+    /// It begins with neither `ws://` nor `wss://`.
+    Scheme,
+    /// There is a `#`, which must not be sent (RFC 6455, 3).
+    Fragment,
+    /// There is a name before the host.
+    UserInfo,
+    /// It holds what an address cannot.
+    Malformed,
+}
+
+impl Address {
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
+        let has_scheme = |scheme: &str| {
+            text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
+        let is_tls = has_scheme("wss://");
+        if !is_tls && !has_scheme("ws://") {
+            return Err(AddressError::Scheme);
+        }
+        if text.contains('#') {
+            return Err(AddressError::Fragment);
+        }
+        let uri: Uri = text.parse().map_err(|_| AddressError::Malformed)?;
+        let authority = uri.authority().ok_or(AddressError::Malformed)?;
+        if authority.as_str().contains('@') {
+            return Err(AddressError::UserInfo);
+        }
+        let named = authority.host();
+        let host = named.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(named);
+        // "host:" has a port of no digits, and "host:99999" one that is none.
+        let (port, shown) = match (authority.port(), authority.as_str().len() - named.len()) {
+            (None, 0) => (if is_tls { 443 } else { 80 }, named.to_owned()),
+            (Some(port), _) if port.as_u16() == if is_tls { 443 } else { 80 } => {
+                (port.as_u16(), named.to_owned())
+            }
+            (Some(port), _) => (port.as_u16(), format!("{named}:{port}")),
+            (None, _) => return Err(AddressError::Malformed),
+        };
+        if host.is_empty() {
+            return Err(AddressError::Malformed);
+        }
+        let target = match uri.path_and_query().map(http::uri::PathAndQuery::as_str) {
+            None | Some("") => "/".to_owned(),
+            Some(target) if target.starts_with('/') => target.to_owned(),
+            Some(query) => format!("/{query}"),
+        };
+        // `Uri` takes more than may be sent, such as letters that are not ASCII.
+        if ClientRequest::new(shown.as_str(), target.as_str(), [0; 16]).is_err() {
+            return Err(AddressError::Malformed);
+        }
+        Ok(Address { is_tls, host: host.to_owned(), port, authority: shown, target })
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AddressError::Scheme => "it has to begin with ws:// or wss://",
+            AddressError::Fragment => "it has a #, which is not sent to a server: leave out what is behind it",
+            AddressError::UserInfo => {
+                "it has a name or password before the host: send them in a header, such as Authorization"
+            }
+            AddressError::Malformed => "it is no address of the form ws://host[:port][/path][?query], or has characters that are to be encoded",
+        })
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read() {
+        // Address, TLS, host, port, authority, target.
+        let table = [
+            ("ws://host", false, "host", 80, "host", "/"),
+            ("WSS://Host", true, "Host", 443, "Host", "/"),
+            ("ws://host:80/a?b", false, "host", 80, "host", "/a?b"),
+            ("wss://host:80/a/", true, "host", 80, "host:80", "/a/"),
+            ("ws://[::1]:9?x=1", false, "::1", 9, "[::1]:9", "/?x=1"),
+            ("wss://[::1]/%20", true, "::1", 443, "[::1]", "/%20"),
+            ("ws://127.0.0.1:8000/", false, "127.0.0.1", 8000, "127.0.0.1:8000", "/"),
+        ];
+        for (text, is_tls, host, port, authority, target) in table {
+            let address = Address::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let wanted = Address {
+                is_tls,
+                host: host.to_owned(),
+                port,
+                authority: authority.to_owned(),
+                target: target.to_owned(),
+            };
+            assert_eq!(address, wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        let table = [
+            ("", AddressError::Scheme),
+            ("http://host/", AddressError::Scheme),
+            ("ws:/host", AddressError::Scheme),
+            ("wss", AddressError::Scheme),
+            ("é", AddressError::Scheme),
+            ("ws://host/#top", AddressError::Fragment),
+            ("ws://user@host/", AddressError::UserInfo),
+            ("ws://user:word@host/", AddressError::UserInfo),
+            ("ws://", AddressError::Malformed),
+            ("ws:///path", AddressError::Malformed),
+            ("ws://host:/", AddressError::Malformed),
+            ("ws://host:99999/", AddressError::Malformed),
+            ("ws://host:x/", AddressError::Malformed),
+            ("ws://:80/", AddressError::Malformed),
+            ("ws://host/a b", AddressError::Malformed),
+            ("ws://host/\r\nX: y", AddressError::Malformed),
+            ("ws://ho st/", AddressError::Malformed),
+            ("ws://[::1/", AddressError::Malformed),
+            ("ws://host/\u{fc}", AddressError::Malformed),
+            ("ws://host/?q=\u{20ac}", AddressError::Malformed),
+            ("ws://h\u{fc}/", AddressError::Malformed),
+            ("ws://host/{}", AddressError::Malformed),
+            ("ws://host/?\"", AddressError::Malformed),
+            ("ws://host/100%", AddressError::Malformed),
+        ];
+        for (text, wanted) in table {
+            assert_eq!(Address::parse(text), Err(wanted), "{text}");
+        }
+    }
+}

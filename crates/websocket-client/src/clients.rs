@@ -1,0 +1,325 @@
+//! The application's side: it opens clients, sends, closes, and takes what happened.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rookery_websocket::protocol::handshake::BadRequest;
+use tokio::sync::mpsc::{self, UnboundedSender};
+
+use crate::address::Address;
+use crate::client_task::ClientTask;
+use crate::client_thread::ClientThread;
+use crate::close_in_child::MAX_CLIENTS;
+use crate::events::{Content, Event, EventQueue, Wake};
+use crate::settings::Settings;
+use crate::state::{ClientState, Command};
+use crate::tls::{self, Roots, RootsError, Tls};
+
+/// The WebSocket clients of an application, and their thread.
+///
+/// Dropping it ends the clients, with a close frame where that can be sent at once, and joins the thread, which takes
+/// [`STOP_TIMEOUT`](crate::STOP_TIMEOUT) at most.
+pub struct Clients {
+    wake: Arc<Wake>,
+    /// Of each group that has a client, or an event that can still be taken.
+    queues: BTreeMap<u32, Arc<EventQueue>>,
+    open: HashMap<u64, ClientHandle>,
+    /// Clients whose task has not ended.
+    live_tasks: Arc<AtomicUsize>,
+    thread: Option<ClientThread>,
+    system_tls: Option<Tls>,
+    next: u64,
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// It will be sent.
+    Queued,
+    /// More waits than [`Settings::max_queue_size`] allows: it was not taken.
+    Full,
+    /// The connection is not open.
+    Closed,
+}
+
+/// Why there is no client.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There are [`MAX_CLIENTS`].
+    TooMany,
+    /// The request cannot be written: a subprotocol or a header field that HTTP does not allow.
+    Request(BadRequest),
+    /// The roots cannot be used.
+    Roots(RootsError),
+    /// The thread could not be started.
+    Thread(io::Error),
+}
+
+#[derive(Debug)]
+struct ClientHandle {
+    commands: UnboundedSender<Command>,
+    state: Arc<ClientState>,
+    max_queue_size: usize,
+    is_open: bool,
+    is_closing: bool,
+}
+
+impl Clients {
+    /// No clients, and no thread yet.
+    pub fn new(wake: Wake) -> Clients {
+        Clients {
+            wake: Arc::new(wake),
+            queues: BTreeMap::new(),
+            open: HashMap::new(),
+            live_tasks: Arc::default(),
+            thread: None,
+            system_tls: None,
+            next: 1,
+        }
+    }
+
+    /// Begins to connect: the client's number. `roots` are for `wss`.
+    ///
+    /// # Errors
+    /// Only what is known without asking anybody.
+    pub fn open(
+        &mut self,
+        address: Address,
+        settings: Settings,
+        roots: &Roots,
+    ) -> Result<u64, OpenError> {
+        settings.check(&address).map_err(OpenError::Request)?;
+        let tls = if address.is_tls {
+            Some(self.tls_config(roots).map_err(OpenError::Roots)?)
+        } else {
+            None
+        };
+        if self.live_tasks.load(Ordering::Acquire) >= MAX_CLIENTS {
+            return Err(OpenError::TooMany);
+        }
+        if self.thread.as_ref().is_none_or(ClientThread::is_finished) {
+            self.thread = Some(ClientThread::start().map_err(OpenError::Thread)?);
+        }
+        let id = self.next;
+        self.next += 1;
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let state = Arc::new(ClientState::default());
+        let max_queue_size = settings.max_queue_size;
+        self.drop_unused_queues();
+        let events = self.event_queue(settings.group);
+        let task = ClientTask::new(
+            id,
+            address,
+            settings,
+            tls,
+            receiver,
+            Arc::clone(&state),
+            events,
+            Arc::clone(&self.live_tasks),
+        );
+        if let Some(thread) = &self.thread {
+            // Where the thread has ended meanwhile, the order is dropped, and says so as an event.
+            thread.spawn(task);
+        }
+        self.open.insert(
+            id,
+            ClientHandle { commands, state, max_queue_size, is_open: false, is_closing: false },
+        );
+        Ok(id)
+    }
+
+    fn event_queue(&mut self, group: u32) -> Arc<EventQueue> {
+        let events = self.queues.entry(group);
+        Arc::clone(
+            events.or_insert_with(|| Arc::new(EventQueue::new(group, Arc::clone(&self.wake)))),
+        )
+    }
+
+    /// Drops the queues of groups whose last client has ended and whose events have been taken, or
+    /// are not wanted.
+    fn drop_unused_queues(&mut self) {
+        let open = &self.open;
+        // The task of each client shares its events.
+        self.queues.retain(|_, events| {
+            Arc::strong_count(events) > 1
+                || events.has_event_of(|client| open.contains_key(&client))
+        });
+    }
+
+    fn tls_config(&mut self, roots: &Roots) -> Result<Tls, RootsError> {
+        if let (Roots::System, Some(tls)) = (roots, &self.system_tls) {
+            return Ok(Arc::clone(tls));
+        }
+        let tls = tls::tls_config(roots)?;
+        if matches!(roots, Roots::System) {
+            self.system_tls = Some(Arc::clone(&tls));
+        }
+        Ok(tls)
+    }
+
+    /// Sends a message, when the client is open. Never waits.
+    pub fn send(&mut self, client: u64, content: Content) -> SendOutcome {
+        let Some(handle) =
+            self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
+        else {
+            return SendOutcome::Closed;
+        };
+        let cost = content.cost();
+        let queued = handle.state.queued_bytes.load(Ordering::Acquire);
+        if queued > 0 && queued.saturating_add(cost) > handle.max_queue_size {
+            return SendOutcome::Full;
+        }
+        handle.state.queued_bytes.fetch_add(cost, Ordering::AcqRel);
+        // Where its task has ended, that it is closed is on its way.
+        let _ = handle.commands.send(Command::Send(content));
+        SendOutcome::Queued
+    }
+
+    /// Starts the closing handshake behind what was sent; before the client is open, gives it up. A code that must not be
+    /// sent counts as 1000, and a reason is cut after 123 bytes.
+    pub fn close(&mut self, client: u64, code: u16, reason: &str) {
+        let Some(handle) = self.open.get_mut(&client).filter(|handle| !handle.is_closing) else {
+            return;
+        };
+        handle.is_closing = true;
+        let _ = handle.commands.send(Command::Close { code, reason: reason.to_owned() });
+        handle.state.mark_closed();
+    }
+
+    /// Lets go of a client: it is closed with 1001, and its events are not wanted.
+    pub fn abandon(&mut self, client: u64) {
+        self.open.remove(&client);
+    }
+
+    /// Bytes that wait to be sent, and some for each message.
+    pub fn queued_bytes(&self, client: u64) -> usize {
+        self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
+    }
+
+    /// Takes what happened next to a client of `group`.
+    pub fn next_event(&mut self, group: u32) -> Option<Event> {
+        let events = self.queues.get(&group)?;
+        loop {
+            // Looked at first: a task puts its last event in before it lets go.
+            let is_unused = Arc::strong_count(events) == 1;
+            let Some(event) = events.pop() else {
+                if is_unused {
+                    self.queues.remove(&group);
+                }
+                return None;
+            };
+            let client = event.client();
+            // Of one that was abandoned nobody wants to know.
+            let Some(handle) = self.open.get_mut(&client) else { continue };
+            match &event {
+                Event::Opened { .. } => handle.is_open = true,
+                Event::Message { content, .. } => handle.state.on_message_taken(content),
+                Event::Closed { .. } | Event::Failed { .. } => {
+                    self.open.remove(&client);
+                }
+            }
+            return Some(event);
+        }
+    }
+
+    /// Whether there is nothing to take of any group.
+    pub fn has_no_events(&self) -> bool {
+        self.queues.values().all(|events| events.is_empty())
+    }
+
+    /// Whether there is something to take of `group`.
+    pub fn has_events(&self, group: u32) -> bool {
+        self.queues.get(&group).is_some_and(|events| !events.is_empty())
+    }
+
+    /// Ends all clients, as dropping does, but their last events can still be taken.
+    pub fn stop(&mut self) {
+        for handle in self.open.values_mut() {
+            handle.is_closing = true;
+            let _ = handle.commands.send(Command::Close { code: 1001, reason: String::new() });
+            handle.state.mark_closed();
+        }
+        // Joins it. A task that has not ended by then is dropped, and says so.
+        self.thread = None;
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+impl Drop for ClientHandle {
+    fn drop(&mut self) {
+        self.state.mark_abandoned();
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Request(bad) => bad.fmt(f),
+            OpenError::TooMany => write!(f, "there are {MAX_CLIENTS} clients already: close some"),
+            OpenError::Roots(bad) => bad.fmt(f),
+            OpenError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn open(clients: &mut Clients, group: u32, port: u16) -> u64 {
+        let address = Address::parse(&format!("ws://127.0.0.1:{port}/")).unwrap();
+        clients.open(address, Settings { group, ..Settings::default() }, &Roots::System).unwrap()
+    }
+
+    #[test]
+    fn a_group_without_clients_and_events_is_forgotten() {
+        // Nobody listens there.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut clients = Clients::new(Box::new(|_| {}));
+        let until = Instant::now() + TIMEOUT;
+        // Taken events.
+        for group in 0..20 {
+            open(&mut clients, group, port);
+            while !matches!(clients.next_event(group), Some(Event::Failed { .. })) {
+                assert!(Instant::now() < until);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            while clients.queues.contains_key(&group) {
+                assert!(Instant::now() < until, "{group}");
+                assert!(clients.next_event(group).is_none());
+            }
+        }
+        // Events of clients that were abandoned, which nobody takes.
+        for group in 100..120 {
+            let client = open(&mut clients, group, port);
+            clients.abandon(client);
+        }
+        while clients.live_tasks.load(Ordering::Acquire) > 0 {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // An event that can still be taken stays, whoever opens a client meanwhile.
+        open(&mut clients, 200, port);
+        while !clients.has_events(200) || clients.queues.len() > 2 {
+            assert!(Instant::now() < until, "{:?}", clients.queues.keys());
+            let client = open(&mut clients, 201, port);
+            clients.abandon(client);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(matches!(clients.next_event(200), Some(Event::Failed { .. })));
+    }
+}

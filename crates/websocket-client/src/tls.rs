@@ -1,0 +1,120 @@
+//! Whom a client trusts.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+/// What clients that trust the same share.
+pub(crate) type Tls = Arc<ClientConfig>;
+
+/// Where systems keep the roots they trust, in one file: Debian (`ca-certificates`), Fedora, `OpenSUSE`, Alpine.
+const SYSTEM: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// The variable with which OpenSSL's users name another file.
+const VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Bytes of a file that are read: a bundle of all public roots has 250 KiB.
+const FILE_BYTES: u64 = 4 << 20;
+
+/// Whose certificates are trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Roots {
+    /// The system's: the file that `SSL_CERT_FILE` names, or where systems keep it.
+    System,
+    /// These and no others: PEM, or the path of a file with it.
+    Custom(String),
+}
+
+/// Why roots cannot be used.
+#[derive(Debug)]
+pub enum RootsError {
+    /// The system has none where they usually are.
+    NoSystem,
+    /// The file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// There is no certificate in it.
+    Empty(String),
+}
+
+/// What a client of HTTP/1.1 that trusts these speaks TLS with.
+///
+/// # Errors
+/// When there are none.
+pub fn tls_config(roots: &Roots) -> Result<Arc<ClientConfig>, RootsError> {
+    let mut store = RootCertStore::empty();
+    let (certificates, name) = match roots {
+        Roots::System => system()?,
+        Roots::Custom(text) if text.contains("-----BEGIN ") => {
+            (certificates(text.as_bytes()), "the text that was given".to_owned())
+        }
+        Roots::Custom(path) => (certificates(&read(Path::new(path))?), path.clone()),
+    };
+    // A system's bundle may have some that are too old to be understood.
+    let (added, _) = store.add_parsable_certificates(certificates);
+    if added == 0 {
+        return Err(RootsError::Empty(name));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has what TLS 1.2 and 1.3 need")
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    // A handshake of RFC 6455 is HTTP/1.1's.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn system() -> Result<(Vec<CertificateDer<'static>>, String), RootsError> {
+    let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+    let usual = || SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file());
+    let path = named.or_else(usual).ok_or(RootsError::NoSystem)?;
+    Ok((certificates(&read(&path)?), path.display().to_string()))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, RootsError> {
+    let unreadable = |error| RootsError::Unreadable(path.to_owned(), error);
+    // A FIFO that nobody writes to would be waited for.
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("it is no file")));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
+}
+
+impl fmt::Display for RootsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RootsError::NoSystem => write!(
+                f,
+                "this system has no file of the authorities it trusts (Debian: install ca-certificates), nor does {VARIABLE} name one"
+            ),
+            RootsError::Unreadable(path, error) => {
+                write!(f, "{} cannot be read: {error}", path.display())
+            }
+            RootsError::Empty(name) => {
+                write!(f, "{name} has no certificate in PEM (\"-----BEGIN CERTIFICATE-----\")")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RootsError {}
