@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use bump_scope::traits::BumpAllocatorTyped;
 use rookery_arena::{Arena, Growth};
 
-pub(crate) trait Peer {
+pub(crate) trait Contender {
     fn make() -> Self;
     fn alloc(&self, layout: Layout) -> NonNull<u8>;
     /// 64 bytes aligned to 8.
@@ -19,7 +19,7 @@ pub(crate) type Block = [u64; 8];
 /// Ours with its default growth.
 pub(crate) struct Ours(Arena);
 
-impl Peer for Ours {
+impl Contender for Ours {
     fn make() -> Self {
         Ours(Arena::new())
     }
@@ -42,7 +42,7 @@ impl Peer for Ours {
 /// Ours with chunks of 32 KiB throughout, as go-arena's buffers.
 pub(crate) struct OursFixed(Arena);
 
-impl Peer for OursFixed {
+impl Contender for OursFixed {
     fn make() -> Self {
         OursFixed(Arena::with_growth(Growth::fixed(32 * 1024)))
     }
@@ -64,7 +64,7 @@ impl Peer for OursFixed {
 
 pub(crate) struct Bumpalo(bumpalo::Bump);
 
-impl Peer for Bumpalo {
+impl Contender for Bumpalo {
     fn make() -> Self {
         Bumpalo(bumpalo::Bump::new())
     }
@@ -86,7 +86,7 @@ impl Peer for Bumpalo {
 
 pub(crate) struct BumpScope(bump_scope::Bump);
 
-impl Peer for BumpScope {
+impl Contender for BumpScope {
     fn make() -> Self {
         BumpScope(bump_scope::Bump::new())
     }

@@ -1,7 +1,7 @@
-# nanonext's http_server(), from the library that ROOKERY_PEERS names; `tls` it, over TLS. Its handlers get a list, not a Rook environment.
+# nanonext's http_server(), from the library that ROOKERY_CONTENDERS names; `tls` it, over TLS. Its handlers get a list, not a Rook environment.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
-.libPaths(c(Sys.getenv("ROOKERY_PEERS"), .libPaths()))
+.libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))
 library(nanonext)
 
 text <- c("Content-Type" = "text/plain")

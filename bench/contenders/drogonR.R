@@ -1,7 +1,7 @@
-# drogonR, from the library that ROOKERY_PEERS names, with one I/O thread. Its own interface, not Rook's.
+# drogonR, from the library that ROOKERY_CONTENDERS names, with one I/O thread. Its own interface, not Rook's.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
-.libPaths(c(Sys.getenv("ROOKERY_PEERS"), .libPaths()))
+.libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))
 library(drogonR)
 
 text <- list("Content-Type" = "text/plain")

@@ -62,7 +62,7 @@ async fn serve(stream: TcpStream, workload: Workload, many_headers: bool, json: 
         builder.max_headers(2000);
     }
     let service = service_fn(move |request| answer(request, workload, json.clone()));
-    // A peer that goes away is no news here: the generator closes its connections at the end of each sample.
+    // A contender that goes away is no news here: the generator closes its connections at the end of each sample.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 

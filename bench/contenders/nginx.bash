@@ -1,6 +1,6 @@
 # nginx as Debian ships it, one process of it, before servers that speak HTTP/1.1. To be sourced.
 
-# Becomes it. Connections are kept to either side for as long as a run takes, as every other peer keeps them.
+# Becomes it. Connections are kept to either side for as long as a run takes, as every other contender keeps them.
 #
 #   become_nginx <folder of its own> <port> <what `listen` has besides> <what else is said of the server> <what is said of those behind it>
 become_nginx() {

@@ -1,12 +1,12 @@
-# What the peers with a Rook interface are asked to do, one handler per workload, so that no peer pays for a router.
+# What the contenders with a Rook interface are asked to do, one handler per workload, so that no contender pays for a router.
 #
-# Command line of every server script: Rscript --vanilla <peer>.R <port> <workload> <folder of static files>
+# Command line of every server script: Rscript --vanilla <contender>.R <port> <workload> <folder of static files>
 
 args <- commandArgs(trailingOnly = TRUE)
 port <- as.integer(args[[1]])
 workload <- args[[2]]
 static_dir <- args[[3]]
-# A certificate and its key, for the peers that speak TLS (runner/build.py).
+# A certificate and its key, for the contenders that speak TLS (runner/build.py).
 tls_file <- file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "tls.pem")
 
 # Ten kilobytes of JSON, made once: the group measures servers, not jsonlite.
@@ -59,7 +59,7 @@ rook_handlers$idle <- function(req) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 rook_handlers$headers <- rook_handlers$hello
-# What takes R about so long on the reference machine; a loop of a fixed length, so that all peers are asked for the same.
+# What takes R about so long on the reference machine; a loop of a fixed length, so that all contenders are asked for the same.
 spin <- function(n) {
   sum <- 0
   for (i in seq_len(n)) sum <- sum + i
