@@ -236,7 +236,7 @@ const TABLE: &[Row] = &[
     (
         "header names that become R symbols",
         &[],
-        "r/tests/testthat/test-process.R",
+        "r/tests/testthat/test-r-process.R",
         "a million header names make R grow by less than 8 MB",
     ),
     ("errors kept for the app", &[], "limits.rs", "errors_kept_for_the_application"),
