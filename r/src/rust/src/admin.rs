@@ -12,8 +12,8 @@ use rookery_status::{
 use rookery_worker_protocol::{RState, Scoreboard, SharedScoreboard, now};
 
 use crate::core::{self, Core};
+use crate::entry;
 use crate::limits::config_of;
-use crate::{entry, listener};
 
 /// What it has. In the order in which it ends.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Core {
             });
         if let Err(error) = &folder {
             // What is served goes on.
-            listener::tell(&format!(
+            crate::write_log_line(&format!(
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
+pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: the caller's duty.
         let address =
