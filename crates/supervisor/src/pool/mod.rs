@@ -10,20 +10,20 @@
 //!
 //! What becomes of a request whose worker dies depends on one thing alone: whether R had begun it. The worker's scoreboard says so.
 
-mod answer;
-mod call;
-mod connection;
+mod attempt;
+mod deferred_body;
+mod error_reply;
 mod framing;
-mod head;
-mod pace;
+mod latency_estimate;
+mod pool_backend;
 mod queue;
-mod relay;
-mod reply;
-mod request;
-mod request_body;
+mod request_writer;
+mod response_forwarder;
+mod session_affinity;
+mod spooled_body;
 mod state;
-mod sticky;
-mod worker;
+mod tunnel;
+mod worker_connection;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -32,14 +32,14 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
 use rookery_server::session_cookie::SessionCookie;
-use rookery_server::{Application, FarEnd, MakeApplication};
+use rookery_server::{Application, MakeApplication, Upstream};
 
-use crate::roster::{MakeCookie, Roster};
+use crate::backend_registry::{BackendRegistry, MakeCookie};
 #[doc(hidden)]
 pub use framing::{ReadReply, read_reply_for_fuzzer};
-use queue::Waiting;
+use queue::QueuedRequest;
+pub use session_affinity::{SessionAffinity, server_name};
 use state::State;
-pub use sticky::{Sticky, server_name};
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub struct PoolLimits {
     /// `HAProxy`'s `abortonclose`: most that do so have left.
     pub keeps_half_closed: bool,
     /// Whether clients come back to their worker.
-    pub sticky: Sticky,
+    pub sticky: SessionAffinity,
     /// The end of the name of the cookie by which clients come back to their worker, in characters
     /// that a cookie's name may have (RFC 6265, 4.1.1). Default: empty, which is right for a host
     /// with one server.
@@ -85,7 +85,7 @@ impl Default for PoolLimits {
             sessions: usize::MAX,
             retries_begun: false,
             keeps_half_closed: false,
-            sticky: Sticky::Auto,
+            sticky: SessionAffinity::Auto,
             name: String::new(),
             is_embedded: false,
         }
@@ -93,9 +93,9 @@ impl Default for PoolLimits {
 }
 
 /// The workers of a roster as an application, for [`Server::with_application`](rookery_server::Server::with_application).
-pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
-    let keys = Arc::new(sticky::Keys::new(&limits.name));
-    if limits.sticky != Sticky::None {
+pub fn pool(roster: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
+    let keys = Arc::new(session_affinity::Keys::new(&limits.name));
+    if limits.sticky != SessionAffinity::None {
         roster.set_cookies(Box::new(Cookies {
             keys: Arc::clone(&keys),
             is_embedded: limits.is_embedded,
@@ -110,14 +110,17 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
 
 /// Makes the cookies that workers give to clients whose connections they accept themselves.
 struct Cookies {
-    keys: Arc<sticky::Keys>,
+    keys: Arc<session_affinity::Keys>,
     is_embedded: bool,
 }
 
 impl MakeCookie for Cookies {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie {
         // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
-        self.keys.session_cookie(sticky::Named::new(slot as u16, epoch as u32), self.is_embedded)
+        self.keys.session_cookie(
+            session_affinity::CookieTarget::new(slot as u16, epoch as u32),
+            self.is_embedded,
+        )
     }
 }
 
@@ -125,36 +128,41 @@ impl MakeCookie for Cookies {
 /// fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
-    let keys = sticky::Keys::new("");
+    let keys = session_affinity::Keys::new("");
     (keys.read(cookies).named().is_some(), keys.names.removed_from(cookies))
 }
 
 /// Whether a query names a worker, and whether it has that alone. For the fuzzer.
 #[doc(hidden)]
 pub fn told_for_fuzzer(query: &[u8]) -> (bool, bool) {
-    (matches!(sticky::told(query), sticky::Told::Worker(_)), sticky::is_ours_alone(query))
+    (
+        matches!(session_affinity::told(query), session_affinity::UrlAffinity::Worker(_)),
+        session_affinity::is_ours_alone(query),
+    )
 }
 
 /// See the module.
 struct Pool(Rc<State>);
 
 impl Application for Pool {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         let state = &self.0;
         state.count_event();
         match event {
             Event::Request(exchange) => {
-                state.enqueue(Waiting::new(exchange, false)).map_err(PushError::Full)?;
+                state.enqueue(QueuedRequest::new(exchange, false)).map_err(PushError::Full)?;
             }
             Event::Head(exchange) => {
-                state.enqueue(Waiting::new(exchange, true)).map_err(PushError::Full)?;
+                state.enqueue(QueuedRequest::new(exchange, true)).map_err(PushError::Full)?;
             }
             Event::Closed { socket, .. } => {
                 if let Some(relay) = state.take_relay(socket) {
                     relay.end();
                 }
             }
-            Event::Room { stream, .. } => state.with_outlet(stream, reply::Outlet::has_room),
+            Event::Room { stream, .. } => {
+                state.with_outlet(stream, response_forwarder::ResponseSink::has_room)
+            }
             Event::Departed { stream, .. } => {
                 if let Some(outlet) = state.take_outlet(stream) {
                     outlet.depart();
@@ -170,7 +178,7 @@ impl Application for Pool {
         Ok(Pushed::Quiet)
     }
 
-    fn sees_head(&self, exchange: &Exchange) -> bool {
+    fn wants_head(&self, exchange: &Exchange) -> bool {
         self.0.sees_head(exchange)
     }
 
@@ -178,52 +186,52 @@ impl Application for Pool {
         !self.0.limits.keeps_half_closed
     }
 
-    fn has_left(&self) {
+    fn on_client_disconnect(&self) {
         self.0.has_left();
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         self.0.take_commands(commands);
     }
 
     /// Of WebSockets bytes are passed on.
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 
-    fn far_end(&self, socket: SocketId) -> Option<FarEnd> {
+    fn take_upstream(&self, socket: SocketId) -> Option<Upstream> {
         self.0.relay(socket)?.far_end()
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         self.0.buffer()
     }
 
-    fn recycle(&self, buffer: Vec<u8>) {
+    fn recycle_buffer(&self, buffer: Vec<u8>) {
         self.0.keep_buffer(buffer);
     }
 
-    fn settle(&self) {}
+    fn wake_deferred(&self) {}
 
-    fn has_passed_on(&self) -> bool {
+    fn take_has_forwarded(&self) -> bool {
         self.0.has_passed_on.replace(false)
     }
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         self.0.events()
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         false
     }
 
-    fn nudge(&self, _seen: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
         None
     }
 
-    fn may_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
         !self.0.has_commands()
     }
 
-    fn woke(&self) {}
+    fn on_wake(&self) {}
 }

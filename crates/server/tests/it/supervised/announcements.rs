@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rookery_server::static_files::{StaticFiles, StaticPath, read_announcement};
 use rookery_server::{Config, Confirmation, Supervision};
-use rookery_worker::{Control, Message, Received};
+use rookery_worker_protocol::{ControlChannel, Message, Received};
 
 use super::{PATIENCE, Worker, echo, whose};
 
@@ -31,7 +31,7 @@ fn announce(supervision: &Supervision, files: &StaticFiles, key: &str) {
 }
 
 /// Confirms what is announced from now on until `is_over`. Returns how many packets came.
-fn confirm(control: &Control, is_over: &AtomicBool) -> usize {
+fn confirm(control: &ControlChannel, is_over: &AtomicBool) -> usize {
     let (mut packets, began) = (0, Instant::now());
     while !is_over.load(Ordering::Acquire) {
         assert!(began.elapsed() < PATIENCE);
@@ -134,14 +134,14 @@ fn a_confirmation_of_an_earlier_change_is_not_one_of_the_last() {
 fn nobody_waits_for_a_supervisor_that_has_gone_or_is_not_heard() {
     let mut worker = worker();
     let files = StaticFiles::new();
-    worker.server.unattend();
+    worker.server.unwatch_supervisor();
     announce(&worker.supervision, &files, "/a");
     assert_eq!(worker.supervision.wait_until_applied(), Confirmation::NotAwaited);
-    worker.server.attend(Arc::clone(&worker.supervision)).unwrap();
+    worker.server.watch_supervisor(Arc::clone(&worker.supervision)).unwrap();
     // It goes while it is waited for.
     let supervision = Arc::clone(&worker.supervision);
     let waiting = std::thread::spawn(move || supervision.wait_until_applied());
-    let (nobody, _) = Control::pair().unwrap();
+    let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(waiting.join().unwrap(), Confirmation::NotAwaited);
     announce(&worker.supervision, &files, "/b");
