@@ -27,17 +27,17 @@
 mod application;
 mod blocking;
 mod config;
+mod connections;
 mod http;
+mod logging;
 mod net;
-mod observe;
-mod peers;
 mod rejection;
 mod runtime;
 pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, FarEnd, MakeApplication};
-pub use blocking::thread::with_signals_blocked;
+pub use blocking::signal_mask::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 pub use http::compress;
 #[doc(hidden)]
@@ -45,6 +45,7 @@ pub use http::http2::frames_for_fuzzer;
 pub use http::session_cookie;
 pub use http::site::{Callers, Notice, Redirect, Site};
 pub use http::spool_folder::SpoolFolder;
+pub use logging::{access_log, output};
 pub use net::descriptor::CloseInChild;
 pub use net::given::{GivenPlace, GivenSockets};
 pub use net::literal::literal_address;
@@ -52,7 +53,6 @@ pub use net::own_address::network_address;
 pub use net::proxies::{NotAProxy, Proxies};
 pub use net::proxy_header;
 pub use net::unix_stream::UnixStream;
-pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{

@@ -46,7 +46,7 @@ impl Answer {
 }
 
 impl Answers {
-    /// Opens a place for an exchange of the peer with this [key](crate::peers::table::Seat::key).
+    /// Opens a place for an exchange of the peer with this [key](crate::connections::table::Slot::key).
     pub(super) fn open(&self, id: ExchangeId, peer: usize) -> u32 {
         let mut places = self.places.borrow_mut();
         let slot = match places.free.pop() {

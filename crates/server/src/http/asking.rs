@@ -96,7 +96,7 @@ impl Drop for Logged<'_> {
             return;
         };
         upstream.ended = self.ended.or(upstream.ended);
-        self.call.entry().set_upstream(upstream);
+        self.call.pending_record().set_upstream(upstream);
     }
 }
 

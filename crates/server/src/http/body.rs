@@ -13,7 +13,7 @@ use rookery_exchange::{Charge, Exchange, Share};
 
 use super::call::Call;
 use super::spool_folder::{Reserve, SpoolFolder};
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::rejection::Rejection;
 
@@ -62,7 +62,7 @@ pub(super) async fn read<B: RequestBody>(
     mut exchange: Box<Exchange>,
     call: &Call,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
-    let limits = &call.http().peers.limits;
+    let limits = &call.http().connections.limits;
     // Whatever is wrong with the folder has been said there; to the client it is one and the same.
     let refused = |_: io::Error| Some(Rejection::DiskFull);
     let mut spool: Option<Spool> = None;
@@ -138,11 +138,11 @@ impl Spool {
     /// Makes the file and moves into it what is in memory.
     async fn start(exchange: &Exchange, call: &Call) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
-        let charge = call.http().peers.charge(Share::Requests, batch.capacity());
+        let charge = call.http().connections.charge(Share::Requests, batch.capacity());
         let (reserve, folder) =
-            (Reserve::of(&call.http().peers.limits), Arc::clone(&call.connection.site.spool));
+            (Reserve::of(&call.http().connections.limits), Arc::clone(&call.connection.site.spool));
         call.connection.standing.away.set(charge.bytes());
-        let job = Job::start(move || {
+        let job = BlockingTask::start(move || {
             let file = folder.file().inspect_err(|error| folder.complain(error))?;
             Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.written()
         });
@@ -156,13 +156,13 @@ impl Spool {
             return Ok(self);
         }
         call.connection.standing.away.set(self.charge.bytes());
-        let spool = Job::start(move || self.written()).await;
+        let spool = BlockingTask::start(move || self.written()).await;
         call.connection.standing.away.set(0);
         spool
     }
 
     async fn finish(self) -> io::Result<File> {
-        Job::start(move || self.written()).await.map(|spool| spool.file.into_file())
+        BlockingTask::start(move || self.written()).await.map(|spool| spool.file.into_file())
     }
 
     fn written(mut self) -> io::Result<Spool> {

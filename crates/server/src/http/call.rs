@@ -17,8 +17,8 @@ use super::header_names::HeaderNames;
 use super::standing::Phase;
 use super::stream::Stream;
 use crate::application::dispatch::Dispatch;
-use crate::observe::access_log::entry::Entry;
-use crate::peers::room::FREE;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// A reply counts as no more than this part of its share: its size is the application's choice, and one that is larger
@@ -84,13 +84,13 @@ impl Call {
     }
 
     /// The access log's entry.
-    pub(super) fn entry(&mut self) -> &mut Entry {
-        &mut self.parts().entry
+    pub(super) fn pending_record(&mut self) -> &mut PendingRecord {
+        &mut self.parts().pending_record
     }
 
     /// Whether a line of the access log is made of it.
     pub(super) fn is_logged(&self) -> bool {
-        self.parts.as_ref().is_some_and(|parts| parts.entry.is_begun())
+        self.parts.as_ref().is_some_and(|parts| parts.pending_record.is_begun())
     }
 
     /// What the bytes of the reply are copied into, and the names of its headers.
@@ -114,7 +114,7 @@ impl Call {
         }
         let request = (&head.method, &head.uri, head.version);
         let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
-        parts.entry.begin(&connection.http.log, remote, request, || {
+        parts.pending_record.begin(&connection.http.log, remote, request, || {
             request_id(
                 *id,
                 &head.headers,
@@ -169,34 +169,35 @@ impl Call {
         exchange: &mut Exchange,
         also: usize,
     ) -> Result<(), Rejection> {
-        let (peers, held) = (&self.http().peers, &self.connection.standing.request);
+        let (connections, held) = (&self.http().connections, &self.connection.standing.request);
         let own = exchange.capacity();
         let (has, needs) = (held.get(), own + also);
         if needs <= has {
             return Ok(());
         }
-        if !peers.make_room(Share::Requests, has, needs - has) {
+        if !connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
         held.set(needs);
-        exchange.charge(&peers.budget, own);
+        exchange.charge(&connections.budget, own);
         Ok(())
     }
 
     /// What is held beside the exchange has become less.
     pub(super) fn let_go_beside(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.standing.request;
-        held.set(held.get().min((exchange.capacity() + also).max(FREE)));
+        held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
     /// Charges a reply of `len` bytes until it has been written.
     pub(super) fn hold_reply(&mut self, len: usize) -> Result<(), Rejection> {
-        if len <= FREE {
+        if len <= UNCHARGED_BYTES {
             return Ok(());
         }
-        let (peers, held) = (&self.http().peers, &self.connection.standing.reply);
-        let (has, more) = (held.get(), len.min(peers.budget.limit(Share::Replies) / LARGEST_REPLY));
-        if !peers.make_room(Share::Replies, has, more) {
+        let (connections, held) = (&self.http().connections, &self.connection.standing.reply);
+        let (has, more) =
+            (held.get(), len.min(connections.budget.limit(Share::Replies) / LARGEST_REPLY));
+        if !connections.admit(Share::Replies, has, more) {
             return Err(Rejection::Overload);
         }
         held.set(has + more);

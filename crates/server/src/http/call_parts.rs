@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use rookery_error::{Reports, RequestHook};
 use rookery_exchange::{Budget, Charge, Share};
 
-use crate::observe::access_log::entry::Entry;
+use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
@@ -22,7 +22,7 @@ pub(super) struct CallParts {
     /// Knows which request is being served.
     pub(super) hook: Arc<RequestHook<Rejection>>,
     /// The access log's entry.
-    pub(super) entry: Entry,
+    pub(super) pending_record: PendingRecord,
     /// What the reply is charged for until it has been written.
     pub(super) reply: Charge,
     /// The bytes of replies: split off, sent, and used again.
@@ -47,7 +47,7 @@ impl KeptParts {
         kept.unwrap_or_else(|| {
             Box::new(CallParts {
                 hook: reports.hook(),
-                entry: Entry::default(),
+                pending_record: PendingRecord::default(),
                 reply: Charge::new(budget, Share::Replies),
                 out: BytesMut::new(),
             })
@@ -56,7 +56,7 @@ impl KeptParts {
 
     /// Takes parts back; their entry is recorded.
     pub(super) fn give(&self, mut parts: Box<CallParts>) {
-        parts.entry.end();
+        parts.pending_record.end();
         parts.reply.set(0);
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT {

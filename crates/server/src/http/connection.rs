@@ -22,11 +22,11 @@ use super::sending::{Sending, Sent, SentFile};
 use super::site::Site;
 use super::standing::{Phase, Standing};
 use super::stream::Stream;
+use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
+use crate::connections::table::TableEntry;
 use crate::net::listen::Ends;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
-use crate::peers::room::{CONNECTION_BYTES, FREE};
-use crate::peers::table::Peer;
 
 pub(super) use self::ending::{End, Reset};
 
@@ -108,8 +108,9 @@ impl Connection {
         transport: Transport,
         ends: Ends,
     ) -> Rc<Connection> {
-        let standing = Standing::new(http.peers.clock.now(), site.greets());
-        let charge = http.peers.charge(Share::Connections, connection_bytes(site.tls.is_some()));
+        let standing = Standing::new(http.connections.clock.now(), site.greets());
+        let charge =
+            http.connections.charge(Share::Connections, connection_bytes(site.tls.is_some()));
         Rc::new(Connection {
             is_proxy: site.proxies.has(ends.remote.map(|remote| remote.ip())),
             ..Connection::fresh(http, listener, site, transport, ends, standing, charge)
@@ -123,7 +124,7 @@ impl Connection {
         charge: Charge,
     ) -> Rc<Connection> {
         let Connection { http, listener, site, ends, .. } = connection;
-        let standing = Standing::of_stream(http.peers.clock.now());
+        let standing = Standing::of_stream(http.connections.clock.now());
         Rc::new(Connection {
             is_proxy: connection.is_proxy,
             client: connection.client.clone(),
@@ -165,10 +166,10 @@ impl Connection {
             client: OnceCell::new(),
             standing,
             charge,
-            buffer: Cell::new(FREE),
+            buffer: Cell::new(UNCHARGED_BYTES),
             is_shaking: Cell::new(false),
             leaving: Cell::new(None),
-            serial: http.peers.next_serial(),
+            serial: http.connections.next_serial(),
             end: Cell::new(End::No),
             retires: Cell::new(false),
             lingers: Cell::new(true),
@@ -221,7 +222,7 @@ impl Connection {
 
     /// Has its task polled.
     pub(super) fn poll_again(&self) {
-        Peer::wake(self);
+        TableEntry::wake(self);
     }
 
     /// Tells the application how the client came, and who it is.
@@ -234,7 +235,7 @@ impl Connection {
     }
 
     fn now(&self) -> u32 {
-        self.http.peers.clock.now()
+        self.http.connections.clock.now()
     }
 
     pub(super) fn has_tls(&self) -> bool {
@@ -380,7 +381,7 @@ impl Connection {
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.http.peers.make_room(Share::Connections, has, more) {
+        if !self.http.connections.admit(Share::Connections, has, more) {
             self.overload();
             return false;
         }
@@ -390,7 +391,7 @@ impl Connection {
 
     /// Whether its head is in hyper's first buffer, which every connection is charged for.
     pub(super) fn has_small_buffer(&self) -> bool {
-        self.buffer.get() <= FREE
+        self.buffer.get() <= UNCHARGED_BYTES
     }
 
     /// Notes whose task drives the connection.

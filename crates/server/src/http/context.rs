@@ -16,16 +16,16 @@ use super::handshakes::Handshakes;
 use super::header_names::HeaderNames;
 use super::streams::Streams;
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
+use crate::connections::table::ConnectionTable;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
-use crate::static_files::ReadyFiles;
+use crate::static_files::FileCache;
 use crate::websocket::sockets::WebSockets;
 
 /// What the connections of an I/O thread have in common.
 pub(crate) struct Http {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSockets>,
     /// Handshakes of TLS that are under way.
@@ -46,7 +46,7 @@ pub(crate) struct Http {
     pub(super) gzip: RefCell<Option<Gzip>>,
     pub(super) header_names: HeaderNames,
     /// Small files that are kept in memory.
-    pub(super) ready_files: RefCell<ReadyFiles>,
+    pub(super) file_cache: RefCell<FileCache>,
     parts: KeptParts,
     /// When something was last said on account of what a peer sent.
     noticed: Cell<Option<Instant>>,
@@ -63,7 +63,7 @@ impl Http {
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<Http> {
         Rc::new(Http {
-            peers: Rc::clone(&websockets.shared.peers),
+            connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
             handshakes: Handshakes::default(),
@@ -75,7 +75,7 @@ impl Http {
             blocks: Arc::default(),
             gzip: RefCell::default(),
             header_names: HeaderNames::default(),
-            ready_files: RefCell::default(),
+            file_cache: RefCell::default(),
             parts: KeptParts::default(),
             noticed: Cell::new(None),
         })
@@ -83,7 +83,7 @@ impl Http {
 
     /// The parts of a new call.
     pub(super) fn parts(&self) -> Box<CallParts> {
-        self.parts.take(&self.reports, &self.peers.budget)
+        self.parts.take(&self.reports, &self.connections.budget)
     }
 
     /// Takes the parts of a call back, whose entry is recorded.
@@ -101,7 +101,7 @@ impl Http {
 
     /// Opens the stream that is the reply of an exchange.
     pub(crate) fn open_stream(&self, exchange: &Exchange) {
-        self.streams.open(&self.peers, &self.dispatch, exchange);
+        self.streams.open(&self.connections, &self.dispatch, exchange);
     }
 
     /// Whether something may be said again that peers have it say.

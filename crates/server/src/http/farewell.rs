@@ -7,8 +7,8 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use super::connection::{Connection, End, Reset};
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Peer as _;
+use crate::connections::table::TableEntry as _;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// Writes the answer to a head that could not be read; the connection is closed after it.
@@ -73,8 +73,8 @@ pub(super) async fn close(connection: &Connection) {
     }
     connection.end.set(End::No);
     // The sweep gives it `idle_time`, this loop less.
-    connection.standing.linger(connection.http.peers.clock.now());
-    let patience = connection.http.peers.limits.close_time;
+    connection.standing.linger(connection.http.connections.clock.now());
+    let patience = connection.http.connections.limits.close_time;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
         while left > 0 && !connection.is_ending() {
@@ -100,7 +100,7 @@ const LOOK: Duration = Duration::from_millis(5);
 async fn cut(connection: &Connection) {
     if connection.reset.get() == Reset::Written && connection.lingers.get() {
         connection.end.set(End::No);
-        connection.standing.linger(connection.http.peers.clock.now());
+        connection.standing.linger(connection.http.connections.clock.now());
         // A reset throws away what the peer's system has not acknowledged.
         let written = async {
             let has_unsent = || {
@@ -112,7 +112,7 @@ async fn cut(connection: &Connection) {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let _ = tokio::time::timeout(connection.http.peers.limits.close_time, written).await;
+        let _ = tokio::time::timeout(connection.http.connections.limits.close_time, written).await;
     }
     connection.transport.borrow_mut().reset_on_close();
 }

@@ -20,7 +20,7 @@ use super::body::RequestBody;
 use super::call::Call;
 use super::connection::{Connection, End};
 use crate::application::dispatch::Answer;
-use crate::peers::room::FREE;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
 /// Bytes that are read before the application has dealt with those before: as much as a socket brings in a few reads.
@@ -41,7 +41,7 @@ impl Receiving {
         let waiting = Rc::new(Waiting {
             peer: connection.key.get(),
             cost: Cell::new(0),
-            charge: Charge::new(&connection.http.peers.budget, Share::Requests),
+            charge: Charge::new(&connection.http.connections.budget, Share::Requests),
         });
         connection.http.bodies.open(call.id, &waiting);
         Receiving { call: call.id, connection, waiting, is_told: false }
@@ -56,11 +56,11 @@ impl Receiving {
         let (http, waiting) = (&self.connection.http, &self.waiting);
         waiting.cost.set(waiting.cost.get() + cost(piece.len()));
         let (has, needs) = (waiting.charge.bytes(), waiting.needs());
-        if needs > has && !http.peers.make_room(Share::Requests, has, needs - has) {
+        if needs > has && !http.connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
         waiting.charge();
-        self.connection.standing.request.set(needs.max(FREE));
+        self.connection.standing.request.set(needs.max(UNCHARGED_BYTES));
         let mut buffer = http.dispatch.application.buffer();
         buffer.extend_from_slice(piece);
         let (call, listener) = (self.call, self.connection.listener);
@@ -113,7 +113,7 @@ pub(super) async fn receive<B: RequestBody>(
     if !call.connection.may_receive() {
         return Err((call, None));
     }
-    let most = call.http().peers.limits.body_bytes;
+    let most = call.http().connections.limits.body_bytes;
     let (mut len, mut is_whole) = (0u64, false);
     call.reads_request();
     let refused = loop {

@@ -188,7 +188,7 @@ pub(super) fn finish(
         drop(content);
         return reject(call, headers, Rejection::Overload);
     }
-    call.entry().set_status(status.as_u16());
+    call.pending_record().set_status(status.as_u16());
     if framing.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -206,9 +206,9 @@ pub(super) fn finish(
     };
     is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
-    let peers = &call.http().peers;
+    let connections = &call.http().connections;
     let compressor = (is_gzip && is_made)
-        .then(|| peers.hold(Share::Compressors, content.compressor_bytes()))
+        .then(|| connections.try_charge(Share::Compressors, content.compressor_bytes()))
         .flatten();
     let source = if is_bodiless {
         if status == StatusCode::RESET_CONTENT {

@@ -20,9 +20,9 @@ use super::reply_source::{FileSource, GZIP_PIECE, GzipSource, GzipStream, Input}
 use super::sending::{PIECE, SentFile};
 use super::stream::{Next, Stream};
 use super::streams::CompressedStream;
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
-use crate::static_files::{Form, Headers, ReadyFile};
+use crate::static_files::{CachedFile, Headers, Variant};
 
 /// A compressor with its window, a piece that goes in and one that comes out.
 const COMPRESSOR_BYTES: usize = 512 << 10;
@@ -43,7 +43,7 @@ pub(super) enum Source {
     Empty,
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
-    Plain(Bytes, Charge, Option<Rc<ReadyFile>>),
+    Plain(Bytes, Charge, Option<Rc<CachedFile>>),
     /// To be compressed so that HEAD can tell its length, by [`compressed`] as well. Nothing of it is sent.
     Measured(Box<Source>),
     File(FileSource),
@@ -77,14 +77,14 @@ impl http_body::Body for ReplyBody {
             Source::Whole(bytes) | Source::Plain(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
                 *source = Source::Empty;
-                call.entry().add_bytes(bytes.len());
+                call.pending_record().add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Source::File(file) if call.connection.is_stream() => ready!(file.poll_read(cx)),
             Source::File(file) => {
                 let piece = file.piece(&call.connection);
                 return Poll::Ready(piece.map(|bytes| {
-                    call.entry().add_bytes(bytes.len());
+                    call.pending_record().add_bytes(bytes.len());
                     Ok(Frame::data(bytes))
                 }));
             }
@@ -92,7 +92,7 @@ impl http_body::Body for ReplyBody {
             Source::GzipStream(gzip) => ready!(gzip.poll_piece(cx)),
             Source::Stream(stream) => match stream.next() {
                 Next::Piece(bytes) => {
-                    call.entry().add_bytes(bytes.len());
+                    call.pending_record().add_bytes(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 // The connection's task is woken.
@@ -101,7 +101,7 @@ impl http_body::Body for ReplyBody {
             },
         };
         if let Some(Ok(bytes)) = &piece {
-            call.entry().add_bytes(bytes.len());
+            call.pending_record().add_bytes(bytes.len());
         }
         Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
     }
@@ -139,7 +139,7 @@ pub(super) enum Content {
     Nothing,
     Whole(Bytes),
     /// A file in memory, which keeps its compressed form.
-    Ready(Rc<ReadyFile>),
+    Ready(Rc<CachedFile>),
     File {
         file: File,
         /// Whether its file system is known to be local.
@@ -277,7 +277,7 @@ pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<Re
             drop(charge);
             Ok(out)
         };
-        let bytes = match Job::start(work).await {
+        let bytes = match BlockingTask::start(work).await {
             Ok(bytes) => bytes,
             // No thread, then here.
             Err(_) => compress(&mut call.http().gzip.borrow_mut(), &bytes),
@@ -293,13 +293,13 @@ pub(super) async fn compressed(mut response: Response<ReplyBody>) -> Response<Re
 }
 
 /// Keeps the compressed form of a file in memory with it.
-fn keep(file: Option<Rc<ReadyFile>>, bytes: &Bytes) {
+fn keep(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
     compress::mark(&mut headers);
     // What is kept is no larger than it has to be.
     let bytes = Bytes::copy_from_slice(bytes);
-    file.keep_gzip(Form { headers: lines(&headers), bytes });
+    file.keep_gzip(Variant { headers: lines(&headers), bytes });
 }
 
 /// The lines of a table of headers, as a file in memory has them.

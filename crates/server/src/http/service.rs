@@ -83,7 +83,9 @@ async fn reply_to<B: RequestBody>(
         call.reads_request();
     }
     let announced = supervised::announced(said.as_deref(), &mut head.headers);
-    if announced.unwrap_or_else(|| body.size_hint().lower()) > call.http().peers.limits.body_bytes {
+    if announced.unwrap_or_else(|| body.size_hint().lower())
+        > call.http().connections.limits.body_bytes
+    {
         call.leaves_rest(has_body);
         return Ok(reply::reject(call, head.headers, Rejection::BodyTooLarge));
     }
@@ -186,7 +188,7 @@ fn becomes_websocket(call: &mut Call, mut answered: Box<Exchange>) {
         let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = call.connection.is_stream();
-    call.entry().set_status(if is_stream { 200 } else { 101 });
+    call.pending_record().set_status(if is_stream { 200 } else { 101 });
     call.connection.upgrade.replace(Some(answered));
 }
 

@@ -13,11 +13,11 @@ use super::call::Call;
 use super::compress;
 use super::reply::{self, Framing, ReplyForm};
 use super::reply_body::{self, Content, ReplyBody};
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::rejection::Rejection;
 use crate::static_files::{
-    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading,
-    ReadyFile, RequestHead, content_range, error_body, read_small, unsatisfiable,
+    BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
+    Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
@@ -38,7 +38,7 @@ pub(super) enum Answered {
 pub(super) enum Waiting {
     Open(Lookup),
     /// Read a small file that is open.
-    Read(Found, Option<Box<Fresh>>),
+    Read(Found, Option<Box<Cacheable>>),
 }
 
 /// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
@@ -56,9 +56,9 @@ pub(super) fn answer(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let lookup = match call.connection.site.files.decide(&request) {
-        Decision::Application => return Answered::Application(call),
-        Decision::Refuse(status) => {
+    let lookup = match call.connection.site.files.route(&request) {
+        Route::Application => return Answered::Application(call),
+        Route::Refuse(status) => {
             call.leaves_rest(has_body);
             return reply_with(
                 call,
@@ -69,26 +69,30 @@ pub(super) fn answer(
                 form,
             );
         }
-        Decision::Open(lookup) => lookup,
+        Route::Open(lookup) => lookup,
     };
     let http = Rc::clone(&call.connection.http);
     let (out, _) = call.out_and_names();
     // Of HEAD nothing is sent, but the length of the compressed form has to be known.
     let out = (!form.is_head() || form.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
-    let found = lookup.open_now(&mut http.ready_files.borrow_mut(), now, out);
+    let found = lookup.open_nonblocking(&mut http.file_cache.borrow_mut(), now, out);
     match found {
-        FoundNow::Ready(file, outcome) => {
+        FoundNonblocking::Ready(file, outcome) => {
             Answered::Reply(ready(call, emptied(head), &file, outcome, form))
         }
-        FoundNow::Found(found, Reading::Done(bytes)) => {
+        FoundNonblocking::Found(found, Reading::Done(bytes)) => {
             reply_with(call, head, found, Some(bytes), true, form)
         }
-        FoundNow::Found(found, Reading::None) => reply_with(call, head, found, None, true, form),
-        FoundNow::Found(found, Reading::Wait(fresh)) => {
-            Answered::Wait(call, Box::new(Waiting::Read(found, fresh)))
+        FoundNonblocking::Found(found, Reading::None) => {
+            reply_with(call, head, found, None, true, form)
         }
-        FoundNow::Wait(lookup) => Answered::Wait(call, Box::new(Waiting::Open(lookup))),
+        FoundNonblocking::Found(found, Reading::WouldBlock(cacheable)) => {
+            Answered::Wait(call, Box::new(Waiting::Read(found, cacheable)))
+        }
+        FoundNonblocking::WouldBlock(lookup) => {
+            Answered::Wait(call, Box::new(Waiting::Open(lookup)))
+        }
     }
 }
 
@@ -100,22 +104,22 @@ pub(super) async fn wait(
     has_body: bool,
     form: ReplyForm,
 ) -> Answered {
-    let Some(charge) = call.http().peers.hold(Share::Requests, LOOKUP_BYTES) else {
+    let Some(charge) = call.http().connections.try_charge(Share::Requests, LOOKUP_BYTES) else {
         call.leaves_rest(has_body);
         return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Overload));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = Job::start(move || fetch(*waiting, now, charge)).await else {
+    let Ok(fetched) = BlockingTask::start(move || fetch(*waiting, now, charge)).await else {
         return Answered::Reply(reply::reject(call, HeaderMap::new(), Rejection::Application));
     };
-    let Fetched { found, bytes, fresh, local } = fetched;
+    let Fetched { found, bytes, cacheable, local } = fetched;
     {
-        let mut files = call.http().ready_files.borrow_mut();
+        let mut files = call.http().file_cache.borrow_mut();
         if let Some(device) = local {
             files.learn_local(device, now);
         }
-        if let (Some(fresh), Some(bytes)) = (fresh, &bytes) {
-            files.keep(fresh, bytes.clone());
+        if let (Some(cacheable), Some(bytes)) = (cacheable, &bytes) {
+            files.keep(cacheable, bytes.clone());
         }
     }
     reply_with(call, head, found, bytes, local.is_some(), form)
@@ -124,10 +128,10 @@ pub(super) async fn wait(
 fn fetch(waiting: Waiting, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
     let fetched = match waiting {
         Waiting::Open(lookup) => lookup.fetch(now),
-        Waiting::Read(found, fresh) => read_small(&found).map(|bytes| Fetched {
+        Waiting::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
             found,
             bytes,
-            fresh: fresh.map(|fresh| *fresh),
+            cacheable: cacheable.map(|cacheable| *cacheable),
             local: None,
         }),
     };
@@ -149,7 +153,7 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
 fn ready(
     call: Call,
     mut headers: HeaderMap,
-    file: &Rc<ReadyFile>,
+    file: &Rc<CachedFile>,
     outcome: Outcome,
     form: ReplyForm,
 ) -> Response<ReplyBody> {

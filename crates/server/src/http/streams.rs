@@ -8,7 +8,7 @@ use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
 
 use super::stream::Stream;
 use crate::application::dispatch::Dispatch;
-use crate::peers::table::Peers;
+use crate::connections::table::ConnectionTable;
 
 /// Streams that are compressed at a time: a compressor is 300 KiB, for as long as its stream is open, which may be hours.
 const COMPRESSED: usize = 32;
@@ -33,9 +33,14 @@ impl Drop for CompressedStream {
 
 impl Streams {
     /// Opens the stream that an exchange has as its reply: what the application sends next is for it already.
-    pub(super) fn open(&self, peers: &Rc<Peers>, dispatch: &Rc<Dispatch>, exchange: &Exchange) {
+    pub(super) fn open(
+        &self,
+        connections: &Rc<ConnectionTable>,
+        dispatch: &Rc<Dispatch>,
+        exchange: &Exchange,
+    ) {
         if let ReplyBody::Stream(given) = exchange.reply().body() {
-            let stream = Stream::new(peers, dispatch, exchange, given.clone());
+            let stream = Stream::new(connections, dispatch, exchange, given.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }

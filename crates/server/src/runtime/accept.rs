@@ -67,7 +67,7 @@ pub(super) async fn accept(
         match arrival {
             Ok(arrival) => {
                 if site.tls.is_some() {
-                    shared.http.handshakes.room(shared.peers.limits.handshakes).await;
+                    shared.http.handshakes.room(shared.connections.limits.handshakes).await;
                 }
                 // Failing means that the client has gone already.
                 let _ = welcome(&shared, arrival, listener, &site);
@@ -106,7 +106,7 @@ fn welcome(
     listener: ListenerId,
     site: &Site,
 ) -> io::Result<()> {
-    let (peers, limits) = (&shared.peers, &shared.peers.limits);
+    let (connections, limits) = (&shared.connections, &shared.connections.limits);
     if site.is_supervised() && !arrival.is_of_supervisor() {
         // It is told nothing.
         return Ok(());
@@ -122,10 +122,10 @@ fn welcome(
         }
         _ => None,
     };
-    let has_room = peers.make_room(Share::Connections, 0, connection_bytes(tls.is_some()));
+    let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // A supervisor has counted those whom it speaks for.
-    let is_full = peers.len() >= limits.connections && !site.is_supervised();
-    if (is_full || !has_room) && !peers.free_seat() {
+    let is_full = connections.len() >= limits.connections && !site.is_supervised();
+    if (is_full || !has_room) && !connections.free_slot() {
         return arrival.turn_away(refusal(NO_SEAT));
     }
     let (transport, ends) = arrival.welcome(of_address, tls)?;

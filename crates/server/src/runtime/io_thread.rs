@@ -29,8 +29,8 @@ use super::shared::Shared;
 use super::supervision::{self, Supervision};
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
+use crate::connections::table::ConnectionTable;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::rejection::Rejection;
 
 /// Threads for what blocks: files and spools. More would only wait for the same disk.
@@ -68,7 +68,7 @@ pub(super) struct Setup {
     /// Answers instead of the application at the other end of the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
-    pub(super) reclaim: Option<fn(bool)>,
+    pub(super) trim: Option<fn(bool)>,
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
@@ -82,7 +82,7 @@ pub(super) struct Setup {
 pub(super) fn run(setup: Setup, control: &Control) {
     // Also when something below panics: a thread that has given an order must not wait for ever.
     let _closes = ClosesAtEnd(control);
-    let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } =
+    let Setup { link, application, limits, trim, log, reports, budget, supervision, measured } =
         setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -118,7 +118,7 @@ pub(super) fn run(setup: Setup, control: &Control) {
     let is_timed = measured.is_some() || accepts;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(measured), is_timed);
-    let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
+    let shared = Shared::new(application, limits, trim, log, reports, budget, scoreboard);
     SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(carry_out(&shared, &drain, control, supervision))
@@ -197,12 +197,12 @@ async fn carry_out(
     supervision: Option<Arc<Supervision>>,
 ) {
     let mut vital = start_vital(shared, drain);
-    let peers = &shared.peers;
+    let connections = &shared.connections;
     let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
     let mut attending = supervision.map(|supervision| start_attending(shared, supervision));
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
-        let gone = peers.gone.notified();
+        let gone = connections.removed.notified();
         while let Some(order) = control.pop() {
             match order {
                 Order::Listen { listener, inherited, groups, done } => {
@@ -237,7 +237,7 @@ async fn carry_out(
                         // Cancelled, as asked.
                         let _ = attending.await;
                     }
-                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+                    if is_idle(attending.as_ref(), &listeners, connections) && control.finish() {
                         let _ = done.send(());
                         return;
                     }
@@ -245,22 +245,22 @@ async fn carry_out(
                 }
                 Order::Count { listener, done } => {
                     // Whoever asked waits for it.
-                    let _ = done.send(peers.len_of(listener));
+                    let _ = done.send(connections.len_of_listener(listener));
                 }
                 Order::Drain { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
-                    drain::say_goodbye(peers, listener);
+                    drain::say_goodbye(connections, listener);
                     let _ = done.send(());
                 }
                 Order::Stop { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
-                    drain::say_goodbye(peers, listener);
-                    drain::stop(peers, listener, peers.limits.stop_time).await;
-                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+                    drain::say_goodbye(connections, listener);
+                    drain::stop(connections, listener, connections.limits.stop_time).await;
+                    if is_idle(attending.as_ref(), &listeners, connections) && control.finish() {
                         let _ = done.send(());
                         return;
                     }
@@ -272,7 +272,7 @@ async fn carry_out(
                 }
                 Order::Halt { done } => {
                     for (_, listening) in listeners.drain() {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
                     // Threads that have given an order meanwhile learn that it is not carried out.
                     control.close();
@@ -281,7 +281,7 @@ async fn carry_out(
                 }
             }
         }
-        if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+        if is_idle(attending.as_ref(), &listeners, connections) && control.finish() {
             return;
         }
         tokio::select! {
@@ -295,14 +295,14 @@ async fn carry_out(
 }
 
 fn start_attending(shared: &Rc<Shared>, supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::attend(Rc::clone(&shared.peers), supervision))
+    tokio::task::spawn_local(supervision::attend(Rc::clone(&shared.connections), supervision))
 }
 
 /// Starts what everything else needs.
 fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] {
     [
         tokio::task::spawn_local(clocks::look_after_application(Rc::clone(&shared.dispatch))),
-        tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.peers))),
+        tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.connections))),
         tokio::task::spawn_local({
             let dispatch = Rc::clone(&shared.dispatch);
             async move {
@@ -335,9 +335,9 @@ fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] 
 fn is_idle(
     attending: Option<&JoinHandle<()>>,
     listeners: &HashMap<ListenerId, Listening>,
-    peers: &Peers,
+    connections: &ConnectionTable,
 ) -> bool {
-    attending.is_none() && listeners.is_empty() && peers.is_empty()
+    attending.is_none() && listeners.is_empty() && connections.is_empty()
 }
 
 /// Waits for the panic of a task that never ends otherwise.

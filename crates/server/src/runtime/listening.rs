@@ -13,8 +13,8 @@ use super::gate::{Accepting, Gatekeeper};
 use super::public::Group;
 use super::shared::Shared;
 use super::supervision::Supervision;
+use crate::connections::table::ConnectionTable;
 use crate::net::listen::{Acceptor, Bound};
-use crate::peers::table::Peers;
 
 /// A listener with its sockets and tasks.
 pub(super) struct Listening {
@@ -66,7 +66,9 @@ impl Listening {
             accepting.push(tokio::task::spawn_local(task));
         }
         if let Some(supervision) = &inherited {
-            shared.peers.set_public(Some((listener, Arc::clone(supervision.scoreboard()))));
+            shared
+                .connections
+                .set_public_listener(Some((listener, Arc::clone(supervision.scoreboard()))));
         }
         Ok(Listening { accepting, looking, sockets, keeper, inherited })
     }
@@ -77,11 +79,11 @@ impl Listening {
     }
 
     /// Stops accepting; when this returns the port is free.
-    pub(super) async fn end(self, peers: &Peers) {
+    pub(super) async fn end(self, connections: &ConnectionTable) {
         if let Some(supervision) = &self.inherited {
             // What is said to accept from now on is refused.
             supervision.pause();
-            peers.set_public(None);
+            connections.set_public_listener(None);
         }
         for task in &self.looking {
             task.abort();

@@ -21,11 +21,11 @@ use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{Answering, Closure};
 use crate::config::Config;
 use crate::http::site::{Callers, Site};
+use crate::logging::access_log::AccessLog;
 use crate::net::given::GivenSockets;
 use crate::net::listen::{self, Bound};
 use crate::net::proxies::Proxies;
 use crate::net::{descriptor, unix};
-use crate::observe::access_log::AccessLog;
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
 

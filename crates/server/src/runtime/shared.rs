@@ -11,12 +11,12 @@ use super::patience::Patience;
 use crate::application::application::Application;
 use crate::application::dispatch::{Answer, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
+use crate::connections::table::ConnectionTable;
 use crate::http::context::Http;
 use crate::http::stream::Stream;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::addresses::Addresses;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 use crate::websocket::shared::Shared as WebSocketShared;
 use crate::websocket::sockets::{Open, WebSockets};
@@ -24,7 +24,7 @@ use crate::websocket::sockets::{Open, WebSockets};
 /// What the tasks of an I/O thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) peers: Rc<Peers>,
+    pub(super) connections: Rc<ConnectionTable>,
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<Http>,
     pub(super) addresses: Rc<Addresses>,
@@ -36,7 +36,7 @@ impl Shared {
     pub(super) fn new(
         application: Box<dyn Application>,
         limits: Limits,
-        reclaim: Option<fn(bool)>,
+        trim: Option<fn(bool)>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
@@ -50,16 +50,23 @@ impl Shared {
             scoreboard,
             is_timed,
         );
-        let peers = Peers::new(limits, budget, reclaim);
+        let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
         let websockets = WebSockets::new(WebSocketShared::new(
-            Rc::clone(&peers),
+            Rc::clone(&connections),
             Rc::clone(&dispatch),
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
         let http = Http::new(Rc::clone(&websockets), scratch, log, reports);
-        Rc::new(Shared { peers, dispatch, http, addresses: Rc::default(), patience, websockets })
+        Rc::new(Shared {
+            connections,
+            dispatch,
+            http,
+            addresses: Rc::default(),
+            patience,
+            websockets,
+        })
     }
 
     /// Carries out what the application has sent down; says whether there was anything.
@@ -83,12 +90,12 @@ impl Shared {
             Command::Proceed(exchange) => self.hand_back(Answer::Proceed(exchange)),
             Command::Receive { call, listener, slot } => {
                 if let Some(key) = self.dispatch.receive(slot, call, listener) {
-                    self.peers.wake(key);
+                    self.connections.wake(key);
                 }
             }
             Command::Taken { call, bytes } => {
                 if let Some(key) = self.http.bodies.has_taken(call, bytes) {
-                    self.peers.wake(key);
+                    self.connections.wake(key);
                 }
             }
             Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
@@ -131,7 +138,7 @@ impl Shared {
 
     fn hand_back(&self, answer: Answer) {
         if let Some(key) = self.dispatch.put(answer) {
-            self.peers.wake(key);
+            self.connections.wake(key);
         }
     }
 }

@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 use super::announcements::{Announcements, Wait};
 use super::gate::{Accepting, Gate, Gatekeeper};
 use super::public::{Group, PublicListeners};
+use crate::connections::table::ConnectionTable;
 use crate::http::site::Site;
 use crate::net::descriptor::CloseInChild;
-use crate::peers::table::Peers;
 use crate::static_files::StaticFiles;
 
 /// How long a connection of a retiring worker may have no request before it is closed.
@@ -240,8 +240,8 @@ impl AsRawFd for Watched {
 }
 
 /// Accepts on the public listeners, if there are any and a listener serves them.
-fn accept(peers: &Peers, supervision: &Supervision, number: u64) {
-    let can = supervision.has_public_listeners() && peers.public_listener().is_some();
+fn accept(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
+    let can = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can {
         supervision.keeper.set(Accepting::Yes);
     }
@@ -251,21 +251,21 @@ fn accept(peers: &Peers, supervision: &Supervision, number: u64) {
 }
 
 /// Ends the service of those who have connected on the public listeners.
-fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
+fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
-    let public = peers.public();
+    let public = connections.public_clients();
     for peer in &public {
-        if within == 0 { peer.stop() } else { peer.retire() }
+        if within == 0 { peer.stop() } else { peer.drain() }
     }
     if within == 0 {
         return;
     }
-    let unused = Rc::clone(peers);
+    let unused = Rc::clone(connections);
     tokio::task::spawn_local(async move {
         // A client that is about to send a request has sent it by then.
         tokio::time::sleep(UNUSED).await;
-        for peer in unused.public() {
-            peer.retire();
+        for peer in unused.public_clients() {
+            peer.drain();
         }
     });
     if within == KEEP_WEBSOCKETS {
@@ -277,7 +277,7 @@ fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
     let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
     tokio::task::spawn_local(async move {
         for socket in sockets {
-            socket.restart();
+            socket.close_for_restart();
             tokio::time::sleep(pause).await;
         }
     });
@@ -301,12 +301,15 @@ impl Drop for Attended {
 }
 
 /// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
-pub(super) fn attend(peers: Rc<Peers>, supervision: Arc<Supervision>) -> impl Future<Output = ()> {
+pub(super) fn attend(
+    connections: Rc<ConnectionTable>,
+    supervision: Arc<Supervision>,
+) -> impl Future<Output = ()> {
     // Before the future is polled: from now on it is worth while to wait for an answer.
     let attended = Attended::begin(supervision);
     async move {
         // Each time with the events that are of interest.
-        while attended.0.attend(&peers).await.is_continue() {}
+        while attended.0.attend(&connections).await.is_continue() {}
     }
 }
 
@@ -314,7 +317,7 @@ impl Supervision {
     /// Receives messages until the channel ends, or until an announcement starts or stops waiting
     /// for room in the channel. The channel is watched for room only while an announcement waits:
     /// otherwise each message that the supervisor reads would wake the I/O thread.
-    async fn attend(self: &Arc<Supervision>, peers: &Rc<Peers>) -> ControlFlow<()> {
+    async fn attend(self: &Arc<Supervision>, connections: &Rc<ConnectionTable>) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
         let interest = if waits_for_room {
             Interest::READABLE | Interest::WRITABLE
@@ -344,7 +347,7 @@ impl Supervision {
                             (self.hear)(Request::Gone);
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(peers, &received),
+                        received => self.on_received(connections, &received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -359,7 +362,7 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
-    fn on_received(&self, peers: &Rc<Peers>, received: &Received) {
+    fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
         match received {
             // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
@@ -373,12 +376,12 @@ impl Supervision {
             Received::Message(Message::Stop) => (self.hear)(Request::Stop),
             Received::Message(Message::Interrupt) => (self.hear)(Request::Interrupt),
             Received::Message(Message::Collect) => (self.hear)(Request::Collect),
-            Received::Message(Message::Accept(number)) => accept(peers, self, *number),
+            Received::Message(Message::Accept(number)) => accept(connections, self, *number),
             Received::Message(Message::StopAccepting(number)) => {
                 self.pause();
                 let _ = self.tell(Message::NotAccepting(*number));
             }
-            Received::Message(Message::Retire(within)) => retire(peers, self, *within),
+            Received::Message(Message::Retire(within)) => retire(connections, self, *within),
             Received::Message(Message::ReopenLog) => (self.hear)(Request::ReopenLog),
             // What only a worker says, or one of another version: there is nothing that it could be told of it.
             Received::Message(

@@ -11,13 +11,13 @@ use rookery_websocket::endpoint::Rules;
 
 use super::shell::{Tick, rules};
 use crate::application::dispatch::Dispatch;
+use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// What the WebSockets of an I/O thread have in common.
 pub(crate) struct Shared {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     /// Where they read into: idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
@@ -30,13 +30,20 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(
-        peers: Rc<Peers>,
+        connections: Rc<ConnectionTable>,
         dispatch: Rc<Dispatch>,
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<Shared> {
-        let rules = rules(&peers.clock.ticks);
-        Rc::new(Shared { peers, dispatch, scratch, reports, kept_windows: Cell::new(0), rules })
+        let rules = rules(&connections.clock.ticks);
+        Rc::new(Shared {
+            connections,
+            dispatch,
+            scratch,
+            reports,
+            kept_windows: Cell::new(0),
+            rules,
+        })
     }
 
     /// Reports what happened to a WebSocket.
@@ -47,7 +54,7 @@ impl Shared {
     }
 
     pub(super) fn now(&self) -> Tick {
-        Tick(self.peers.clock.now())
+        Tick(self.connections.clock.now())
     }
 }
 

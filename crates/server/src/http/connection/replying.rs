@@ -7,23 +7,23 @@ use bytes::BytesMut;
 use rookery_exchange::Departure;
 
 use super::{Connection, End, connection_bytes};
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::table::TableEntry as _;
 use crate::http::call_parts::CallParts;
 use crate::http::standing::Phase;
 use crate::http::stream::Stream;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer as _;
 
 impl Connection {
     /// Another call begins; the one before, which has not been flushed, is done for the log.
     pub(in crate::http) fn begin_call(&self) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.entry.end();
+            parts.pending_record.end();
         }
         self.enter(Phase::Body);
         self.is_parked.set(false);
         self.has_rest.set(false);
         self.is_overdue.set(false);
-        self.standing.request.set(FREE);
+        self.standing.request.set(UNCHARGED_BYTES);
     }
 
     /// The reply of a call has been made: what is left of the call is kept until its last byte has been written.
@@ -53,7 +53,7 @@ impl Connection {
     /// Its reply is a stream.
     pub(in crate::http) fn stream(&self, stream: &Rc<Stream>) {
         stream.join_peer(self.key.get());
-        let limits = &self.http.peers.limits;
+        let limits = &self.http.connections.limits;
         self.transport.borrow().set_for_streaming(limits.idle_time);
         self.stream.replace(Some(Rc::clone(stream)));
         self.enter(Phase::Stream);
@@ -111,13 +111,13 @@ impl Connection {
         if read == 0 {
             self.unpark();
         }
-        self.http.peers.reclaim.expect();
+        self.http.connections.trim.schedule();
     }
 
     /// Counts bytes of the reply that are written without hyper, for the log.
     pub(in crate::http) fn count_reply(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.entry.add_bytes(bytes);
+            parts.pending_record.add_bytes(bytes);
         }
     }
 
@@ -159,7 +159,7 @@ impl Connection {
 
     /// Charges the connection for nothing but itself again: what it read into beyond its first buffer has been freed.
     pub(in crate::http) fn release_buffer(&self) {
-        self.buffer.set(FREE);
+        self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));
     }
 }

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::Session;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::Connection;
-use crate::peers::room::FREE;
 
 /// See the module.
 pub(super) struct Carrier {
@@ -44,7 +44,7 @@ impl AsyncRead for Carrier {
             let kept = session.follow(read);
             buffer.set_filled(before + kept);
             let held = session.held_for_frames();
-            if held > 0 && !connection.hold_buffer(FREE + held) {
+            if held > 0 && !connection.hold_buffer(UNCHARGED_BYTES + held) {
                 return Poll::Pending;
             }
             if kept > 0 {

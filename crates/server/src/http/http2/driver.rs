@@ -12,10 +12,10 @@ use super::carrier::Carrier;
 use super::frames::FRAME;
 use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
 use super::stream;
+use crate::connections::table::ConnectionTable;
 use crate::http::connection::{Connection, End};
 use crate::http::standing::Phase;
 use crate::net::tls::store::Tls;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// Bytes of a reply that h2 holds of each stream.
@@ -30,12 +30,12 @@ const RESET_HERE: usize = 128;
 /// Bytes of the table of headers (RFC 7541, 4.2), each way.
 const TABLE: u32 = 4 << 10;
 
-fn builder(peers: &Peers, has_websockets: bool) -> Builder {
+fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(most(peers.limits.streams))
-        .max_header_list_size(most(peers.limits.stream_head_bytes))
+        .max_concurrent_streams(most(connections.limits.streams))
+        .max_header_list_size(most(connections.limits.stream_head_bytes))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
@@ -67,13 +67,13 @@ impl Drop for Ending {
 
 /// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
 pub(crate) async fn serve(connection: &Rc<Connection>) {
-    let peers = &connection.http.peers;
-    let session = connection.set_session(Session::new(peers, bound_name(connection)));
+    let connections = &connection.http.connections;
+    let session = connection.set_session(Session::new(connections, bound_name(connection)));
     let _ending = Ending(Rc::clone(&session));
-    connection.transport.borrow().set_for_streaming(peers.limits.idle_time);
+    connection.transport.borrow().set_for_streaming(connections.limits.idle_time);
     let carrier = Carrier { connection: Rc::clone(connection), session: Rc::clone(&session) };
     let has_websockets = connection.site.tls.as_ref().is_some_and(Tls::has_http2_websockets);
-    let mut handshake = builder(peers, has_websockets).handshake::<_, Bytes>(carrier);
+    let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(carrier);
     let greeted = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.end.get().is_now() {

@@ -19,12 +19,12 @@ use super::served::{Served, TURN};
 use super::session::{Flushed, Session};
 use super::tunnel::{self, Coming};
 use super::{date, head};
+use crate::connections::table::Slot;
 use crate::http::connection::{Connection, End};
 use crate::http::reply_body::ReplyBody;
 use crate::http::service;
 use crate::http::standing::Phase;
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Seat;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// What a stream is charged: its head, with as much in h2's tables, and what h2 holds of its reply.
@@ -37,18 +37,21 @@ pub(super) fn spawn(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
-    let peers = &connection.http.peers;
-    let is_full = session.under_way() >= peers.limits.streams;
-    if is_full || !peers.make_room(Share::Connections, 0, STREAM_BYTES) {
+    let connections = &connection.http.connections;
+    let is_full = session.under_way() >= connections.limits.streams;
+    if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         session.was_in_vain();
         session.forget(u32::from(respond.stream_id()));
         return respond.send_reset(Reason::REFUSED_STREAM);
     }
-    let stream =
-        Connection::of_stream(connection, session, peers.charge(Share::Connections, STREAM_BYTES));
-    let seat = peers.join(Rc::clone(&stream) as _);
-    stream.key.set(seat.key());
-    if session.open(seat.key()) {
+    let stream = Connection::of_stream(
+        connection,
+        session,
+        connections.charge(Share::Connections, STREAM_BYTES),
+    );
+    let slot = connections.insert(Rc::clone(&stream) as _);
+    stream.key.set(slot.key());
+    if session.open(slot.key()) {
         connection.enter(Phase::Reply);
     }
     let served = Served {
@@ -59,7 +62,7 @@ pub(super) fn spawn(
         is_answered: Cell::new(false),
         is_in_vain: false,
     };
-    tokio::task::spawn_local(serve(served, seat, request, respond));
+    tokio::task::spawn_local(serve(served, slot, request, respond));
 }
 
 /// How far answering came.
@@ -75,7 +78,7 @@ enum Answered {
 
 async fn serve(
     mut served: Served,
-    seat: Seat,
+    slot: Slot,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
@@ -109,7 +112,7 @@ async fn serve(
             served.is_in_vain = matches!(sent, Err(Reset::Theirs));
         }
         Answered::Upgrade(exchange) => {
-            tunnel::open(served, seat, &respond, coming.take(), exchange)
+            tunnel::open(served, slot, &respond, coming.take(), exchange)
         }
         Answered::Ended(end) => refuse(&served, &respond, end),
         Answered::Gone => served.is_in_vain = true,
@@ -128,7 +131,7 @@ async fn answer(
     let held = head::held(&parts.headers);
     stream.has_head_of(held);
     let taken =
-        head::take(&mut parts, stream.http.peers.limits.header_lines).and_then(|is_tunnel| {
+        head::take(&mut parts, stream.http.connections.limits.header_lines).and_then(|is_tunnel| {
             let named = served.session.bound_name();
             let is_misdirected =
                 named.is_some_and(|named| head::is_misdirected(&parts.headers, named));
@@ -296,7 +299,7 @@ impl Sending<'_> {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(_) => return Poll::Ready(Err(Reset::Theirs)),
                 Poll::Pending => {
-                    stream.standing.on_written(&Poll::Pending, stream.http.peers.clock.now());
+                    stream.standing.on_written(&Poll::Pending, stream.http.connections.clock.now());
                     return Poll::Pending;
                 }
             }
@@ -309,7 +312,7 @@ impl Sending<'_> {
         stream.holds_back.set(!self.piece.is_empty());
         self.is_end = self.piece.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(piece, self.is_end).map_err(|_| Reset::Theirs)?;
-        stream.standing.on_written(&Poll::Ready(Ok(len)), stream.http.peers.clock.now());
+        stream.standing.on_written(&Poll::Ready(Ok(len)), stream.http.connections.clock.now());
         session.has_handed_over(Rc::clone(stream) as Rc<dyn Flushed>, len);
         Ok(())
     }

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::decision::Decision;
 use super::options::{Mapping, PathError, StaticOptions, StaticPath};
-use super::request::RequestHead;
-use super::tree::Tree;
+use super::prefix_tree::PrefixTree;
+use super::request_head::RequestHead;
+use super::routing::Route;
 
 /// The static paths of a server. Cloning gives another handle to the same paths.
 ///
@@ -26,7 +26,7 @@ struct Shared {
     /// Whether `tree` has a value: a request to a server without static paths looks at nothing else.
     any: AtomicBool,
     /// `settings` with options inherited, replaced as a whole.
-    tree: ArcSwap<Tree<Arc<Mapping>>>,
+    tree: ArcSwap<PrefixTree<Arc<Mapping>>>,
 }
 
 #[derive(Debug, Default)]
@@ -120,11 +120,11 @@ impl StaticFiles {
 
     /// Who answers a request. For the I/O thread: no system call, no lock, and no allocation where the application does.
     #[inline]
-    pub fn decide(&self, request: &RequestHead<'_>) -> Decision {
+    pub fn route(&self, request: &RequestHead<'_>) -> Route {
         if self.is_empty() {
-            return Decision::Application;
+            return Route::Application;
         }
-        super::decision::decide(&self.0.tree.load(), request)
+        super::routing::route(&self.0.tree.load(), request)
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {
@@ -133,7 +133,7 @@ impl StaticFiles {
     }
 
     fn publish(&self, settings: &Settings) {
-        let mut tree = Tree::default();
+        let mut tree = PrefixTree::default();
         for (key, path) in &settings.paths {
             tree.insert(key.as_bytes(), Arc::new(Mapping::resolve(path, &settings.options)));
         }

@@ -26,7 +26,7 @@ pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
 }
 
 /// Bytes of messages that may wait for the application.
-pub(crate) fn waiting(limits: &Limits) -> usize {
+pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
     part(total(limits), limits.shares.waiting)
 }
 

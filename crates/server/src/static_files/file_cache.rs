@@ -15,8 +15,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
-use super::condition::Representation;
-use super::description::{Description, SETTLED};
+use super::conditional_request::Representation;
+use super::file_headers::{FileHeaders, SETTLED};
 use super::header::Header;
 use super::options::Mapping;
 use crate::blocking::file_state::FileState;
@@ -49,19 +49,19 @@ pub(crate) type FilePath = SmallVec<[u8; 256]>;
 
 /// A file in memory.
 #[derive(Debug)]
-pub(crate) struct ReadyFile {
+pub(crate) struct CachedFile {
     mapping: Arc<Mapping>,
     state: FileState,
-    description: Description,
-    plain: Form,
+    file_headers: FileHeaders,
+    plain: Variant,
     not_modified: OnceCell<Headers>,
     not_modified_gzip: OnceCell<Headers>,
-    gzip: OnceCell<Form>,
+    gzip: OnceCell<Variant>,
 }
 
 /// What is sent of it.
 #[derive(Debug)]
-pub(crate) struct Form {
+pub(crate) struct Variant {
     pub(crate) headers: Headers,
     pub(crate) bytes: Bytes,
 }
@@ -71,16 +71,16 @@ pub(crate) type Headers = Box<[(HeaderName, HeaderValue)]>;
 
 /// A file that may be kept.
 #[derive(Debug)]
-pub(crate) struct Fresh {
+pub(crate) struct Cacheable {
     path: FilePath,
     mapping: Arc<Mapping>,
     state: FileState,
-    description: Description,
+    file_headers: FileHeaders,
 }
 
 /// Those of an I/O thread.
 #[derive(Debug, Default)]
-pub(crate) struct ReadyFiles {
+pub(crate) struct FileCache {
     files: HashMap<Rc<[u8]>, Kept>,
     /// Every path of `files` once, in the order in which they are looked at for eviction.
     order: VecDeque<Rc<[u8]>>,
@@ -91,39 +91,39 @@ pub(crate) struct ReadyFiles {
 #[derive(Debug)]
 struct Kept {
     /// `None` since it was found to be another one.
-    file: Option<Rc<ReadyFile>>,
+    file: Option<Rc<CachedFile>>,
     bytes: usize,
     /// Whether it was asked for since it was last looked at for eviction.
     was_used: bool,
 }
 
-impl Fresh {
+impl Cacheable {
     /// `None` for what is not to be kept: large, or changed a moment ago.
     pub(super) fn new(
         path: FilePath,
         mapping: Arc<Mapping>,
         state: FileState,
-        description: Description,
+        file_headers: FileHeaders,
         now: SystemTime,
-    ) -> Option<Fresh> {
+    ) -> Option<Cacheable> {
         (state.len <= WHOLE && path.len() <= PATH_BYTES && state.is_older_than(SETTLED, now))
-            .then_some(Fresh { path, mapping, state, description })
+            .then_some(Cacheable { path, mapping, state, file_headers })
     }
 }
 
-impl ReadyFile {
+impl CachedFile {
     pub(crate) fn representation(&self) -> Representation<'_> {
-        self.description.representation()
+        self.file_headers.representation()
     }
 
     /// The whole of it.
-    pub(crate) fn plain(&self) -> &Form {
+    pub(crate) fn plain(&self) -> &Variant {
         &self.plain
     }
 
     /// The headers of 304.
     pub(crate) fn not_modified(&self) -> &Headers {
-        self.not_modified.get_or_init(|| in_http(self.description.not_modified(&self.mapping)))
+        self.not_modified.get_or_init(|| to_http(self.file_headers.not_modified(&self.mapping)))
     }
 
     /// The headers of 304 for a client that takes gzip, which are made once.
@@ -133,16 +133,16 @@ impl ReadyFile {
 
     /// The header of 412.
     pub(crate) fn etag(&self) -> &Header {
-        self.description.etag()
+        self.file_headers.etag()
     }
 
     /// Compressed, once it has been.
-    pub(crate) fn gzip(&self) -> Option<&Form> {
+    pub(crate) fn gzip(&self) -> Option<&Variant> {
         self.gzip.get()
     }
 
     /// Keeps the compressed form, unless it is the longer one.
-    pub(crate) fn keep_gzip(&self, form: Form) {
+    pub(crate) fn keep_gzip(&self, form: Variant) {
         if form.bytes.len() <= self.plain.bytes.len() {
             // Another request may have been faster.
             let _ = self.gzip.set(form);
@@ -150,7 +150,7 @@ impl ReadyFile {
     }
 }
 
-impl ReadyFiles {
+impl FileCache {
     /// The file that is kept of a path, if it is the one that was found there now.
     pub(super) fn find(
         &mut self,
@@ -158,7 +158,7 @@ impl ReadyFiles {
         mapping: &Arc<Mapping>,
         state: &FileState,
         now: SystemTime,
-    ) -> Option<Rc<ReadyFile>> {
+    ) -> Option<Rc<CachedFile>> {
         let kept = self.files.get_mut(path)?;
         let file = kept.file.as_ref()?;
         if file.state != *state || !Arc::ptr_eq(&file.mapping, mapping) {
@@ -173,17 +173,17 @@ impl ReadyFiles {
     }
 
     /// Keeps a file; `now` is when it was looked at.
-    pub(crate) fn keep(&mut self, fresh: Fresh, bytes: Bytes) {
-        let Fresh { path, mapping, state, description } = fresh;
+    pub(crate) fn keep(&mut self, cacheable: Cacheable, bytes: Bytes) {
+        let Cacheable { path, mapping, state, file_headers } = cacheable;
         if bytes.len() as u64 != state.len {
             return;
         }
-        let plain = Form { headers: in_http(description.headers(&mapping)), bytes };
+        let plain = Variant { headers: to_http(file_headers.headers(&mapping)), bytes };
         let weight = 2 * plain.bytes.len() + path.len() + OVERHEAD;
-        let file = Some(Rc::new(ReadyFile {
+        let file = Some(Rc::new(CachedFile {
             mapping,
             state,
-            description,
+            file_headers,
             plain,
             not_modified: OnceCell::new(),
             not_modified_gzip: OnceCell::new(),
@@ -232,7 +232,7 @@ impl ReadyFiles {
     }
 }
 
-fn in_http(headers: Vec<Header>) -> Headers {
+fn to_http(headers: Vec<Header>) -> Headers {
     headers.into_iter().map(Header::into_http).collect()
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::HeaderMap;
 
-/// What [`StaticFiles::decide`](super::StaticFiles::decide) looks at.
+/// What [`StaticFiles::route`](super::StaticFiles::decide) looks at.
 #[derive(Clone, Copy)]
 pub struct RequestHead<'a> {
     /// The method as sent.

@@ -2,19 +2,19 @@
 
 /// A tree with an edge per path segment.
 #[derive(Debug)]
-pub(crate) struct Tree<T> {
+pub(crate) struct PrefixTree<T> {
     value: Option<T>,
     /// Sorted by segment.
-    children: Vec<(Box<[u8]>, Tree<T>)>,
+    children: Vec<(Box<[u8]>, PrefixTree<T>)>,
 }
 
-impl<T> Default for Tree<T> {
-    fn default() -> Tree<T> {
-        Tree { value: None, children: Vec::new() }
+impl<T> Default for PrefixTree<T> {
+    fn default() -> PrefixTree<T> {
+        PrefixTree { value: None, children: Vec::new() }
     }
 }
 
-impl<T> Tree<T> {
+impl<T> PrefixTree<T> {
     /// Adds a value. `key` is `/` or segments with a `/` before each.
     pub(crate) fn insert(&mut self, key: &[u8], value: T) {
         let mut node = self;
@@ -22,7 +22,7 @@ impl<T> Tree<T> {
             let index = match node.children.binary_search_by(|(name, _)| (**name).cmp(segment)) {
                 Ok(index) => index,
                 Err(index) => {
-                    node.children.insert(index, (segment.into(), Tree::default()));
+                    node.children.insert(index, (segment.into(), PrefixTree::default()));
                     index
                 }
             };
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_longest_whole_segment_prefix_wins() {
-        let mut tree = Tree::default();
+        let mut tree = PrefixTree::default();
         for key in ["/a", "/a/b", "/a/b/c/d", "/x/y", "/\u{e9}"] {
             tree.insert(key.as_bytes(), key);
         }

@@ -8,7 +8,7 @@ use crate::config::Limits;
 
 /// The limits in time, in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ticks {
+pub(crate) struct TimeLimits {
     pub(crate) length: Duration,
     pub(crate) handshake: u32,
     pub(crate) head: u32,
@@ -24,9 +24,9 @@ pub(crate) struct Ticks {
     pub(crate) close: u32,
 }
 
-impl Ticks {
+impl TimeLimits {
     /// A second each, or a fourth of the shortest limit.
-    pub(crate) fn of(limits: &Limits) -> Ticks {
+    pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
             limits.handshake_time,
             limits.head_time,
@@ -41,7 +41,7 @@ impl Ticks {
         let shortest = all.into_iter().min().unwrap_or(Duration::MAX);
         let length = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let count = |time| ticks(time, length);
-        Ticks {
+        TimeLimits {
             length,
             handshake: count(limits.handshake_time),
             head: count(limits.head_time),
@@ -63,12 +63,12 @@ impl Ticks {
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
-    pub(crate) ticks: Ticks,
+    pub(crate) ticks: TimeLimits,
 }
 
 impl Clock {
     pub(crate) fn new(limits: &Limits) -> Clock {
-        Clock { now: Cell::new(0), ticks: Ticks::of(limits) }
+        Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
     }
 
     /// The tick; it wraps, so only differences mean anything.

@@ -6,7 +6,7 @@ use rookery_exchange::{Ended, Upstream, UpstreamWorker};
 
 use super::record::{Civil, PATH_BYTES};
 use super::*;
-use crate::observe::line_writer::BUFFER_BYTES;
+use crate::logging::line_writer::BUFFER_BYTES;
 
 fn record<'a>(path: &'a [u8], query: &'a [u8]) -> Record<'a> {
     Record {

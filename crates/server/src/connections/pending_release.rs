@@ -1,15 +1,16 @@
-//! Who has been told to go, and has not gone yet.
+//! The bytes of evicted connections that are not free yet.
 
 use std::cell::Cell;
 
 use rookery_exchange::Share;
 
-/// Bytes of holders that have been told to go and have not gone yet: they are still charged.
+/// The bytes, for each share of the budget, that evicted connections still hold and will release
+/// soon. The budget still counts these bytes.
 #[derive(Debug, Default)]
-pub(super) struct Leaving([Cell<usize>; Share::COUNT]);
+pub(super) struct PendingRelease([Cell<usize>; Share::COUNT]);
 
-impl Leaving {
-    pub(super) fn of(&self, share: Share) -> usize {
+impl PendingRelease {
+    pub(super) fn bytes(&self, share: Share) -> usize {
         self.0[share as usize].get()
     }
 

@@ -40,14 +40,14 @@ impl CurrentLog {
 /// The entry of a request: begun when its head has been read, ended when the last byte of the reply is with the system, or
 /// the connection is over.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
-    begun: Option<Begun>,
+pub(crate) struct PendingRecord {
+    fields: Option<Fields>,
     /// Method, path, query and id, one behind the other: kept from request to request.
     head: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Begun {
+struct Fields {
     log: Arc<AccessLog>,
     time: SystemTime,
     since: Instant,
@@ -62,7 +62,7 @@ struct Begun {
     upstream: Option<Upstream>,
 }
 
-impl Entry {
+impl PendingRecord {
     /// Begins the entry of a request; does nothing while there is no log.
     pub(crate) fn begin(
         &mut self,
@@ -85,51 +85,51 @@ impl Entry {
         let query = head.len();
         head.extend_from_slice(id().as_bytes());
         let protocol = Protocol::of(version);
-        self.begun = Some(Begun { method, path, query, ..Begun::new(log, remote, protocol) });
+        self.fields = Some(Fields { method, path, query, ..Fields::new(log, remote, protocol) });
     }
 
     /// Whether there is one.
     pub(crate) fn is_begun(&self) -> bool {
-        self.begun.is_some()
+        self.fields.is_some()
     }
 
     /// What became of it at workers.
     pub(crate) fn set_upstream(&mut self, upstream: Upstream) {
-        if let Some(begun) = &mut self.begun {
-            begun.upstream = Some(upstream);
+        if let Some(fields) = &mut self.fields {
+            fields.upstream = Some(upstream);
         }
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {
-        if let Some(begun) = &mut self.begun {
-            begun.status = status;
+        if let Some(fields) = &mut self.fields {
+            fields.status = status;
         }
     }
 
     pub(crate) fn add_bytes(&mut self, bytes: usize) {
-        if let Some(begun) = &mut self.begun {
-            begun.bytes += bytes as u64;
+        if let Some(fields) = &mut self.fields {
+            fields.bytes += bytes as u64;
         }
     }
 
     /// Bytes that were counted have not been sent after all.
     pub(crate) fn take_back(&mut self, bytes: usize) {
-        if let Some(begun) = &mut self.begun {
-            begun.bytes = begun.bytes.saturating_sub(bytes as u64);
+        if let Some(fields) = &mut self.fields {
+            fields.bytes = fields.bytes.saturating_sub(bytes as u64);
         }
     }
 
     /// The reply is not going to be whole.
     pub(crate) fn abort(&mut self, reason: Departure) {
-        if let Some(begun) = &mut self.begun {
-            begun.aborted = Some(reason);
+        if let Some(fields) = &mut self.fields {
+            fields.aborted = Some(reason);
         }
     }
 
     /// Records the entry, if one has been begun.
     pub(crate) fn end(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            begun.record(&self.head);
+        if let Some(fields) = self.fields.take() {
+            fields.record(&self.head);
         }
     }
 }
@@ -142,14 +142,14 @@ pub(crate) fn record_unreadable(
     bytes: usize,
 ) {
     if let Some(log) = current.get() {
-        Begun { status, bytes: bytes as u64, ..Begun::new(log, remote, Protocol::Http11) }
+        Fields { status, bytes: bytes as u64, ..Fields::new(log, remote, Protocol::Http11) }
             .record(&[]);
     }
 }
 
-impl Begun {
-    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, protocol: Protocol) -> Begun {
-        Begun {
+impl Fields {
+    fn new(log: Arc<AccessLog>, remote: Option<SocketAddr>, protocol: Protocol) -> Fields {
+        Fields {
             log,
             time: SystemTime::now(),
             since: Instant::now(),

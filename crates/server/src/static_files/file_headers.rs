@@ -4,7 +4,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::condition::{Representation, http_seconds};
+use super::conditional_request::{Representation, http_seconds};
 use super::header::Header;
 use super::media_type::media_type;
 use super::options::Mapping;
@@ -12,7 +12,7 @@ use crate::blocking::file_state::FileState;
 
 /// What is said about a file, whichever part of it is sent.
 #[derive(Debug)]
-pub(crate) struct Description {
+pub(crate) struct FileHeaders {
     etag: Header,
     modified: Option<u64>,
     is_settled: bool,
@@ -20,14 +20,14 @@ pub(crate) struct Description {
     content_type: Header,
 }
 
-impl Description {
+impl FileHeaders {
     /// Of the file at `path`, answered at `now`.
     pub(crate) fn new(
         mapping: &Mapping,
         path: &[u8],
         state: &FileState,
         now: SystemTime,
-    ) -> Description {
+    ) -> FileHeaders {
         let modified = state.modified();
         let is_settled = now.duration_since(modified).is_ok_and(|age| age >= SETTLED);
         let given_etag = mapping.options.headers.iter().find(|header| header.is("etag"));
@@ -36,7 +36,7 @@ impl Description {
             None => Header::own("ETag", etag(modified, state.len, is_settled)),
         };
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        Description {
+        FileHeaders {
             etag,
             // RFC 9110, 8.8.2.1: never later than the time of the answer.
             modified: http_seconds(modified.min(now)),

@@ -8,15 +8,15 @@ use bytes::BytesMut;
 use http::HeaderMap;
 
 use super::*;
-use crate::static_files::condition::Outcome;
-use crate::static_files::lookup::{Found, FoundNow, Lookup, Reading};
-use crate::static_files::{BodyFraming, Decision, RequestHead, StaticFiles, StaticPath};
+use crate::static_files::conditional_request::Outcome;
+use crate::static_files::lookup::{Found, FoundNonblocking, Lookup, Reading};
+use crate::static_files::{BodyFraming, RequestHead, Route, StaticFiles, StaticPath};
 
 /// A folder at `/s`, as an I/O thread sees it.
 struct Folder {
     dir: tempfile::TempDir,
     files: StaticFiles,
-    ready: ReadyFiles,
+    cache: FileCache,
     /// What is added to the time that it is.
     later: Duration,
 }
@@ -43,7 +43,7 @@ impl Folder {
         let files = StaticFiles::new();
         let path = StaticPath { path: dir.path().into(), ..StaticPath::default() };
         files.set([("/s".to_owned(), path)]).unwrap();
-        Folder { dir, files, ready: ReadyFiles::default(), later: Duration::ZERO }
+        Folder { dir, files, cache: FileCache::default(), later: Duration::ZERO }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -69,8 +69,8 @@ impl Folder {
             body,
             headers: &headers,
         };
-        match self.files.decide(&request) {
-            Decision::Open(lookup) => lookup,
+        match self.files.route(&request) {
+            Route::Open(lookup) => lookup,
             other => panic!("{other:?}"),
         }
     }
@@ -78,23 +78,27 @@ impl Folder {
     /// As the server does it.
     fn get(&mut self, name: &str) -> By {
         let now = SystemTime::now() + self.later;
-        let mut found = FoundNow::Wait(self.lookup(name));
+        let mut found = FoundNonblocking::WouldBlock(self.lookup(name));
         // A rename anywhere in the system can make it say that it would wait (RESOLVE_CACHED); what is so stays so.
         for _ in 0..100 {
-            let FoundNow::Wait(lookup) = found else { break };
-            found = lookup.open_now(&mut self.ready, now, Some(&mut BytesMut::new()));
+            let FoundNonblocking::WouldBlock(lookup) = found else { break };
+            found = lookup.open_nonblocking(&mut self.cache, now, Some(&mut BytesMut::new()));
         }
         match found {
-            FoundNow::Ready(file, Outcome::Whole) => By::Memory(file.plain().bytes.to_vec()),
-            FoundNow::Found(Found::File { .. }, Reading::Done(bytes)) => By::File(bytes.to_vec()),
-            FoundNow::Found(Found::Status { .. }, _) => By::Missing,
-            FoundNow::Wait(lookup) => {
+            FoundNonblocking::Ready(file, Outcome::Whole) => {
+                By::Memory(file.plain().bytes.to_vec())
+            }
+            FoundNonblocking::Found(Found::File { .. }, Reading::Done(bytes)) => {
+                By::File(bytes.to_vec())
+            }
+            FoundNonblocking::Found(Found::Status { .. }, _) => By::Missing,
+            FoundNonblocking::WouldBlock(lookup) => {
                 let fetched = lookup.fetch(now).unwrap();
                 if let Some(device) = fetched.local {
-                    self.ready.learn_local(device, now);
+                    self.cache.learn_local(device, now);
                 }
-                if let (Some(fresh), Some(bytes)) = (fetched.fresh, &fetched.bytes) {
-                    self.ready.keep(fresh, bytes.clone());
+                if let (Some(cacheable), Some(bytes)) = (fetched.cacheable, &fetched.bytes) {
+                    self.cache.keep(cacheable, bytes.clone());
                 }
                 match fetched.found {
                     Found::File { .. } => By::Thread(fetched.bytes.unwrap().to_vec()),
@@ -250,9 +254,15 @@ fn other_options_make_other_headers() {
     folder.warm("a.html");
     let content_type = |folder: &mut Folder| {
         let now = SystemTime::now() + folder.later;
-        match folder.lookup("a.html").open_now(&mut folder.ready, now, Some(&mut BytesMut::new())) {
-            FoundNow::Ready(file, _) => file.plain().headers[0].1.to_str().unwrap().to_owned(),
-            FoundNow::Found(Found::File { headers, .. }, _) => {
+        match folder.lookup("a.html").open_nonblocking(
+            &mut folder.cache,
+            now,
+            Some(&mut BytesMut::new()),
+        ) {
+            FoundNonblocking::Ready(file, _) => {
+                file.plain().headers[0].1.to_str().unwrap().to_owned()
+            }
+            FoundNonblocking::Found(Found::File { headers, .. }, _) => {
                 String::from_utf8(headers[0].value().to_vec()).unwrap()
             }
             other => panic!("{other:?}"),
@@ -276,11 +286,11 @@ fn with_the_clock_set_back_a_file_is_read() {
     folder.warm("a");
     folder.later = Duration::ZERO;
     assert!(!matches!(folder.get("a"), By::Memory(_)));
-    assert!(!folder.ready.is_local(0, UNIX_EPOCH));
+    assert!(!folder.cache.is_local(0, UNIX_EPOCH));
 }
 
 /// Keeps a file of so many bytes.
-fn keep(ready: &mut ReadyFiles, name: &str, len: usize) {
+fn keep(cache: &mut FileCache, name: &str, len: usize) {
     let now = UNIX_EPOCH + Duration::from_secs(1 << 31);
     let state = {
         let file = tempfile::tempfile().unwrap();
@@ -293,54 +303,54 @@ fn keep(ready: &mut ReadyFiles, name: &str, len: usize) {
         &crate::static_files::StaticOptions::default(),
     ));
     let path = FilePath::from_slice(name.as_bytes());
-    let description = Description::new(&mapping, &path, &state, now);
-    if let Some(fresh) = Fresh::new(path, mapping, state, description, now) {
-        ready.keep(fresh, vec![0; len].into());
+    let file_headers = FileHeaders::new(&mapping, &path, &state, now);
+    if let Some(cacheable) = Cacheable::new(path, mapping, state, file_headers, now) {
+        cache.keep(cacheable, vec![0; len].into());
     }
 }
 
 #[test]
 fn what_is_kept_has_limits() {
-    let mut ready = ReadyFiles::default();
-    let is_kept = |ready: &ReadyFiles, name: &str| ready.files.contains_key(name.as_bytes());
-    keep(&mut ready, "large", WHOLE as usize + 1);
-    keep(&mut ready, &"x".repeat(PATH_BYTES + 1), 1);
-    assert!(ready.files.is_empty());
+    let mut cache = FileCache::default();
+    let is_kept = |cache: &FileCache, name: &str| cache.files.contains_key(name.as_bytes());
+    keep(&mut cache, "large", WHOLE as usize + 1);
+    keep(&mut cache, &"x".repeat(PATH_BYTES + 1), 1);
+    assert!(cache.files.is_empty());
 
     for round in 0..3 * FILES {
-        keep(&mut ready, &format!("small {round}"), 1);
-        if let Some(kept) = ready.files.get_mut(&b"small 7"[..]) {
+        keep(&mut cache, &format!("small {round}"), 1);
+        if let Some(kept) = cache.files.get_mut(&b"small 7"[..]) {
             kept.was_used = true;
         }
-        assert!(ready.files.len() <= FILES && ready.order.len() == ready.files.len());
+        assert!(cache.files.len() <= FILES && cache.order.len() == cache.files.len());
     }
-    assert_eq!(ready.files.len(), FILES);
-    assert!(is_kept(&ready, "small 7"), "asked for all the time");
-    assert!(!is_kept(&ready, "small 8"));
+    assert_eq!(cache.files.len(), FILES);
+    assert!(is_kept(&cache, "small 7"), "asked for all the time");
+    assert!(!is_kept(&cache, "small 8"));
 
     for round in 0..400 {
-        keep(&mut ready, &format!("page {round}"), WHOLE as usize);
-        assert!(ready.bytes <= BYTES);
+        keep(&mut cache, &format!("page {round}"), WHOLE as usize);
+        assert!(cache.bytes <= BYTES);
     }
-    let sum: usize = ready.files.values().map(|kept| kept.bytes).sum();
-    assert_eq!(sum, ready.bytes);
-    assert!(ready.files.len() < 200 && is_kept(&ready, "page 399"));
+    let sum: usize = cache.files.values().map(|kept| kept.bytes).sum();
+    assert_eq!(sum, cache.bytes);
+    assert!(cache.files.len() < 200 && is_kept(&cache, "page 399"));
     // The same path again and again is one.
-    let (before, order) = (ready.bytes, ready.order.len());
-    (0..10).for_each(|_| keep(&mut ready, "page 399", WHOLE as usize));
-    assert_eq!((ready.bytes, ready.order.len()), (before, order));
+    let (before, order) = (cache.bytes, cache.order.len());
+    (0..10).for_each(|_| keep(&mut cache, "page 399", WHOLE as usize));
+    assert_eq!((cache.bytes, cache.order.len()), (before, order));
 }
 
 #[test]
 fn a_device_is_known_for_a_while() {
-    let mut ready = ReadyFiles::default();
+    let mut cache = FileCache::default();
     let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
     for device in 0..=DEVICES as u64 {
-        ready.learn_local(device, at(100));
-        ready.learn_local(device, at(100));
+        cache.learn_local(device, at(100));
+        cache.learn_local(device, at(100));
     }
-    assert_eq!(ready.local.len(), DEVICES);
-    assert!(!ready.is_local(0, at(100)) && ready.is_local(1, at(100)));
-    assert!(ready.is_local(1, at(159)) && !ready.is_local(1, at(160)));
-    assert!(!ready.is_local(1, at(99)), "the clock was set back");
+    assert_eq!(cache.local.len(), DEVICES);
+    assert!(!cache.is_local(0, at(100)) && cache.is_local(1, at(100)));
+    assert!(cache.is_local(1, at(159)) && !cache.is_local(1, at(160)));
+    assert!(!cache.is_local(1, at(99)), "the clock was set back");
 }

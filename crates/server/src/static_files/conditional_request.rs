@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::request::RequestHead;
+use super::request_head::RequestHead;
 
 /// What a request makes its answer depend on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

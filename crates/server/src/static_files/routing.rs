@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use super::condition::Conditions;
+use super::conditional_request::Conditions;
+use super::file_cache::FilePath;
 use super::lookup::Lookup;
 use super::options::{Mapping, Validation};
-use super::ready::FilePath;
-use super::request::{BodyFraming, RequestHead};
-use super::target::Target;
-use super::tree::Tree;
+use super::path_decoding::DecodedPath;
+use super::prefix_tree::PrefixTree;
+use super::request_head::{BodyFraming, RequestHead};
 
 /// Who answers.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
-pub enum Decision {
+pub enum Route {
     /// The application.
     Application,
     /// The server, with 400 or 403 and the body of [`error_body`](super::error_body). A request body was not read: the
@@ -27,41 +27,41 @@ pub enum Decision {
 }
 
 /// The steps of the [module](super) up to the first that needs the disk.
-pub(crate) fn decide(tree: &Tree<Arc<Mapping>>, request: &RequestHead<'_>) -> Decision {
+pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
     if request.is_upgrade {
-        return Decision::Application;
+        return Route::Application;
     }
-    let Some(target) = Target::decode(request.target) else { return Decision::Application };
+    let Some(target) = DecodedPath::decode(request.target) else { return Route::Application };
     let Some((mapping, rest)) = tree.longest_prefix(target.path()) else {
-        return Decision::Application;
+        return Route::Application;
     };
     let options = &mapping.options;
     if options.exclude {
-        return Decision::Application;
+        return Route::Application;
     }
     if let Validation::Require(required) = &options.validation {
         if !required.is_met_by(request.headers.value(required.lower_name())) {
-            return Decision::Refuse(StatusCode::FORBIDDEN);
+            return Route::Refuse(StatusCode::FORBIDDEN);
         }
     }
     let miss = || {
         if options.fallthrough {
-            Decision::Application
+            Route::Application
         } else {
-            Decision::Refuse(StatusCode::BAD_REQUEST)
+            Route::Refuse(StatusCode::BAD_REQUEST)
         }
     };
     if !matches!(request.method, "GET" | "HEAD") {
         return miss();
     }
     if !matches!(request.body, BodyFraming::Absent | BodyFraming::Length(0)) {
-        return Decision::Refuse(StatusCode::BAD_REQUEST);
+        return Route::Refuse(StatusCode::BAD_REQUEST);
     }
     if target.is_hazardous() {
         return miss();
     }
     let path = join(&mapping.root, rest);
-    Decision::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
+    Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
 }
 
 /// `PathBuf::join` would let a `rest` with a leading `/` replace the root; `rest` has none, and this cannot.

@@ -32,7 +32,7 @@ pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
 
 /// How far one peer is behind. Counting costs an addition a read or write; the rest is the sweep's.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RateMeter {
     /// Bytes since the last tick.
     moved: Cell<u32>,
     /// Bytes it should have moved and has not.
@@ -41,7 +41,7 @@ pub(crate) struct Pace {
     unsent: Cell<u32>,
 }
 
-impl Pace {
+impl RateMeter {
     /// Forgets what was: it is the peer's turn from now on.
     pub(crate) fn start(&self) {
         self.moved.set(0);
@@ -88,7 +88,7 @@ mod tests {
 
     /// After how many ticks a peer that moves so much each tick is too far behind.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
-        let pace = Pace::default();
+        let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))
     }
 

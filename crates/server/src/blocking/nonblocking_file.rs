@@ -1,6 +1,6 @@
 //! Files without waiting for a disk: each call answers from what the kernel has in memory, or says that it would have to wait.
 //!
-//! For the I/O thread. Whoever is told [`Wait`] has a thread do it that may block: so a kernel without one of these calls, or a
+//! For the I/O thread. Whoever is told [`WouldBlock`] has a thread do it that may block: so a kernel without one of these calls, or a
 //! sandbox that forbids it, costs time and nothing else.
 //!
 //! A lookup waits for nobody on any file system. Opening a file does where a daemon or another machine has it (FUSE, NFS),
@@ -14,7 +14,7 @@ use std::sync::LazyLock;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::ReadWriteFlags;
 
-use super::file_state::{FileState, Kind, Stamp, Wait, is_missing};
+use super::file_state::{FileState, Kind, Stamp, WouldBlock, is_missing};
 
 /// Whether `openat2` and its flag are to be had: not before Linux 5.12, nor in sandboxes that do not know it.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
@@ -29,37 +29,38 @@ static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// Looks at what a path leads to, symbolic links followed, without opening it; `None` where there is nothing.
-pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, Wait> {
+pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
     let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
     state(&found).map(Some)
 }
 
 /// Opens a file, if it is there; it may be something else by now than when it was looked at.
-pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, Wait> {
+pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
     // Not blocking keeps a FIFO from holding the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };
     let (kind, state) = state(&file)?;
     Ok(Some((file.into(), kind, state)))
 }
 
-fn open_known(path: &[u8], flags: OFlags) -> Result<Option<rustix::fd::OwnedFd>, Wait> {
+fn open_known(path: &[u8], flags: OFlags) -> Result<Option<rustix::fd::OwnedFd>, WouldBlock> {
     if !*IS_KNOWN {
-        return Err(Wait);
+        return Err(WouldBlock);
     }
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED) {
         Ok(fd) => Ok(Some(fd)),
         Err(error) if is_missing(error.raw_os_error()) => Ok(None),
-        Err(_) => Err(Wait),
+        Err(_) => Err(WouldBlock),
     }
 }
 
-fn state(fd: &impl AsFd) -> Result<(Kind, FileState), Wait> {
+fn state(fd: &impl AsFd) -> Result<(Kind, FileState), WouldBlock> {
     // What a network file system remembers is enough: such a file is not answered here.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let found = rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS).map_err(|_| Wait)?;
+    let found =
+        rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS).map_err(|_| WouldBlock)?;
     if found.stx_mask & StatxFlags::BASIC_STATS.bits() != StatxFlags::BASIC_STATS.bits() {
-        return Err(Wait);
+        return Err(WouldBlock);
     }
     let kind = match FileType::from_raw_mode(u32::from(found.stx_mode)) {
         FileType::RegularFile => Kind::Regular,
@@ -80,20 +81,20 @@ fn state_of(found: &Statx) -> FileState {
 }
 
 /// Fills `buffer` from a place in a file, if all of that is in the page cache.
-pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), Wait> {
+pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldBlock> {
     if buffer.is_empty() {
         return Ok(());
     }
     let len = buffer.len();
     match rustix::io::preadv2(file, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT) {
         Ok(read) if read == len => Ok(()),
-        Ok(_) | Err(_) => Err(Wait),
+        Ok(_) | Err(_) => Err(WouldBlock),
     }
 }
 
 /// Whether a part of a local file is in the page cache, so that sending it waits for no disk. Only its owner is told, and
 /// whoever may write to it; since Linux 6.5.
-pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Wait> {
+pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {
         at: u64,
@@ -114,7 +115,7 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Wait
     // SAFETY: the kernel reads the one and writes the other, both laid out as it has them (uapi/linux/mman.h).
     let told = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part_at, counts_at, 0) };
     if told != 0 {
-        return Err(Wait);
+        return Err(WouldBlock);
     }
     let page = rustix::param::page_size() as u64;
     let last = at + (len as u64).saturating_sub(1);

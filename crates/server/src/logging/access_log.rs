@@ -3,8 +3,8 @@
 //! Lines go through a [`LineWriter`], so an output that does not take them holds up nobody. A log
 //! may instead be read by the application, record by record: then nothing is formatted here.
 
-pub(crate) mod entry;
 mod file;
+pub(crate) mod pending_record;
 mod record;
 
 use std::collections::VecDeque;

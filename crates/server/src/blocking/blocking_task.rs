@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 
 /// Work that has been handed over. Dropped, it is thrown away if it has not begun.
 #[derive(Debug)]
-pub(crate) struct Job<T>(JoinHandle<io::Result<T>>);
+pub(crate) struct BlockingTask<T>(JoinHandle<io::Result<T>>);
 
-impl<T: Send + 'static> Job<T> {
-    pub(crate) fn start(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Job<T> {
-        Job(tokio::task::spawn_blocking(work))
+impl<T: Send + 'static> BlockingTask<T> {
+    pub(crate) fn start(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> BlockingTask<T> {
+        BlockingTask(tokio::task::spawn_blocking(work))
     }
 }
 
-impl<T> Future for Job<T> {
+impl<T> Future for BlockingTask<T> {
     type Output = io::Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -30,7 +30,7 @@ impl<T> Future for Job<T> {
     }
 }
 
-impl<T> Drop for Job<T> {
+impl<T> Drop for BlockingTask<T> {
     fn drop(&mut self) {
         // The thread that would have done it drops what it holds.
         self.0.abort();
