@@ -55,9 +55,9 @@ pub fn arena_layout(data: &[u8]) {
             );
         }
 
-        let (tail, next, detours) = (input.word() % room.max(1), input.word(), input.word());
+        let (tail, next, misses) = (input.word() % room.max(1), input.word(), input.word());
         // The bound on waste: an abandoned tail is less than an eighth of the chunk it is abandoned for.
-        if layout::place(room, tail, next, detours) == Overflow::Next {
+        if layout::place(room, tail, next, misses) == Overflow::Next {
             assert!(room <= next / 8 && (tail < next / 8 || room == 0));
         }
 

@@ -1,5 +1,5 @@
 # The start-up screen of serve(): what is served, where, and how to stop it. The program `rookery` shows
-# its own, in the same form (crates/cli/src/screen.rs), and workers show none.
+# its own, in the same form (crates/cli/src/terminal/startup_screen.rs), and workers show none.
 
 # Shows the screen, and opens the address, once a server listens. A worker says which one it is.
 announce <- function(found, address, admin, open) {

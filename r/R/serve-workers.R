@@ -79,7 +79,7 @@ print.rookery_workers <- function(x, ...) {
   invisible(x)
 }
 
-# Settings by name, as lines `name=value` for the program `rookery` (crates/cli/src/arguments.rs): one
+# Settings by name, as lines `name=value` for the program `rookery` (crates/cli/src/settings/r_arguments.rs): one
 # for each value of a list.
 lines_of <- function(settings) {
   unlist(lapply(names(settings), function(name) {

@@ -5,7 +5,7 @@
 
 server: our WebSocket crate's server under Autobahn's fuzzing client; client: its client under Autobahn's fuzzing server; tls and h2: our HTTP server
 under the fuzzing client, over TLS and within HTTP/2 (RFC 8441), which Autobahn does not speak: a bridge of ours carries the bytes
-(crates/client/examples/websocket_bridge.rs). short leaves out sections 12 and 13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
+(crates/websocket-client/examples/websocket_bridge.rs). short leaves out sections 12 and 13 (compression), which take most of the time. Environment: CARGO_FLAGS (other than --release), CONFORMANCE_OUT (default
 .local/conformance), CONFORMANCE_DRIVER (another program than the suite), what install.py and suite/__main__.py name.
 Exit status: 0 as expected, 1 not, 2 wrong arguments.
 """
@@ -70,7 +70,7 @@ def play_bridged(way: str, driver: list[str], size: str) -> int:
     """Plays our HTTP server over TLS; `way` is how, for the bridge."""
     with tempfile.TemporaryDirectory() as folder:
         server = example("https_server", package="rookery-server")
-        bridge = example("websocket_bridge", package="rookery-client")
+        bridge = example("websocket_bridge", package="rookery-websocket-client")
         with serving([server, "127.0.0.1:0", folder]) as address:
             [certificate] = Path(folder).glob("*.pem")
             with serving([bridge, way, address, str(certificate)]) as url:

@@ -1,7 +1,7 @@
 //! Certificates from an authority that speaks ACME (RFC 8555), ordered and renewed while a server runs.
 //!
-//! [`Acme::prepare`] checks what is wished for and where it is kept, and says what the server's TLS is made of; [`Acme::keep`] starts a
-//! thread that talks to the authority, until the [`Keeper`] is dropped. The server answers the authority's questions
+//! [`Acme::prepare`] checks what is wished for and where it is kept, and says what the server's TLS is made of; [`Acme::start_renewer`] starts a
+//! thread that talks to the authority, until the [`Renewer`] is dropped. The server answers the authority's questions
 //! ([`Challenges`](rookery_server::tls::Challenges)); nothing here runs on its I/O thread.
 //!
 //! Written by hand, over hyper, rustls and ring: instant-acme 0.8 cannot be had with ring and without rcgen, which needs Rust 1.88 or
@@ -17,7 +17,7 @@
 //! | `jws` | the account's key, and what is signed with it (RFC 7515) |
 //! | `protocol` | the authority's directory, nonces, and problems |
 //! | `order` | one order, from its beginning to a certificate |
-//! | `keeper` | the thread |
+//! | `renewer` | the thread |
 
 /// What of an authority's bytes is read: the line that is made of a problem, and a moment. For the fuzzer.
 #[doc(hidden)]
@@ -29,13 +29,13 @@ pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::Syste
 mod failure;
 mod http;
 mod jws;
-mod keeper;
 mod order;
 mod protocol;
+mod renewer;
 mod schedule;
 mod settings;
 mod storage;
 
-pub use keeper::{Acme, Keeper};
+pub use renewer::{Acme, Renewer};
 pub use schedule::Pace;
 pub use settings::{BadSettings, Challenge, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};

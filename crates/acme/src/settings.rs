@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rookery_client::Roots;
+use rookery_websocket_client::Roots;
 
 use crate::schedule::Pace;
 

@@ -7,7 +7,7 @@ use core::num::NonZero;
 use core::ptr::{self, NonNull};
 
 use crate::chunk::Chunk;
-use crate::chunks::{Chunks, Opened};
+use crate::chunk_set::{ChunkSet, Opened};
 use crate::error::{AllocError, NO_LIMIT};
 use crate::layout::{self, DEFAULT_MAX_CHUNK, Fit, Growth};
 use crate::typed::{array, dangling, typed_methods};
@@ -60,7 +60,7 @@ pub struct Arena {
     /// The end of the chunk the cursor is in, and the pointer all others are made from. Beside the cursor, so that the
     /// common allocation reads one cache line.
     end: Cell<NonNull<u8>>,
-    chunks: UnsafeCell<Chunks>,
+    chunks: UnsafeCell<ChunkSet>,
 }
 
 // SAFETY: the arena owns its chunks and nothing else refers to them but borrows of the arena, which end before it
@@ -93,7 +93,7 @@ impl Arena {
         Arena {
             cursor: Cell::new(NOWHERE),
             end: Cell::new(NonNull::dangling()),
-            chunks: UnsafeCell::new(Chunks::new(growth)),
+            chunks: UnsafeCell::new(ChunkSet::new(growth)),
         }
     }
 
@@ -161,14 +161,14 @@ impl Arena {
         self.state().mark(self.cursor.get())
     }
 
-    /// Chunks held from the allocator, those kept for reuse included.
+    /// ChunkSet held from the allocator, those kept for reuse included.
     pub fn chunks(&self) -> usize {
         self.state().count()
     }
 
     /// Requests since the last reset that got a chunk of their own at the side.
-    pub fn chunks_aside(&self) -> usize {
-        self.state().aside_count()
+    pub fn dedicated_chunks(&self) -> usize {
+        self.state().dedicated_count()
     }
 
     /// How the chunks grow.
@@ -306,7 +306,7 @@ impl Arena {
         // SAFETY: the arena is not `Sync`, and `open` calls nothing that could come back to this arena.
         let chunks = unsafe { &mut *self.chunks.get() };
         match chunks.open(self.cursor.get(), layout)? {
-            Opened::Aside(start) => Ok(start),
+            Opened::Dedicated(start) => Ok(start),
             Opened::Chunk(chunk) => {
                 self.enter(chunk);
                 Ok(self.bump(layout).expect("a chunk is opened with room for the request"))
@@ -325,10 +325,10 @@ impl Arena {
         new: Layout,
     ) -> Result<NonNull<u8>, AllocError> {
         if old.size() != 0 {
-            // SAFETY: the arena is not `Sync`, and `grow_aside` calls nothing that could come back to this arena.
+            // SAFETY: the arena is not `Sync`, and `grow_dedicated` calls nothing that could come back to this arena.
             let chunks = unsafe { &mut *self.chunks.get() };
             // SAFETY: as the caller vouches.
-            if let Some(grown) = unsafe { chunks.grow_aside(start, old, new) } {
+            if let Some(grown) = unsafe { chunks.grow_dedicated(start, old, new) } {
                 return Ok(grown);
             }
         }
@@ -338,8 +338,8 @@ impl Arena {
         Ok(grown)
     }
 
-    fn state(&self) -> &Chunks {
-        // SAFETY: the arena is not `Sync`, and no `&mut Chunks` outlives the method that made it.
+    fn state(&self) -> &ChunkSet {
+        // SAFETY: the arena is not `Sync`, and no `&mut ChunkSet` outlives the method that made it.
         unsafe { &*self.chunks.get() }
     }
 }

@@ -1,7 +1,7 @@
-//! Chunks: runs of memory from the global allocator, each beginning with a header, in doubly linked lists.
+//! ChunkSet: runs of memory from the global allocator, each beginning with a header, in doubly linked lists.
 //!
 //! # Ground rules
-//! - A chunk belongs to one [`List`] at a time, or to nobody between `pop`/`remove` and `push`; whoever holds the list
+//! - A chunk belongs to one [`ChunkList`] at a time, or to nobody between `pop`/`remove` and `push`; whoever holds the list
 //!   (by `&mut`) may read and write the headers in it. Nothing else ever does.
 //! - The bytes after the header belong to whoever the arena handed them to. A list never touches them.
 //! - Dropping a list frees its chunks.
@@ -146,17 +146,17 @@ impl Chunk {
     }
 }
 
-/// Chunks in order, with their number and their bytes.
-pub(crate) struct List {
+/// ChunkSet in order, with their number and their bytes.
+pub(crate) struct ChunkList {
     head: Option<Chunk>,
     tail: Option<Chunk>,
     bytes: usize,
     count: usize,
 }
 
-impl List {
-    pub(crate) const fn new() -> List {
-        List { head: None, tail: None, bytes: 0, count: 0 }
+impl ChunkList {
+    pub(crate) const fn new() -> ChunkList {
+        ChunkList { head: None, tail: None, bytes: 0, count: 0 }
     }
 
     /// Adds a chunk.
@@ -200,7 +200,7 @@ impl List {
     }
 
     /// Puts all of `other`, in its order, before the chunks of this list.
-    pub(crate) fn prepend(&mut self, other: &mut List) {
+    pub(crate) fn prepend(&mut self, other: &mut ChunkList) {
         let (Some(first), Some(last)) = (other.head, other.tail) else { return };
         match self.head {
             Some(head) => {
@@ -281,7 +281,7 @@ impl List {
     }
 }
 
-impl Drop for List {
+impl Drop for ChunkList {
     fn drop(&mut self) {
         // SAFETY: the owner of the list drops it with everything that was handed out.
         unsafe { self.trim(|_, _| true) };

@@ -46,7 +46,7 @@ const SCRAP_SHARE: usize = 256;
 
 /// How many requests that might have moved the cursor go aside to save a larger tail. After that it is abandoned: a
 /// run of equal requests, for which no tail is ever of use, pays for few chunks of its own.
-const ASIDE_PER_TAIL: usize = 16;
+const DEDICATED_PER_TAIL: usize = 16;
 
 /// The high-water mark loses an eighth at each reset that stays below it: a burst ten times the usual is forgotten
 /// after 18 resets.
@@ -117,23 +117,23 @@ pub enum Overflow {
     /// Abandon the tail and go on to the next chunk.
     Next,
     /// Give the request a chunk of its own and leave the cursor where it is.
-    Aside,
+    Dedicated,
 }
 
 /// Decides where a request of `room` bytes goes when the current chunk has `tail` bytes left, fewer than `room`, and
-/// the next one `next` bytes; `aside` requests went aside since the cursor last moved on.
+/// the next one `next` bytes; `dedicated` requests went aside since the cursor last moved on.
 ///
 /// A request over an eighth of `next` goes aside. A smaller one goes aside too while the tail is worth keeping for
 /// smaller requests, at most 16 times per chunk.
 #[must_use]
-pub const fn place(room: usize, tail: usize, next: usize, aside: usize) -> Overflow {
+pub const fn place(room: usize, tail: usize, next: usize, dedicated: usize) -> Overflow {
     let scrap = if next / SCRAP_SHARE > SCRAP { next / SCRAP_SHARE } else { SCRAP };
     if room > next / EIGHTH {
-        Overflow::Aside
-    } else if tail <= scrap || aside >= ASIDE_PER_TAIL {
+        Overflow::Dedicated
+    } else if tail <= scrap || dedicated >= DEDICATED_PER_TAIL {
         Overflow::Next
     } else {
-        Overflow::Aside
+        Overflow::Dedicated
     }
 }
 
@@ -186,7 +186,7 @@ pub const fn is_surplus(rest: usize, mark: usize) -> bool {
 /// Whether the last of the chunks kept for large requests can go: with those before it, `rest` bytes, it passes the
 /// mark by half of its `size`.
 #[must_use]
-pub const fn is_surplus_aside(rest: usize, size: usize, mark: usize) -> bool {
+pub const fn is_surplus_dedicated(rest: usize, size: usize, mark: usize) -> bool {
     rest.saturating_add(size / 2) >= mark
 }
 
@@ -217,7 +217,7 @@ impl Growth {
         Growth { first, max: if max < first { first } else { max } }
     }
 
-    /// Chunks of one size.
+    /// ChunkSet of one size.
     #[must_use]
     pub const fn fixed(size: usize) -> Growth {
         Growth::new(size, size)

@@ -69,7 +69,7 @@ extern crate alloc;
 mod arena;
 mod buffer;
 mod chunk;
-mod chunks;
+mod chunk_set;
 mod error;
 #[doc(hidden)]
 pub mod layout;

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use rookery_server::output;
-use rookery_service::Manager;
 use rookery_settings::Source;
+use rookery_systemd::Manager;
 
 /// Why nothing is served, each with its remedy.
 #[derive(Debug)]

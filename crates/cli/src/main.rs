@@ -4,48 +4,16 @@
 //!
 //! It belongs to the R package of its name, lies in it (`exec/rookery`), and finds it by where it lies.
 
-mod address;
-mod admin;
-// Compiled for tests on Linux as well, so that it does not rot.
-#[cfg(any(not(target_os = "linux"), test))]
-#[cfg_attr(target_os = "linux", allow(dead_code))]
-mod alone;
-mod arguments;
-mod browser;
-#[cfg(target_os = "linux")]
-mod changes;
+mod app_detection;
 mod command_line;
+mod commands;
 mod failure;
-#[cfg(target_os = "linux")]
-mod init;
-mod inspect;
-mod log;
-mod memory;
-mod names;
-mod new;
-mod path;
-mod port_holder;
-mod ports;
-#[cfg(target_os = "linux")]
-mod predecessor;
-mod r;
-#[cfg(target_os = "linux")]
-mod reload;
-mod screen;
-mod server_yml;
+mod listen;
+mod process;
+mod serve;
 mod settings;
-mod signals;
-mod site;
-mod sources;
-mod status;
-mod target;
-#[cfg(target_os = "linux")]
 mod terminal;
-mod tls;
-mod version;
-mod worker_options;
-#[cfg(target_os = "linux")]
-mod workers;
+mod user_paths;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -53,8 +21,17 @@ use std::process::ExitCode;
 use command_line::{Asked, Command};
 use failure::{Failure, output_deadline, tell};
 use rookery_server::output;
-use sources::{Read, Sources};
-use target::Target;
+
+use app_detection::Target;
+use commands::{check, new_app, status, version};
+#[cfg(target_os = "linux")]
+use process::{pid1, signals};
+#[cfg(not(target_os = "linux"))]
+use serve::single_process;
+use serve::static_site;
+#[cfg(target_os = "linux")]
+use serve::supervised;
+use settings::sources::{Read, Sources};
 
 fn main() -> ExitCode {
     output::write_panics();
@@ -65,7 +42,7 @@ fn main() -> ExitCode {
 
 fn begin() -> ExitCode {
     #[cfg(target_os = "linux")]
-    match init::be_first() {
+    match pid1::be_first() {
         Ok(None) => {}
         Ok(Some(code)) => return code,
         Err(failure) => return failure.report(),
@@ -77,13 +54,13 @@ fn begin() -> ExitCode {
         Asked::Serve(command) => run(command),
         Asked::Config(command) => {
             let (_, target, serve) = settled(command)?;
-            print(&inspect::config(&serve.serve, &target))
+            print(&check::config(&serve.serve, &target))
         }
         Asked::Check(command) => {
             let (_, target, read) = settled(command)?;
-            print(&inspect::check(&read.serve, &target)?)
+            print(&check::check(&read.serve, &target)?)
         }
-        Asked::New(app) => new::write(&app).and_then(|text| print(text.as_bytes())),
+        Asked::New(app) => new_app::write(&app).and_then(|text| print(text.as_bytes())),
         Asked::Version => print(&version::describe()),
         Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
     });
@@ -105,7 +82,7 @@ fn settled(command: Command) -> Result<(Sources, Target, Read), Failure> {
 fn run(command: Command) -> Result<(), Failure> {
     let (sources, target, read) = settled(command)?;
     let serve = &read.serve;
-    let (address, log) = inspect::address_and_log(serve)?;
+    let (address, log) = check::address_and_log(serve)?;
     let beside = serve.settings.redirect_from().map(|port| address.beside(port)).transpose()?;
     if target.is_site {
         if serve.admin.is_some() {
@@ -114,14 +91,14 @@ fn run(command: Command) -> Result<(), Failure> {
                     .to_owned(),
             ));
         }
-        return site::serve(&target, serve, &address, beside.as_ref(), &log);
+        return static_site::serve(&target, serve, &address, beside.as_ref(), &log);
     }
     #[cfg(target_os = "linux")]
-    return workers::serve(sources, &read, &target, &address, beside.as_ref(), &log);
+    return supervised::serve(sources, &read, &target, &address, beside.as_ref(), &log);
     #[cfg(not(target_os = "linux"))]
     {
         drop(sources);
-        alone::serve(serve, &target, &address, beside.as_ref(), &log)
+        single_process::serve(serve, &target, &address, beside.as_ref(), &log)
     }
 }
 

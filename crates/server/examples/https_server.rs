@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Compression, Event, Exchange};
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 
 /// The application is a thread that waits for the link.
 struct NoWaker;
@@ -59,8 +59,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tls =
         Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |text| eprintln!("{text}"))?;
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    let listener =
-        server.listen_tcp(address.parse()?, Site { tls: Some(tls), ..Site::default() })?;
+    let listener = server.listen_tcp(
+        address.parse()?,
+        ListenerConfig { tls: Some(tls), ..ListenerConfig::default() },
+    )?;
     if let Some(address) = listener.local_addr() {
         println!("listening on {address}");
     }

@@ -7,10 +7,10 @@
 //! # struct Waker;
 //! # impl rookery_exchange::AppWaker for Waker { fn wake(&self) {} }
 //! use rookery_exchange::{Command, Event};
-//! use rookery_server::{Config, Server, Site};
+//! use rookery_server::{Config, Server, ListenerConfig};
 //!
 //! let server = Server::new(Config::default(), Box::new(Waker));
-//! let _listener = server.listen_tcp("127.0.0.1:8000".parse()?, Site::default())?;
+//! let _listener = server.listen_tcp("127.0.0.1:8000".parse()?, ListenerConfig::default())?;
 //! loop {
 //!     server.link().wait(std::time::Duration::from_secs(1));
 //!     while let Some(event) = server.link().next() {
@@ -39,12 +39,12 @@ mod websocket;
 pub use application::application::{Application, FarEnd, MakeApplication};
 pub use blocking::signal_mask::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
-pub use http::compress;
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
-pub use http::session_cookie;
-pub use http::site::{Callers, Notice, Redirect, Site};
-pub use http::spool_folder::SpoolFolder;
+pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
+pub use http::request::session_cookie;
+pub use http::request::spool_folder::SpoolFolder;
+pub use http::response::compress;
 pub use logging::{access_log, output};
 pub use net::descriptor::CloseInChild;
 pub use net::given::{GivenPlace, GivenSockets};
@@ -62,15 +62,15 @@ pub use runtime::{
 pub use websocket::relay::follow_for_fuzzer;
 
 pub mod tls {
-    //! HTTPS: what a listener speaks TLS with ([`Site::tls`](crate::Site::tls)), and what may be wrong with it.
+    //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
     //!
     //! ```no_run
-    //! use rookery_server::Site;
+    //! use rookery_server::ListenerConfig;
     //! use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
     //!
     //! let pair = CertificatePair { certificate: Pem::File("cert.pem".into()), key: Pem::File("key.pem".into()) };
     //! let tls = Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |line| eprintln!("{line}"))?;
-    //! let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    //! let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     //! // When the files have been renewed; the server also looks every ten seconds.
     //! tls.reload()?;
     //! # Ok::<(), rookery_server::tls::TlsError>(())

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Departure, Event, Payload, StreamRules};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
-use rookery_server::{Config, Listener, Proxies, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Proxies, Server};
 
 use self::application::{Application, NoWaker};
 
@@ -32,7 +32,8 @@ impl Fixture {
     fn new(log: &Arc<AccessLog>) -> Fixture {
         let server = Server::new(Config::default(), Box::new(NoWaker));
         server.set_access_log(Some(Arc::clone(log)));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut kept = Vec::new();
         let app = Application::start(&server, move |link, event| {
@@ -202,7 +203,7 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
         (trusting, true, true),
         (Proxies::default(), false, false),
     ] {
-        let site = Site { proxies, tells_request_id: tells, ..Site::default() };
+        let site = ListenerConfig { proxies, tells_request_id: tells, ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         for headers in [
             "",

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Compression, Event};
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
 use rookery_websocket::protocol::{MaskKey, OpCode, Role, encode_message};
 
@@ -83,7 +83,8 @@ fn a_compressed_message_allocates_nothing() {
     counting::leave_this_thread_out();
     for takeover in [Takeover::None, Takeover::Kept] {
         let server = Server::new(Config::default(), Box::new(NoWaker));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let app = Application::start(&server, move |link, event| {
             counting::leave_this_thread_out();
             match event {

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event};
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 
 use self::application::{Application, NoWaker};
 
@@ -31,7 +31,8 @@ fn ask(socket: &mut TcpStream, request: &[u8], answer_len: usize, n: usize) {
 fn steady_state_allocates_nothing() {
     counting::leave_this_thread_out();
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let app = Application::start(&server, |link, event| {
         counting::leave_this_thread_out();
         match event {

@@ -7,14 +7,15 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, MessageKind, Payload};
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 
 use self::application::{Application, NoWaker};
 
 #[test]
 fn a_greeting_sent_with_the_handshake_is_not_lost() {
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let app = Application::start(&server, |link, event| {
         let Event::Request(mut exchange) = event else { return };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rustls::ClientConfig;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
@@ -121,7 +121,8 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
         exchange.begin_reply(200);
         exchange.set_reply_body(if exchange.path() == b"/large" { &large } else { b"" });
     });
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
     // With the memory of its HTTP task a WebSocket was 2,400; with hyper's buffers a connection was 13,000.
     for (what, request, allowed) in [("WebSocket", UPGRADE, 1_400), ("connection", REQUEST, 2_000)]
@@ -133,7 +134,7 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
         assert!(left < 100, "a {what} that has gone holds {left} bytes");
     }
     let (tls, client) = tls();
-    let site = Site { tls: Some(tls), ..Site::default() };
+    let site = ListenerConfig { tls: Some(tls), ..ListenerConfig::default() };
     let secure = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let address_of_tls = secure.local_addr().unwrap();
     let over_tls = |request: &'static [u8]| {

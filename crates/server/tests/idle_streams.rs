@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use application::{Application, NoWaker};
 use rookery_exchange::{Command, Event, Given, Payload, StreamRules};
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 
 const REQUEST: &[u8] = b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
 const HELLO: &[u8] = b"data: hello\n\n";
@@ -58,7 +58,8 @@ fn a_silent_stream_of_events_holds_little() {
         link.flush();
         streams.push(stream);
     });
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
     drop(open(address));
     std::thread::sleep(Duration::from_millis(300));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event};
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -46,11 +46,11 @@ fn file(name: &str) -> Pem {
     Pem::File(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name))
 }
 
-fn secure() -> Site {
+fn secure() -> ListenerConfig {
     let pairs =
         vec![CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") }];
     let tls = Tls::new(TlsSettings { pairs, ..TlsSettings::default() }, |_| ()).unwrap();
-    Site { tls: Some(tls), ..Site::default() }
+    ListenerConfig { tls: Some(tls), ..ListenerConfig::default() }
 }
 
 fn client_config() -> Arc<ClientConfig> {
@@ -119,7 +119,7 @@ impl Drop for Attackers {
 
 #[test]
 fn an_honest_client_is_answered_among_10_000_slow_ones() {
-    among_slow_ones(Site::default(), None);
+    among_slow_ones(ListenerConfig::default(), None);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn an_honest_client_is_answered_among_10_000_handshakes_that_never_end() {
     among_slow_ones(secure(), Some(&client_config()));
 }
 
-fn among_slow_ones(site: Site, tls: Option<&Arc<ClientConfig>>) {
+fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // Of the server's process; the attackers' is another one.
     let seats = Limits::default().connections.min(descriptors().saturating_sub(200));

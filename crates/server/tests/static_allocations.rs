@@ -10,7 +10,7 @@ use http::HeaderMap;
 use rookery_server::static_files::{
     BodyFraming, Overrides, RequestHead, Route, StaticFiles, StaticPath,
 };
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 
 use crate::counting::allocations;
 
@@ -72,7 +72,7 @@ fn a_file_in_memory_allocates_nothing() {
     let server = Server::answering(Config::default(), |_: &mut rookery_exchange::Exchange| {
         unreachable!("every request is for a file")
     });
-    let site = Site { files, ..Site::default() };
+    let site = ListenerConfig { files, ..ListenerConfig::default() };
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     socket.set_nodelay(true).unwrap();

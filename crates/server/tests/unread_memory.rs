@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Lease, Link, Payload, ReplyBody, Share};
-use rookery_server::{Config, Limits, Listener, Server, Site};
+use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 
 use self::application::{Application, NoWaker};
 
@@ -68,7 +68,8 @@ impl Echo {
     fn new(sends: Sends) -> Echo {
         let limits = Limits { memory: Some(2 << 30), ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let application = Application::start(&server, move |link, event| {
             take_back(link);
             match event {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rookery_server::{Config, Limits, ListenError, Listener, Server, Site};
+use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Server};
 
 use crate::answers::Answers;
 use crate::run_folder::ADMIN_SOCKET;
@@ -59,8 +59,10 @@ impl Admin {
         let config = Config { limits, ..Config::default() };
         let server = Server::of_answers(config, move |exchange| answers.answer(exchange));
         let listener = at.map(|at| match at {
-            AdminAt::Tcp(address) => server.listen_tcp(*address, Site::default()),
-            AdminAt::Unix(path) => server.listen_unix(path, Some(OTHERS), Site::default()),
+            AdminAt::Tcp(address) => server.listen_tcp(*address, ListenerConfig::default()),
+            AdminAt::Unix(path) => {
+                server.listen_unix(path, Some(OTHERS), ListenerConfig::default())
+            }
         });
         let listener = listener
             .transpose()
@@ -73,8 +75,11 @@ impl Admin {
     /// # Errors
     /// When it cannot.
     pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
-        let listener =
-            self.server.listen_unix(&folder.join(ADMIN_SOCKET), Some(OTHERS), Site::default())?;
+        let listener = self.server.listen_unix(
+            &folder.join(ADMIN_SOCKET),
+            Some(OTHERS),
+            ListenerConfig::default(),
+        )?;
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(())
     }

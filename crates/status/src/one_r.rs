@@ -347,7 +347,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use rookery_server::{Config, Server, Site};
+    use rookery_server::{Config, ListenerConfig, Server};
 
     use super::*;
 
@@ -368,7 +368,8 @@ mod tests {
         // The app is loaded, for as long as that takes.
         one.heard.store(1, Ordering::Relaxed);
         assert_eq!(probes(&one), [true, false, false]);
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         one.listens(listener.id(), vec![listener.pulse()]);
         assert_eq!(probes(&one), [true, false, false]);
         one.is(Course::Serving, Some("http://here"));
@@ -391,7 +392,8 @@ mod tests {
     fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
         let server = Server::of_answers(Config::default(), |exchange| exchange.begin_reply(200));
         let one = one();
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         one.listens(listener.id(), vec![listener.pulse()]);
         one.end();
         server.break_down();

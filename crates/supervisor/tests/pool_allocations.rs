@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_server::{Config, Server, Site};
+use rookery_server::{Config, ListenerConfig, Server};
 use rookery_supervisor::{Member, PoolLimits, Roster, WorkerId, pool};
 use rookery_worker::{R, Scoreboard, now};
 
@@ -92,7 +92,8 @@ fn steady_state_allocates_little() {
         Config::default(),
         pool(Arc::clone(&roster), PoolLimits::default()),
     );
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     roster.join(&Member::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -9,7 +9,7 @@ async fn main() -> Result<(), Error> {
     let url = std::env::var("AB_URL").unwrap_or_else(|_| "ws://127.0.0.1:9002".to_owned());
     let mut config = ClientConfig::default()
         .deflate(DeflateConfig::default().takeover(Takeover::Kept).threshold(0));
-    // Section 9 sends 4 MiB in pieces of 64 bytes.
+    // Section 9 sends 4 MiB in chunks of 64 bytes.
     config.connection.limits = DecoderLimits::new().message(64 << 20).fragments(1 << 20);
     let (mut connection, _) = connect(&format!("{url}/getCaseCount"), &config).await?;
     let count = connection.read().await?;

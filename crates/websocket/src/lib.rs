@@ -13,9 +13,9 @@ pub mod protocol;
 
 #[cfg(feature = "tokio")]
 pub use connection::{
-    Canceller, ClientConfig, Config, Connection, Error, KeepAlive, Kind, Message, MessageWriter,
-    Outgoing, Parts, Piece, Prepared, Reader, SendStatus, Sender, Writer, accept, client, connect,
-    connect_any,
+    Canceller, Chunk, ClientConfig, Config, Connection, Error, KeepAlive, Kind, Message,
+    MessageWriter, Outgoing, Parts, Prepared, Reader, SendStatus, Sender, Writer, accept, client,
+    connect, connect_any,
 };
 #[cfg(feature = "tokio")]
 pub use endpoint::Statistics;

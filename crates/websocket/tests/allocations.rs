@@ -114,7 +114,7 @@ async fn count(pace: Pace, kind: Kind, len: usize, reading: Reading) -> u64 {
 #[tokio::test(flavor = "current_thread")]
 async fn a_message_read_and_written_allocates_nothing() {
     // Whole in one read; and cut, so that it is put together.
-    let cut = Pace { piece: 300, ..FAST };
+    let cut = Pace { chunk: 300, ..FAST };
     for pace in [FAST, cut] {
         for kind in [Kind::Text, Kind::Binary] {
             for len in [16, 512, 16 << 10] {

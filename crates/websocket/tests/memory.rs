@@ -58,7 +58,7 @@ fn allocated<T>(operation: impl FnOnce() -> T) -> (usize, isize, T) {
     (COUNT.get() - count, LIVE.get() - live, value)
 }
 
-const SMALL: Pace = Pace { capacity: 2048, piece: usize::MAX, stutters: false };
+const SMALL: Pace = Pace { capacity: 2048, chunk: usize::MAX, stutters: false };
 
 fn config() -> Config {
     Config::default().keep_alive(None)

@@ -1,5 +1,5 @@
 # WebSocketClient: against this package's server in the same process, and against sockets that do as they are told. What needs no R is in
-# crates/client/tests.
+# crates/websocket-client/tests.
 
 # A server that sends each message back; `it$told` is what it heard of the ends of its WebSockets.
 local_echo <- function(env = parent.frame(), tls = NULL) {

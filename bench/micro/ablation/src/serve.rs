@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event};
-use rookery_server::{Server, Site};
+use rookery_server::{Server, ListenerConfig};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, Error, accept};
 use tokio::net::{TcpListener, TcpStream};
@@ -49,7 +49,7 @@ impl AppWaker for NeverParked {
 fn answer(port: u16, fails: bool) -> io::Result<()> {
     let server = Server::new(rookery_server::Config::default(), Box::new(NeverParked));
     let _listener = server
-        .listen_tcp((Ipv4Addr::LOCALHOST, port).into(), Site::default())
+        .listen_tcp((Ipv4Addr::LOCALHOST, port).into(), ListenerConfig::default())
         .map_err(io::Error::other)?;
     loop {
         server.link().wait(Duration::from_secs(1));

@@ -114,7 +114,7 @@ fn answer_one(
 fn served(fake: &Fake, host: &str, folder: &tempfile::TempDir, pace: Pace) -> Served {
     let mut it =
         Served::start(Settings { pace, ..settings(&[host], &fake.directory(), folder.path()) });
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     it
 }
 
@@ -170,7 +170,7 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
         format!(r#"{{"failures":1,"attempted":{ahead},"next":{},"window":null}}"#, ahead + 60);
     let place = it.kept().with_file_name("state.json");
     std::fs::write(&place, state).unwrap();
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     hears(host, "no certificate for");
     assert_eq!(fake.orders(), 1);
     // From then on the state is one of the clock that is right: a restart waits, and orders nothing.
@@ -178,7 +178,7 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     let state = std::fs::read_to_string(&place).unwrap();
     assert!(state.contains("\"failures\":2") && !state.contains(&ahead.to_string()), "{state}");
     let mut it = begin();
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     hears(host, "the last attempt at a certificate");
     assert_eq!(fake.orders(), 1);
 }
@@ -275,7 +275,7 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let names = ["localhost", "added.example.org"];
     let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(!it.kept().exists());
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     let line =
         hears("added.example.org", "no certificate for localhost, added.example.org: no such name");
     assert!(
@@ -306,7 +306,7 @@ fn nothing_is_ordered_that_cannot_be_written_down() {
     // As a disk that is full: the state cannot be put in its place.
     let place = it.kept().with_file_name("state.json");
     std::fs::create_dir_all(place.join("in the way")).unwrap();
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     let line = hears("full.example.org", "cannot be written to");
     assert!(line.contains("no certificate for full.example.org is ordered"), "{line}");
     std::thread::sleep(Duration::from_millis(600));
@@ -320,7 +320,7 @@ fn a_server_that_stops_waits_for_no_authority() {
     let directory = format!("http://127.0.0.1:{}/dir", silent.local_addr().unwrap().port());
     let folder = tempfile::tempdir().unwrap();
     let mut it = Served::start(settings(&["silent.example.org"], &directory, folder.path()));
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     let (_held, _) = silent.accept().unwrap();
     let began = std::time::Instant::now();
     it.stop_keeping();

@@ -44,7 +44,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     pebble.run(it.ports(), 50, 60);
     let refused = it.connect(names[0]).err().expect("there is no certificate");
     assert!(refused.contains("AccessDenied"), "{refused}");
-    it.keep(&[Challenge::Http]);
+    it.start_renewer(&[Challenge::Http]);
     let line = hears("one.example.org", "there is a certificate for");
     assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
     // Clients who trust the authority, and no others, are served; for both names.
@@ -71,7 +71,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
             ..settings(&names, &pebble.directory(), folder.path())
         };
         let mut again = Served::start(settings);
-        again.keep(BOTH);
+        again.start_renewer(BOTH);
         assert_eq!(again.shown(names[1]), shown);
         std::thread::sleep(Duration::from_millis(500));
     }
@@ -91,7 +91,7 @@ fn by_tls_for_a_name_and_an_address() {
     let (mut it, _folder) = served(&pebble, &["two.example.org", "127.0.0.1"], |_| ());
     // Nobody answers in the clear.
     pebble.run((free_port(), it.ports().1), 5, 60);
-    it.keep(&[Challenge::Tls]);
+    it.start_renewer(&[Challenge::Tls]);
     hears("two.example.org", "there is a certificate for");
     let root = roots(&root(&pebble));
     for name in ["two.example.org", "127.0.0.1"] {
@@ -107,7 +107,7 @@ fn by_the_other_when_one_fails() {
     let mut pebble = Pebble::reserve();
     let (mut it, _folder) = served(&pebble, &["three.example.org"], |_| ());
     pebble.run((free_port(), it.ports().1), 5, 60);
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     let line = hears("three.example.org", "no certificate for three.example.org");
     assert!(
         line.contains(
@@ -133,7 +133,7 @@ fn renewed_under_an_open_connection() {
         settings.profile = Some("brief".to_owned())
     });
     pebble.run(it.ports(), 5, 40);
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     let first = until("the first certificate", || it.shown("four.example.org"));
     let mut open = it.connect("four.example.org").unwrap();
     open.get();
@@ -162,7 +162,7 @@ fn renewed_under_an_open_connection() {
 fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     let mut pebble = Pebble::reserve();
     let (mut it, folder) = served(&pebble, &["five.example.org"], |_| ());
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     let line = hears("five.example.org", "no certificate for five.example.org");
     assert!(
         line.contains("cannot be connected to")
@@ -175,12 +175,12 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     drop(it);
     let mut again =
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
-    again.keep(BOTH);
+    again.start_renewer(BOTH);
     assert_eq!(again.shown("five.example.org"), Some(shown));
     // Another process, or another thread of this one, only uses it.
     let mut other =
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
-    other.keep(BOTH);
+    other.start_renewer(BOTH);
     hears("five.example.org", "another server looks after the certificate");
     assert!(other.shown("five.example.org").is_some());
     // And takes over.
@@ -205,14 +205,14 @@ fn a_restart_loop_orders_once() {
     let mut it = Served::start(wished());
     // It finds nobody at either port.
     pebble.run((free_port(), free_port()), 0, 60);
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     hears("six.example.org", "ordering a certificate");
     until("an order", || (pebble.orders() == 1).then_some(()));
     for at in 0..8 {
         // In the middle of an attempt at first, later before the next may begin.
         drop(it);
         it = Served::start(wished());
-        it.keep(BOTH);
+        it.start_renewer(BOTH);
         until("what it does", || {
             (said("six.example.org")
                 .iter()
@@ -237,7 +237,7 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
     let mut pebble = Pebble::reserve();
     let (mut it, folder) = served(&pebble, &["seven.example.org"], |_| ());
     pebble.run(it.ports(), 5, 60);
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     until("a certificate", || it.shown("seven.example.org"));
     let account = || {
         let place =
@@ -252,7 +252,7 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
     let place = it.kept();
     fs::remove_file(&place).unwrap();
     fs::remove_file(place.with_file_name("state.json")).unwrap();
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     until("another certificate", || place.exists().then_some(()));
     assert_ne!(account(), before);
 }
@@ -265,7 +265,7 @@ fn what_the_authority_refuses_is_said() {
         settings.profile = Some("none".to_owned())
     });
     pebble.run(it.ports(), 5, 60);
-    it.keep(BOTH);
+    it.start_renewer(BOTH);
     let line = hears("eight.example.org", "no certificate for");
     assert!(line.contains("the authority has no profile none, but brief, default"), "{line}");
     assert_eq!(pebble.orders(), 0);

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_acme::{Acme, Challenge, Keeper, Pace, Settings};
-use rookery_client::Roots;
+use rookery_acme::{Acme, Challenge, Pace, Renewer, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
-use rookery_server::{Config, Listener, Redirect, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
+use rookery_websocket_client::Roots;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
@@ -77,7 +77,7 @@ pub(crate) struct Served {
     pub(crate) tls: Tls,
     pub(crate) secure: Listener,
     pub(crate) clear: Listener,
-    keeper: Option<Keeper>,
+    renewer: Option<Renewer>,
     _server: Server,
 }
 
@@ -95,12 +95,15 @@ impl Served {
             exchange.set_reply_body(b"served");
         });
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let secure =
-            server.listen_tcp(any, Site { tls: Some(tls.clone()), ..Site::default() }).unwrap();
+        let secure = server
+            .listen_tcp(any, ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() })
+            .unwrap();
         let port = secure.local_addr().unwrap().port();
         let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port }));
-        let clear = server.listen_tcp(any, Site { redirect, ..Site::default() }).unwrap();
-        Served { acme, tls, secure, clear, keeper: None, _server: server }
+        let clear = server
+            .listen_tcp(any, ListenerConfig { redirect, ..ListenerConfig::default() })
+            .unwrap();
+        Served { acme, tls, secure, clear, renewer: None, _server: server }
     }
 
     /// The file of its certificate.
@@ -115,13 +118,14 @@ impl Served {
         (self.clear.local_addr().unwrap().port(), self.secure.local_addr().unwrap().port())
     }
 
-    pub(crate) fn keep(&mut self, ways: &[Challenge]) {
-        self.keeper = Some(self.acme.keep(self.tls.clone(), ways.to_vec(), notice).unwrap());
+    pub(crate) fn start_renewer(&mut self, challenges: &[Challenge]) {
+        self.renewer =
+            Some(self.acme.start_renewer(self.tls.clone(), challenges.to_vec(), notice).unwrap());
     }
 
     /// Ends the thread that orders.
     pub(crate) fn stop_keeping(&mut self) {
-        self.keeper = None;
+        self.renewer = None;
     }
 
     /// A client of a host.

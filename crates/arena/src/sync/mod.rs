@@ -11,7 +11,7 @@
 //!   reset: no ABA. `spares` is a list that does not change between resets; a spare is taken by
 //!   setting its `below`, which was null. Each node at the side is in `made` or in the list of
 //!   spares, and if it serves a request, also in `used`.
-//! - Counters (reserved bytes, pressure, detours) are relaxed: they steer, and the limit, but publish nothing. The limit
+//! - Counters (reserved bytes, pressure, misses) are relaxed: they steer, and the limit, but publish nothing. The limit
 //!   is reserved before memory is asked for, so threads cannot pass it together.
 //!
 //! Nobody ever waits for another thread, on the slow path either: two threads that both find the last chunk full both
@@ -88,7 +88,7 @@ pub struct SyncArena {
     growth: Growth,
     /// All spares; `spares` is somewhere along this list.
     first_spare: *mut Node,
-    aside_mark: usize,
+    dedicated_mark: usize,
     peak: usize,
 }
 
@@ -121,7 +121,7 @@ impl SyncArena {
             limit: NO_LIMIT,
             growth,
             first_spare: ptr::null_mut(),
-            aside_mark: 0,
+            dedicated_mark: 0,
             peak: 0,
         }
     }
@@ -142,9 +142,10 @@ impl SyncArena {
         // Spares cannot give way to the limit while other threads may be looking at them, so they
         // do now.
         let is_short = self.refused.swap(0, Ordering::Relaxed) == 1;
-        self.aside_mark = if is_short { used } else { layout::decayed(self.aside_mark, used) };
+        self.dedicated_mark =
+            if is_short { used } else { layout::decayed(self.dedicated_mark, used) };
         // SAFETY: as above; nothing in a spare is in use.
-        let (spares, trimmed) = unsafe { node::trim_spares(spares, self.aside_mark) };
+        let (spares, trimmed) = unsafe { node::trim_spares(spares, self.dedicated_mark) };
         self.reserved.fetch_sub(freed + trimmed, Ordering::Relaxed);
         self.first_spare = spares;
         self.spares.store(spares, Ordering::Relaxed);
@@ -198,7 +199,7 @@ impl SyncArena {
         self.peak.max(self.len())
     }
 
-    /// Chunks held from the allocator.
+    /// ChunkSet held from the allocator.
     pub fn chunks(&self) -> usize {
         let heads = self.shards.iter().map(Shard::head);
         let lists = heads.chain([self.made.load(Ordering::Acquire), self.first_spare]);
@@ -267,7 +268,9 @@ impl SyncArena {
             }
             let kept = shard.after(current);
             match shard.place(current, kept, room) {
-                Overflow::Aside => return self.put_aside(shard, layout, room, kept.is_some()),
+                Overflow::Dedicated => {
+                    return self.serve_dedicated(shard, layout, room, kept.is_some());
+                }
                 Overflow::Next => self.advance(shard, current, layout, room)?,
             }
         }
@@ -338,7 +341,7 @@ impl SyncArena {
     }
 
     /// Gives a request a node of its own, one kept from before or a new one.
-    fn put_aside(
+    fn serve_dedicated(
         &self,
         shard: &Shard,
         layout: Layout,
@@ -363,7 +366,7 @@ impl SyncArena {
             }
         };
         if room <= self.growth.largest_shared() {
-            shard.press(room, is_kept, self.growth);
+            shard.add_pressure(room, is_kept, self.growth);
         }
         Ok(start.expect("a node made or chosen with room for the request"))
     }
@@ -429,5 +432,5 @@ impl fmt::Debug for SyncArena {
     }
 }
 
-/// As in `chunks.rs`.
+/// As in `chunk_set.rs`.
 const SPARES_LOOKED_AT: usize = 8;

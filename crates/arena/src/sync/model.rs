@@ -120,7 +120,7 @@ fn a_thread_that_falls_behind_does_not_move_the_chain_back() {
 }
 
 #[test]
-fn two_threads_put_large_requests_aside() {
+fn two_threads_give_large_requests_dedicated_chunks() {
     let large = Layout::from_size_align(5000, 16).unwrap();
     model(move || {
         let arena = Arc::new(SyncArena::with_growth(CHUNK));

@@ -18,7 +18,7 @@ pub(crate) struct Node {
     end: NonNull<u8>,
     next: AtomicPtr<Node>,
     /// Requests put aside to save the tail of this chunk.
-    detours: AtomicUsize,
+    misses: AtomicUsize,
     /// The node that was put to use before this one, of those that serve a request at the side;
     /// this node itself if it was the first; null as long as it serves none.
     below: AtomicPtr<Node>,
@@ -61,8 +61,8 @@ impl Node {
         &self.next
     }
 
-    pub(crate) fn detours(&self) -> &AtomicUsize {
-        &self.detours
+    pub(crate) fn misses(&self) -> &AtomicUsize {
+        &self.misses
     }
 
     /// Returns true if the node serves a request at the side.
@@ -96,7 +96,7 @@ impl Node {
     /// Makes the node as good as new. Nobody else may be using it.
     pub(crate) fn rewind(&self) {
         self.cursor.store(self.data(), Ordering::Relaxed);
-        self.detours.store(0, Ordering::Relaxed);
+        self.misses.store(0, Ordering::Relaxed);
         self.below.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
@@ -122,7 +122,7 @@ pub(crate) fn allocate(size: usize) -> Option<NonNull<Node>> {
         cursor: AtomicUsize::new(data.addr().get()),
         end,
         next: AtomicPtr::new(ptr::null_mut()),
-        detours: AtomicUsize::new(0),
+        misses: AtomicUsize::new(0),
         below: AtomicPtr::new(ptr::null_mut()),
         size,
     };
@@ -249,7 +249,7 @@ pub(crate) unsafe fn recycle(used: *mut Node, spares: *mut Node) -> (*mut Node, 
     (first, bytes)
 }
 
-/// Frees the spares past the mark, as `layout::is_surplus_aside` says. Gives the rest and the bytes freed.
+/// Frees the spares past the mark, as `layout::is_surplus_dedicated` says. Gives the rest and the bytes freed.
 ///
 /// # Safety
 /// - As for [`recycle`].
@@ -259,7 +259,7 @@ pub(crate) unsafe fn trim_spares(first: *mut Node, mark: usize) -> (*mut Node, u
     let mut at = first;
     // SAFETY: as the caller vouches.
     while let Some(node) = unsafe { at.as_ref() } {
-        if layout::is_surplus_aside(rest, node.size, mark) {
+        if layout::is_surplus_dedicated(rest, node.size, mark) {
             break;
         }
         rest += node.size;

@@ -113,10 +113,10 @@ impl Shard {
                 Overflow::Next
             }
             Some(node) => {
-                layout::place(room, node.tail(), next, node.detours().load(Ordering::Relaxed))
+                layout::place(room, node.tail(), next, node.misses().load(Ordering::Relaxed))
             }
             None if room <= next || kept.is_some() => Overflow::Next,
-            None => Overflow::Aside,
+            None => Overflow::Dedicated,
         }
     }
 
@@ -137,10 +137,10 @@ impl Shard {
         }
     }
 
-    /// Counts `room` bytes put aside for want of a larger node, as `Chunks::press` does.
-    pub(crate) fn press(&self, room: usize, is_kept: bool, growth: Growth) {
+    /// Counts `room` bytes put aside for want of a larger node, as `ChunkSet::add_pressure` does.
+    pub(crate) fn add_pressure(&self, room: usize, is_kept: bool, growth: Growth) {
         if let Some(node) = self.current() {
-            node.detours().fetch_add(1, Ordering::Relaxed);
+            node.misses().fetch_add(1, Ordering::Relaxed);
         }
         let pressure = self.pressure.fetch_add(room, Ordering::Relaxed) + room;
         let target = self.target();

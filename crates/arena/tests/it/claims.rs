@@ -46,7 +46,7 @@ fn chunks_double_from_512_bytes_to_128_kib_less_what_malloc_adds() {
 fn a_chunk_size_counts_32_bytes_of_header_and_32_of_malloc() {
     let arena = Arena::with_chunk_size(4096);
     arena.alloc_uninit::<[u8; 4096 - 64]>();
-    assert_eq!((arena.chunks(), arena.chunks_aside(), arena.capacity()), (1, 0, 4096 - 32));
+    assert_eq!((arena.chunks(), arena.dedicated_chunks(), arena.capacity()), (1, 0, 4096 - 32));
     arena.alloc(1u8);
     assert_eq!(arena.chunks(), 2);
     let large = Arena::with_chunk_size(1 << 20);

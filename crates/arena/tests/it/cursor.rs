@@ -6,7 +6,7 @@ use rookery_arena::{Arena, Growth};
 
 use crate::heap;
 
-/// Chunks of 1,024 nominal bytes: 960 to hand out, an eighth is 120.
+/// ChunkSet of 1,024 nominal bytes: 960 to hand out, an eighth is 120.
 fn fixed() -> Arena {
     Arena::with_growth(Growth::fixed(1024))
 }
@@ -33,7 +33,7 @@ fn advances_on_a_hit_in_a_later_chunk() {
     fill(&arena, 3);
     arena.reset();
     let calls = heap::calls(|| hit_in_a_later_chunk(&arena));
-    assert_eq!((calls, arena.chunks(), arena.chunks_aside()), ((0, 0), 3, 0));
+    assert_eq!((calls, arena.chunks(), arena.dedicated_chunks()), ((0, 0), 3, 0));
 }
 
 fn hit_in_a_later_chunk(arena: &Arena) {
@@ -57,19 +57,19 @@ fn an_oversized_request_does_not_move_it() {
     let after = address(arena.alloc(2u8));
     assert_eq!(after.addr(), before.addr() + 1);
     assert!(large.iter().all(|byte| *byte == 7));
-    assert_eq!((arena.chunks(), arena.chunks_aside()), (2, 1));
+    assert_eq!((arena.chunks(), arena.dedicated_chunks()), (2, 1));
     // Nor does one that is over an eighth of a chunk and does not fit behind the others.
     arena.alloc_slice_fill(900, 3u8);
     arena.alloc_slice_fill(121, 4u8);
     assert_eq!((address(arena.alloc(5u8))).addr(), before.addr() + 902);
-    assert_eq!(arena.chunks_aside(), 2);
+    assert_eq!(arena.dedicated_chunks(), 2);
 }
 
 #[test]
 fn a_large_request_that_fits_is_not_oversized() {
     let arena = fixed();
     arena.alloc_slice_fill(900, 1u8);
-    assert_eq!((arena.chunks(), arena.chunks_aside()), (1, 0));
+    assert_eq!((arena.chunks(), arena.dedicated_chunks()), (1, 0));
 }
 
 #[test]
@@ -179,9 +179,9 @@ fn a_middling_size_pays_for_few_chunks_of_its_own() {
             bytes(&arena, if period == 0 { 8 } else { 300 + n % 7 });
         }
         assert!(
-            arena.chunks_aside() < 120,
+            arena.dedicated_chunks() < 120,
             "{} at the side in period {period}",
-            arena.chunks_aside()
+            arena.dedicated_chunks()
         );
         arena.reset();
     }

@@ -157,7 +157,7 @@ fn a_chunk_of_the_largest_size_does_not_give_way_to_another() {
     let calls = calls_once_warm(&mut arena, |arena| {
         arena.alloc_uninit::<[u8; 29_000]>();
         (0..20).for_each(|_| _ = arena.alloc_uninit::<[u8; 4_000]>());
-        assert_eq!(arena.chunks_aside(), 16);
+        assert_eq!(arena.dedicated_chunks(), 16);
     });
     assert_eq!(calls, (0, 0));
 }

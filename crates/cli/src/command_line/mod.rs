@@ -1,10 +1,10 @@
 //! The words of the command line: what they mean, what is said of wrong ones, and what is printed about them.
 
-mod mistake;
-mod operations;
+mod clap_errors;
+mod help_text;
 mod options;
 mod serve;
-mod words;
+mod status_and_new;
 
 use std::ffi::OsString;
 
@@ -13,12 +13,12 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command as Clap, value_parser};
 use clap_complete::Shell;
 
+use crate::commands::new_app::NewApp;
+use crate::commands::status::StatusOf;
 use crate::failure::Failure;
-use crate::new::NewApp;
-use crate::status::StatusOf;
-use mistake::mistake;
+use clap_errors::mistake;
+use help_text::ABOUT;
 use options::Matches;
-use words::ABOUT;
 
 pub(crate) use options::Options;
 pub(crate) use serve::{Command, Serve};
@@ -86,8 +86,8 @@ pub(crate) fn command() -> Clap {
         .subcommand(of_target("dev").long_about(DEV))
         .subcommand(of_target("config"))
         .subcommand(of_target("check"))
-        .subcommand(operations::new(plain("new")))
-        .subcommand(operations::status(plain("status")))
+        .subcommand(status_and_new::new(plain("new")))
+        .subcommand(status_and_new::status(plain("status")))
         .subcommand(
             plain("completions").override_usage("rookery completions <shell>").arg(
                 Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true),
@@ -99,7 +99,7 @@ pub(crate) fn command() -> Clap {
 
 /// Returns the section of `--help` that lists the exit statuses.
 fn statuses() -> String {
-    let lines = words::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
+    let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
     format!("Exit status:{}", lines.concat())
 }
 
@@ -119,7 +119,8 @@ fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
 
 /// A command, with its meaning if help lists it.
 fn plain(name: &'static str) -> Clap {
-    let about = words::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
+    let about =
+        help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
     Clap::new(name).about(about).help_template(HELP).disable_help_flag(true).arg(help())
 }
 
@@ -172,8 +173,8 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, F
                 _ => Asked::Serve(command),
             })
         }
-        Some(("status", own)) => operations::status_of(own).map(Asked::Status),
-        Some(("new", own)) => operations::new_app(own).map(Asked::New),
+        Some(("status", own)) => status_and_new::status_of(own).map(Asked::Status),
+        Some(("new", own)) => status_and_new::new_app(own).map(Asked::New),
         Some(("version", own)) if own.get_flag("verbose") => Ok(Asked::Version),
         Some(("completions", own)) => {
             let mut text = Vec::new();

@@ -10,7 +10,7 @@ use rookery_settings::{
     Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near,
 };
 
-use super::{words, wrong};
+use super::{help_text, wrong};
 use crate::failure::Failure;
 
 /// The option that sets any limit by its name.
@@ -31,10 +31,10 @@ pub(super) fn options() -> impl Iterator<Item = Arg> {
         let rows = table::all().filter(move |row| row.group == group);
         let own = rows.clone().filter(|row| has_option(row)).map(option);
         let limit = (group == Group::Limits).then(|| {
-            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(words::LIMIT).long_help(
+            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT).long_help(
                 format!(
                     "{}\nOnce for each; the manual page lists them (rookery man).",
-                    words::LIMIT
+                    help_text::LIMIT
                 ),
             )
         });

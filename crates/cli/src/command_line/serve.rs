@@ -11,12 +11,12 @@ use rookery_status::AdminAt;
 
 use super::options::Options;
 use super::wrong;
-use crate::address::Address;
-use crate::admin;
 use crate::failure::Failure;
-use crate::log::LogTo;
-use crate::settings::{self, Https, Settings};
-use crate::worker_options::Workers;
+use crate::listen::address::Address;
+use crate::serve::access_log::LogTo;
+use crate::settings::admin_address;
+use crate::settings::combined::{self, Https, Settings};
+use crate::settings::workers::Workers;
 
 /// What the command line asks `rookery serve` for.
 #[derive(Debug)]
@@ -85,9 +85,9 @@ impl Serve {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
             port: all.number("port").unwrap_or_default() as u16,
-            admin: all.text("admin").map(|at| admin::address(&at)).transpose()?,
+            admin: all.text("admin").map(|at| admin_address::address(&at)).transpose()?,
             is_embedded: all.flag("embed"),
-            shutdown_delay: settings::time(&all, "shutdown_delay").unwrap_or_default(),
+            shutdown_delay: combined::time(&all, "shutdown_delay").unwrap_or_default(),
             opens_browser: all.flag("open"),
             log: match all.value("log") {
                 Some(Value::Path(path)) => LogTo::File(path),

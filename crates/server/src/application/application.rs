@@ -39,7 +39,7 @@ pub trait Application {
     fn take(&self, event: Event) -> Result<Pushed, PushError>;
 
     /// Whether it is to be shown the head of this request before its body is read, on a site that [shows
-    /// heads](crate::Site::sees_heads).
+    /// heads](crate::ListenerConfig::sees_heads).
     fn sees_head(&self, exchange: &Exchange) -> bool {
         !exchange.is_head_seen()
     }

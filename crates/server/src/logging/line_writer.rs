@@ -159,7 +159,7 @@ struct State {
     /// How often lines were queued, and how many of these calls have been written.
     pushed: u64,
     written: u64,
-    /// Callers of `flush` that wait.
+    /// Downstream of `flush` that wait.
     flushing: u32,
     is_closed: bool,
     /// The thread sleeps until it is notified: while it writes or gathers, nobody has to wake it.

@@ -8,9 +8,9 @@ use rookery_exchange::{ListenerId, Share};
 
 use super::gate::{Accepting, Gate};
 use super::shared::Shared;
-use crate::http::connection::connection_bytes;
-use crate::http::driver;
-use crate::http::site::Site;
+use crate::http::connection::http_connection::connection_bytes;
+use crate::http::connection::http1_driver;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::descriptor;
 use crate::net::listen::{Acceptor, Arrival};
 use crate::net::tls::store::Tls;
@@ -51,7 +51,7 @@ pub(super) async fn accept(
     shared: Rc<Shared>,
     mut acceptor: Acceptor,
     listener: ListenerId,
-    site: Site,
+    site: ListenerConfig,
     mut gate: Gate,
 ) {
     loop {
@@ -104,7 +104,7 @@ fn welcome(
     shared: &Rc<Shared>,
     arrival: Arrival,
     listener: ListenerId,
-    site: &Site,
+    site: &ListenerConfig,
 ) -> io::Result<()> {
     let (connections, limits) = (&shared.connections, &shared.connections.limits);
     if site.is_supervised() && !arrival.is_of_supervisor() {
@@ -129,6 +129,6 @@ fn welcome(
         return arrival.turn_away(refusal(NO_SEAT));
     }
     let (transport, ends) = arrival.welcome(of_address, tls)?;
-    driver::spawn(&shared.http, listener, site, transport, ends);
+    http1_driver::spawn(&shared.http, listener, site, transport, ends);
     Ok(())
 }

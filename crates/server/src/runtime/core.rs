@@ -19,7 +19,7 @@ use crate::application::application::MakeApplication;
 use crate::blocking::signal_mask::with_signals_blocked;
 use crate::config::Config;
 use crate::connections::memory_budget;
-use crate::http::site::Site;
+use crate::http::listener_config::ListenerConfig;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::listen::Bound;
 use crate::rejection::Rejection;
@@ -68,7 +68,11 @@ impl Core {
     }
 
     /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
-    pub(super) fn start(&self, bound: Vec<Bound>, site: Site) -> Result<ListenerId, ListenError> {
+    pub(super) fn start(
+        &self,
+        bound: Vec<Bound>,
+        site: ListenerConfig,
+    ) -> Result<ListenerId, ListenError> {
         self.start_groups(vec![Group { bound, site: Box::new(site), is_public: false }], None)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rookery_worker::PublicSockets;
 
-use crate::http::site::{Callers, Redirect, Site};
+use crate::http::listener_config::{Downstream, ListenerConfig, Redirect};
 use crate::net::descriptor::CloseInChild;
 use crate::net::listen::Bound;
 
@@ -13,7 +13,7 @@ use crate::net::listen::Bound;
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) bound: Vec<Bound>,
-    pub(super) site: Box<Site>,
+    pub(super) site: Box<ListenerConfig>,
     /// Whether they are the public listeners of a supervisor, which it has a worker accept on.
     pub(super) is_public: bool,
 }
@@ -38,21 +38,22 @@ impl PublicListeners {
     }
 
     /// Returns copies of the sockets with what they serve: `site`, and redirects to it.
-    pub(super) fn groups(&self, site: &Site) -> io::Result<Vec<Group>> {
+    pub(super) fn groups(&self, site: &ListenerConfig) -> io::Result<Vec<Group>> {
         let copies =
             |sockets: &[Bound]| sockets.iter().map(Bound::copy).collect::<io::Result<Vec<_>>>();
         let group = |bound, site| Group { bound, site: Box::new(site), is_public: true };
-        let own = Site { callers: Callers::Clients, redirect: None, ..site.clone() };
+        let own =
+            ListenerConfig { downstream: Downstream::Clients, redirect: None, ..site.clone() };
         let mut groups = vec![group(copies(&self.sockets)?, own)];
         let port = self.sockets.iter().find_map(Bound::port);
         if let (Some(tls), Some(port), false) = (&site.tls, port, self.redirects.is_empty()) {
             // What is between a client and one port is between it and the other.
-            let redirect = Site {
+            let redirect = ListenerConfig {
                 redirect: Some(Arc::new(Redirect { tls: tls.clone(), port })),
                 proxies: site.proxies.clone(),
                 proxy_protocol: site.proxy_protocol,
                 notice: site.notice,
-                ..Site::default()
+                ..ListenerConfig::default()
             };
             groups.push(group(copies(&self.redirects)?, redirect));
         }

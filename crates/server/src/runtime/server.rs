@@ -20,7 +20,7 @@ use super::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{Answering, Closure};
 use crate::config::Config;
-use crate::http::site::{Callers, Site};
+use crate::http::listener_config::{Downstream, ListenerConfig};
 use crate::logging::access_log::AccessLog;
 use crate::net::given::GivenSockets;
 use crate::net::listen::{self, Bound};
@@ -55,7 +55,7 @@ impl Server {
         Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: true })
     }
 
-    /// Makes a server of files ([`Site::files`]) without an application: what they leave to one, such as the handshake of a
+    /// Makes a server of files ([`ListenerConfig::files`]) without an application: what they leave to one, such as the handshake of a
     /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
     pub fn of_files(config: Config) -> Server {
         Server::of_closure(config, Answering { answer: Arc::new(not_found), is_echo: false })
@@ -108,7 +108,11 @@ impl Server {
     ///
     /// # Errors
     /// When the address cannot be bound, and when the I/O thread cannot be started.
-    pub fn listen_tcp(&self, address: SocketAddr, site: Site) -> Result<Listener, ListenError> {
+    pub fn listen_tcp(
+        &self,
+        address: SocketAddr,
+        site: ListenerConfig,
+    ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, local) = listen::tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
@@ -126,7 +130,7 @@ impl Server {
         &self,
         path: &Path,
         mask: Option<u32>,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (socket, file) = unix::bind(path, mask)
@@ -143,7 +147,7 @@ impl Server {
     pub fn listen_given(
         &self,
         sockets: &GivenSockets,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let (sockets, local) = sockets.copies().map_err(given)?;
@@ -152,7 +156,7 @@ impl Server {
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
-    /// what [`Call`](rookery_worker::Call) says; [`Site::tls`], [`Site::proxies`] and [`Site::proxy_protocol`] are not heeded there. The
+    /// what [`Call`](rookery_worker::Call) says; [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] are not heeded there. The
     /// socket outlives the listener: what connects after that waits for the next one.
     ///
     /// Where the supervisor has handed over its public listeners, the listener accepts on these as well while the
@@ -163,14 +167,14 @@ impl Server {
     pub fn listen_inherited(
         &self,
         supervision: &Arc<Supervision>,
-        site: Site,
+        site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.core.config.limits.connections);
         let failed =
             |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
         let mut groups = supervision.public_groups(&site).map_err(failed)?;
-        let site = Site {
-            callers: Callers::Supervisor,
+        let site = ListenerConfig {
+            downstream: Downstream::Supervisor,
             tls: None,
             redirect: None,
             proxies: Proxies::default(),

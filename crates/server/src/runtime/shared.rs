@@ -12,8 +12,8 @@ use crate::application::application::Application;
 use crate::application::dispatch::{Answer, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
 use crate::connections::table::ConnectionTable;
-use crate::http::context::Http;
-use crate::http::stream::Stream;
+use crate::http::http_state::HttpState;
+use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::addresses::Addresses;
 use crate::net::transport::Scratch;
@@ -26,7 +26,7 @@ use crate::websocket::sockets::{Open, WebSockets};
 pub(super) struct Shared {
     pub(super) connections: Rc<ConnectionTable>,
     pub(super) dispatch: Rc<Dispatch>,
-    pub(super) http: Rc<Http>,
+    pub(super) http: Rc<HttpState>,
     pub(super) addresses: Rc<Addresses>,
     pub(super) patience: Patience,
     websockets: Rc<WebSockets>,
@@ -58,7 +58,7 @@ impl Shared {
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
-        let http = Http::new(Rc::clone(&websockets), scratch, log, reports);
+        let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
         Rc::new(Shared {
             connections,
             dispatch,
@@ -121,16 +121,16 @@ impl Shared {
                 Some(stream) => stream.push(payload, goes_on),
                 None => self.dispatch.discard(payload),
             },
-            Command::Ask { stream } => self.with_stream(stream, Stream::is_to_be_asked),
-            Command::SendHead { stream } => self.with_stream(stream, Stream::send_head),
-            Command::End { stream } => self.with_stream(stream, Stream::end),
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::is_to_be_asked),
+            Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
+            Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {
                 self.with_stream(stream, |stream| stream.fail(reason, page));
             }
         }
     }
 
-    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&Stream)) {
+    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
         if let Some(stream) = self.http.streams.get(stream) {
             body(&stream);
         }

@@ -20,7 +20,7 @@ use super::announcements::{Announcements, Wait};
 use super::gate::{Accepting, Gate, Gatekeeper};
 use super::public::{Group, PublicListeners};
 use crate::connections::table::ConnectionTable;
-use crate::http::site::Site;
+use crate::http::listener_config::ListenerConfig;
 use crate::net::descriptor::CloseInChild;
 use crate::static_files::StaticFiles;
 
@@ -120,7 +120,7 @@ impl Supervision {
     }
 
     /// Returns copies of the public listeners, with what they serve where the application has `site`.
-    pub(super) fn public_groups(&self, site: &Site) -> io::Result<Vec<Group>> {
+    pub(super) fn public_groups(&self, site: &ListenerConfig) -> io::Result<Vec<Group>> {
         self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(site))
     }
 

@@ -65,7 +65,8 @@ impl Mailbox {
         }
         let (opcode, len) = (opcode_of(kind), payload.as_bytes().len());
         let mut endpoint = self.endpoint.borrow_mut();
-        let is_worth = endpoint.deflater().is_some_and(|deflater| deflater.is_worth(len));
+        let is_worth =
+            endpoint.deflater().is_some_and(|deflater| deflater.is_worth_compressing(len));
         let copied = if endpoint.check_message().is_err() {
             Some(payload)
         } else if !is_worth {
@@ -129,7 +130,7 @@ impl Mailbox {
         self.aside.set(self.aside.get() - len);
         self.shared.dispatch.discard(payload);
         let mut endpoint = self.endpoint.borrow_mut();
-        endpoint.give_deflater(deflater);
+        endpoint.return_deflater(deflater);
         // One that has been closed meanwhile sends nothing any more.
         let is_open = endpoint.send_frame(Payload::Pooled(frame), len).is_ok();
         drop(endpoint);

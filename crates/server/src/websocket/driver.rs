@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
-use rookery_websocket::endpoint::{Duty, Endpoint, Received, Rules};
+use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::mailbox::{Mailbox, State};
@@ -80,7 +80,7 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
     tokio::task::spawn_local(async move {
         poll_fn(|cx| driver.poll(cx)).await;
         driver.tell_closed();
-        if driver.duty() != Duty::Over {
+        if driver.io_action() != IoAction::Over {
             driver.with_transport(Transport::shut_down);
         }
     });
@@ -145,8 +145,8 @@ impl Driver {
         use_it(self.mailbox.transport.borrow_mut().as_mut().expect("the task's until it ends"))
     }
 
-    fn duty(&self) -> Duty {
-        self.mailbox.endpoint.borrow().duty()
+    fn io_action(&self) -> IoAction {
+        self.mailbox.endpoint.borrow().io_action()
     }
 
     /// Drives reading and writing, to the end.
@@ -160,7 +160,7 @@ impl Driver {
         if self.mailbox.is_evicted.take() {
             self.drop_message();
         }
-        if self.duty() != Duty::Reset {
+        if self.io_action() != IoAction::Reset {
             if self.poll_read(cx).is_err() {
                 return Poll::Ready(());
             }
@@ -169,15 +169,15 @@ impl Driver {
             }
         }
         loop {
-            match self.duty() {
-                Duty::Serve | Duty::Drain { .. } => return Poll::Pending,
-                Duty::Flush => self.mailbox.endpoint.borrow_mut().flushed(),
-                Duty::ShutDown => {
+            match self.io_action() {
+                IoAction::Serve | IoAction::Drain { .. } => return Poll::Pending,
+                IoAction::Flush => self.mailbox.endpoint.borrow_mut().on_flushed(),
+                IoAction::ShutDown => {
                     self.with_transport(Transport::shut_down);
-                    self.mailbox.endpoint.borrow_mut().shut();
+                    self.mailbox.endpoint.borrow_mut().on_shut_down();
                 }
-                Duty::Over => return Poll::Ready(()),
-                Duty::Reset => {
+                IoAction::Over => return Poll::Ready(()),
+                IoAction::Reset => {
                     self.with_transport(Transport::reset_on_close);
                     return Poll::Ready(());
                 }
@@ -224,7 +224,7 @@ impl Driver {
             match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..most])) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().cut_off(),
+                Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().on_read_closed(),
                 Poll::Ready(Ok(n)) => {
                     let left = self.take(&mut scratch[..n]);
                     self.has_taken(n);
@@ -354,7 +354,7 @@ impl Driver {
         }
         loop {
             let mut endpoint = self.mailbox.endpoint.borrow_mut();
-            endpoint.heard(input.len());
+            endpoint.on_input(input.len());
             let was_open = endpoint.may_send();
             let (n, received) =
                 endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
@@ -403,7 +403,7 @@ fn poll_flush(
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         *written += n;
-        if endpoint.written(n) {
+        if endpoint.on_written(n) {
             break;
         }
     }

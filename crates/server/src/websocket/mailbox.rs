@@ -8,7 +8,7 @@ use std::task::Waker;
 use rookery_exchange::{
     Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId,
 };
-use rookery_websocket::endpoint::{Due, Duty, Endpoint};
+use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::compression::{Compression, agree};
@@ -140,8 +140,8 @@ impl Mailbox {
 
     pub(super) fn state(&self) -> State {
         let endpoint = self.endpoint.borrow();
-        match endpoint.duty() {
-            Duty::Over | Duty::Reset => State::Over,
+        match endpoint.io_action() {
+            IoAction::Over | IoAction::Reset => State::Over,
             _ if endpoint.may_send() => State::Open,
             _ => State::Closing,
         }
@@ -179,7 +179,7 @@ impl Mailbox {
         let waiting = endpoint.pending() + self.aside.get();
         // The sum is looked at first: it is at hand.
         let is_full = waiting > self.shared.connections.limits.socket_queue
-            && endpoint.behind() + self.behind_aside()
+            && endpoint.bytes_after_current() + self.behind_aside()
                 > self.shared.connections.limits.socket_queue
             && endpoint.may_send();
         let is_larger = waiting > self.queue.bytes().max(UNCHARGED_BYTES);
@@ -213,7 +213,7 @@ impl Mailbox {
         // The sum is looked at first: it is at hand.
         let is_behind = endpoint.pending() + self.aside.get() > mark
             && endpoint.may_send()
-            && endpoint.behind() + self.behind_aside() > mark;
+            && endpoint.bytes_after_current() + self.behind_aside() > mark;
         if !is_behind {
             self.read_behind.set(0);
         }
@@ -241,7 +241,9 @@ impl Mailbox {
     /// Sends a ping, unless what was sent before is not being read: then its answer would say nothing.
     pub(crate) fn ping(&self) {
         let mut endpoint = self.endpoint.borrow_mut();
-        if endpoint.pending() < self.shared.rules.mark && endpoint.ping(self.shared.now()).is_ok() {
+        if endpoint.pending() < self.shared.rules.high_water
+            && endpoint.ping(self.shared.now()).is_ok()
+        {
             drop(endpoint);
             self.wake();
         }
@@ -291,7 +293,7 @@ impl Mailbox {
     /// Notes that the peer has read: what it has time for begins anew.
     pub(super) fn has_moved(&self, now: Tick) {
         self.since.set(now.0);
-        self.endpoint.borrow_mut().moved(&self.shared.rules, now);
+        self.endpoint.borrow_mut().on_progress(&self.shared.rules, now);
     }
 
     /// Notes that bytes came, after which the peer is inside a message or not.
@@ -356,7 +358,7 @@ impl TableEntry for Mailbox {
         let mut endpoint = self.endpoint.borrow_mut();
         if self.is_paused.get() {
             // What has come lies unread: that is no silence of the peer's.
-            endpoint.heard(0);
+            endpoint.on_input(0);
         }
         let due = endpoint.tick(&self.shared.rules, Tick(now));
         drop(endpoint);

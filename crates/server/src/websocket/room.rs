@@ -19,7 +19,7 @@ impl Mailbox {
     pub(super) fn refuse(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == State::Open {
-            self.endpoint.borrow_mut().cut();
+            self.endpoint.borrow_mut().drop_after_current();
         }
         self.drop_later();
         self.say_goodbye(Some(CloseCode::TRY_AGAIN_LATER), reason);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rookery_exchange::Payload;
-use rookery_websocket::endpoint::{Parting, Rules, Sealed, Shell, Time};
+use rookery_websocket::endpoint::{Adapter, CloseMode, Rules, Sealed, Time};
 use rookery_websocket::protocol::MaskKey;
 
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -32,15 +32,15 @@ pub(super) struct ServerShell;
 
 impl Sealed for ServerShell {}
 
-impl Shell for ServerShell {
+impl Adapter for ServerShell {
     type Time = Tick;
     type Payload = Payload;
-    type Tally = ();
+    type Counters = ();
 
-    const CHUNK: usize = 2 * JOINED;
-    const COPIED: usize = JOINED;
-    const SAYS_WHY: bool = true;
-    const PARTING: Parting = Parting::Lingering;
+    const BUFFER_SIZE: usize = 2 * JOINED;
+    const COPY_MAX: usize = JOINED;
+    const SENDS_REASON: bool = true;
+    const CLOSE_MODE: CloseMode = CloseMode::Lingering;
 
     fn bytes(payload: &Payload) -> &[u8] {
         payload.as_bytes()
@@ -54,7 +54,7 @@ impl Shell for ServerShell {
         BUFFERS.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 
-    fn give_buffer(mut buffer: Vec<u8>) {
+    fn return_buffer(mut buffer: Vec<u8>) {
         // A thread that ends has none any more.
         let _ = BUFFERS.try_with(|kept| {
             let mut kept = kept.borrow_mut();
@@ -104,9 +104,9 @@ mod tests {
                 Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
             let rules = rules(&TimeLimits::of(&limits));
             let start = Tick(7);
-            assert!(!start.has_reached(start.after(rules.close)), "{seconds}");
-            assert!(!start.has_reached(start.after(rules.ping.unwrap())), "{seconds}");
-            assert!(!start.has_reached(start.after(rules.silence.unwrap())), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.close_timeout)), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.ping_interval.unwrap())), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.ping_timeout.unwrap())), "{seconds}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use rookery_exchange::Exchange;
-use rookery_server::{Config, Limits, Listener, Server, Site};
+use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 
 use crate::support::{Client, masked};
 
@@ -17,7 +17,7 @@ fn echo(exchange: &mut Exchange) {
     exchange.set_reply_body(&body);
 }
 
-fn start(limits: Limits, site: Site) -> (Server, Listener, Client) {
+fn start(limits: Limits, site: ListenerConfig) -> (Server, Listener, Client) {
     let server = Server::answering(Config { limits, ..Config::default() }, echo);
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let client = Client::connect(listener.local_addr().unwrap());
@@ -26,7 +26,7 @@ fn start(limits: Limits, site: Site) -> (Server, Listener, Client) {
 
 #[test]
 fn requests_are_answered_in_their_order() {
-    let (_server, _listener, mut client) = start(Limits::default(), Site::default());
+    let (_server, _listener, mut client) = start(Limits::default(), ListenerConfig::default());
     let mut requests = String::new();
     for i in 0..100 {
         let _ = write!(requests, "POST /{i} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
@@ -40,7 +40,7 @@ fn requests_are_answered_in_their_order() {
 #[test]
 fn a_site_that_sees_heads_has_its_bodies_too() {
     let (_server, _listener, mut client) =
-        start(Limits::default(), Site { sees_heads: true, ..Site::default() });
+        start(Limits::default(), ListenerConfig { sees_heads: true, ..ListenerConfig::default() });
     let body = vec![7; 300_000];
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
     client.send(&body);
@@ -51,7 +51,7 @@ fn a_site_that_sees_heads_has_its_bodies_too() {
 
 #[test]
 fn a_message_comes_back_as_it_was() {
-    let (_server, _listener, mut client) = start(Limits::default(), Site::default());
+    let (_server, _listener, mut client) = start(Limits::default(), ListenerConfig::default());
     assert_eq!(client.upgrade(b"").status, 101);
     client.send(masked(0x81, b"text"));
     client.send(masked(0x82, &[0, 255]));
@@ -65,7 +65,7 @@ fn a_message_comes_back_as_it_was() {
 #[test]
 fn limits_hold_without_a_second_thread() {
     let (_server, _listener, mut client) =
-        start(Limits { body_bytes: 1000, ..Limits::default() }, Site::default());
+        start(Limits { body_bytes: 1000, ..Limits::default() }, ListenerConfig::default());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
     assert_eq!(client.reply().unwrap().status, 413);
 }

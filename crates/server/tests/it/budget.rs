@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event, MessageKind, Payload, Share};
-use rookery_server::{Config, Limits, Rejection, Shares, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, Shares};
 
 use crate::support::{App, Client, PATIENCE, hello, masked, until};
 
@@ -191,7 +191,7 @@ fn queues_of_peers_that_do_not_read() {
     // 16 MiB for queues, which one of 15 MB fills.
     let app = App::with(
         Config { limits: Limits { memory: Some(80 << 20), ..small() }, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
                 exchange.begin_reply(101);
@@ -282,7 +282,7 @@ fn messages_that_wait_for_the_application() {
     let held = Arc::clone(&holds);
     let app = App::with(
         Config { limits: small(), ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
                 exchange.begin_reply(101);
@@ -367,7 +367,7 @@ fn stalled_disk(app: &App, notice: fn(&str)) -> (Vec<rookery_server::Listener>, 
     let mut clients = Vec::new();
     for _ in 0..4 {
         let spool = Arc::new(rookery_server::SpoolFolder::new("/nowhere/at/all", notice));
-        let site = Site { spool, ..Site::default() };
+        let site = ListenerConfig { spool, ..ListenerConfig::default() };
         let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let mut client = Client::connect(listener.local_addr().unwrap());
         post(&mut client, 2_000_000, 2_000_000);
@@ -465,7 +465,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
             queue,
             ..Config::default()
         },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
                 exchange.begin_reply(101);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Challenges, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Listener, Redirect, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Redirect};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -75,11 +75,11 @@ fn served(folder: &tempfile::TempDir, challenges: &Challenges) -> (App, Listener
     let tls = Tls::new(settings, |_| ()).unwrap();
     let app = App::with(
         Config::default(),
-        Site { tls: Some(tls.clone()), ..Site::default() },
+        ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() },
         echo(hello),
     );
     let redirect = Some(Arc::new(Redirect { tls: tls.clone(), port: 443 }));
-    let site = Site { redirect, ..Site::default() };
+    let site = ListenerConfig { redirect, ..ListenerConfig::default() };
     let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     (app, listener, tls)
 }
@@ -194,7 +194,7 @@ fn what_stands_in_for_a_certificate_is_gone_when_it_is_there() {
     let tls = Tls::new(settings, |_| ()).unwrap();
     let app = App::with(
         Config::default(),
-        Site { tls: Some(tls.clone()), ..Site::default() },
+        ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() },
         echo(hello),
     );
     let trusting = Arc::new(client_config(None));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, MessageKind, Payload};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Handler, echo, hello, masked};
 
@@ -34,7 +34,8 @@ fn closes(app: &App) -> Vec<String> {
 fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
     // The answer to the close lies behind what the peer does not read.
     let limits = Limits { close_time: Duration::from_secs(300), ..Limits::default() };
-    let app = App::with(Config { limits, ..Config::default() }, Site::default(), tenfold());
+    let app =
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), tenfold());
     let mut reads = app.connect();
     let mut dies = app.connect();
     for client in [&mut reads, &mut dies] {
@@ -108,7 +109,7 @@ fn a_handshake_accepted_while_draining_gets_1001() {
         let mut answer = echo(hello);
         let mut app = App::with(
             Config::default(),
-            Site::default(),
+            ListenerConfig::default(),
             Box::new(move |link, event| {
                 waiting.store(true, Ordering::Relaxed);
                 while !go.load(Ordering::Relaxed) {

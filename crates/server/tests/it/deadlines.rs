@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Event, QueueLimits, Share};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::http2_support::{GET, Heard, Peer, frame, kind, setting};
 use crate::http2_websocket::Sockets;
@@ -24,7 +24,7 @@ impl Busy {
         Busy::at(limits, site(settings(&["localhost"])))
     }
 
-    fn at(limits: Limits, site: Site) -> Busy {
+    fn at(limits: Limits, site: ListenerConfig) -> Busy {
         let is_busy = Arc::new(AtomicBool::new(true));
         let busy = Arc::clone(&is_busy);
         let mut answer = echo(hello);
@@ -94,7 +94,7 @@ fn a_websocket_over_http2_that_is_paused_when_its_connection_goes_leaves_deadlin
 
 #[test]
 fn a_websocket_that_is_paused_is_noticed_to_be_reset() {
-    let busy = Busy::at(Limits::default(), Site::default());
+    let busy = Busy::at(Limits::default(), ListenerConfig::default());
     let mut client = busy.app.connect();
     client.upgrade(b"");
     for _ in 0..10 {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Compression, Event, MessageKind, Payload, Share};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 use rookery_websocket::protocol::deflate::{
     Agreed, DeflateConfig, Deflater, Fin, Inflater, Takeover, WindowBits,
 };
@@ -28,7 +28,7 @@ pub(crate) fn compressing(compression: Compression, mut handler: Handler) -> Han
 
 fn app(limits: Limits, compression: Compression) -> App {
     let config = Config { limits, ..Config::default() };
-    App::with(config, Site::default(), compressing(compression, echo(hello)))
+    App::with(config, ListenerConfig::default(), compressing(compression, echo(hello)))
 }
 
 /// A client that takes part.
@@ -178,7 +178,7 @@ fn compressed_messages_of_every_size_come_back_in_order() {
 fn what_comes_behind_a_long_message_waits_for_it() {
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         compressing(
             PLAIN,
             Box::new(|link, event| {

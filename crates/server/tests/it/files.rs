@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use rookery_exchange::ReplyBody;
 use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Client, Reply, alone, echo, hello, until};
 
@@ -31,7 +31,11 @@ impl Folder {
                 ("/f".to_owned(), path(overrides)),
             ])
             .unwrap();
-        let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
+        let app = App::with(
+            Config::default(),
+            ListenerConfig { files, ..ListenerConfig::default() },
+            echo(hello),
+        );
         Folder { app, dir }
     }
 
@@ -168,8 +172,11 @@ fn a_kernel_without_these_calls_gives_the_same_answers() {
             scope.spawn(move || {
                 forbid(call);
                 // Another server, none of whose files is kept.
-                let app =
-                    App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
+                let app = App::with(
+                    Config::default(),
+                    ListenerConfig { files, ..ListenerConfig::default() },
+                    echo(hello),
+                );
                 let mut client = app.connect();
                 for ((method, target, more), replies) in REQUESTS.into_iter().zip(before) {
                     for _ in 0..3 {
@@ -380,7 +387,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
     let app = App::with(
         Config { limits, ..Config::default() },
-        Site { files, ..Site::default() },
+        ListenerConfig { files, ..ListenerConfig::default() },
         echo(hello),
     );
     let mut slow = app.connect();

@@ -4,7 +4,7 @@ use rookery_exchange::Exchange;
 use rookery_server::static_files::{
     Overrides, RequiredHeader, StaticFiles, StaticPath, Validation,
 };
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, echo, hello};
 
@@ -121,7 +121,11 @@ fn a_static_files_rule_sees_the_host_of_an_absolute_target() {
     files
         .set([("/".to_owned(), StaticPath { path: folder.path().into(), overrides: own })])
         .unwrap();
-    let app = App::with(Config::default(), Site { files, ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        ListenerConfig { files, ..ListenerConfig::default() },
+        echo(hello),
+    );
     for (line, host, status) in [
         ("GET /a.txt", "inner", 200),
         ("GET http://inner/a.txt", "outer", 200),
@@ -195,7 +199,7 @@ fn only_a_websocket_bypasses_static_files() {
             StaticPath { path: folder.path().into(), ..StaticPath::default() },
         )])
         .unwrap();
-    let site = Site { files, ..Site::default() };
+    let site = ListenerConfig { files, ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let mut client = app.connect();
     for upgrade in ["h2c", "foo", "websocket", "TLS/1.0"] {

@@ -5,7 +5,7 @@ use std::fs;
 use rookery_exchange::Exchange;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::{Hsts, TlsSettings};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::http2_support::{Two, to};
 use crate::support::{App, Client, Reply, echo};
@@ -23,7 +23,7 @@ fn own(exchange: &mut Exchange) {
 }
 
 fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
-    let site = Site { files, ..site(TlsSettings { hsts, ..settings(&["localhost"]) }) };
+    let site = ListenerConfig { files, ..site(TlsSettings { hsts, ..settings(&["localhost"]) }) };
     let limits = Limits { body_bytes: 1000, ..Limits::default() };
     App::with(Config { limits, ..Config::default() }, site, echo(own))
 }

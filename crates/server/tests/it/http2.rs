@@ -13,7 +13,7 @@ use rookery_exchange::{
 use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::tls::TlsSettings;
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::http2_support::{
     END_STREAM, GET, Heard, Peer, Two, ask, code, frame, get, kind, ordinary, post, setting, to,
@@ -104,7 +104,7 @@ fn a_client_that_waits_for_100_hears_it_when_the_body_is_wanted() {
             }
             _ => {}
         });
-        let site = Site { sees_heads: true, ..site(settings(&["localhost"])) };
+        let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
         (App::with(Config::default(), site, handler), "/no")
     };
     let expect = [("expect", "100-continue"), ("content-length", "5")];
@@ -154,7 +154,7 @@ fn files_ranges_conditions_and_compression() {
             StaticPath { path: dir.path().into(), overrides: Overrides::default() },
         )])
         .unwrap();
-    let site = Site { files, ..site(settings(&["localhost"])) };
+    let site = ListenerConfig { files, ..site(settings(&["localhost"])) };
     let app = App::with(Config::default(), site, echo(hello));
     let client = Two::new(&app);
     let get = |path: &str, headers: &[(&str, &str)]| {

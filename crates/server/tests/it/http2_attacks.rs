@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Exchange, Share};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::http2_support::{
     ACK, END_HEADERS, END_STREAM, Frame, GET, Heard, PREFACE, Peer, block, code, frame, get, kind,
@@ -596,7 +596,7 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
         }
     });
     let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
-    let site = Site { sees_heads: true, ..site(settings(&["localhost"])) };
+    let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
     let app = App::with(Config { limits, ..Config::default() }, site, handler);
     let mut peer = Peer::new(&app);
     for at in 0..8 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Request;
 use rookery_exchange::{Command, Compression, Event, MessageKind, Payload, QueueLimits, Share};
 use rookery_server::tls::TlsSettings;
-use rookery_server::{Config, Limits, OriginPolicy, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy, Rejection};
 
 use crate::http2_support::{END_STREAM, GET, Heard, Peer, Two, code, frame, kind, setting};
 use crate::support::{App, Handler, PATIENCE, echo, hello, masked, until};
@@ -292,7 +292,8 @@ fn a_refusal_is_an_ordinary_answer() {
         exchange.set_reply_body(b"none here");
         link.send(Command::Respond(exchange));
     });
-    let site = Site { origins: Some(OriginPolicy::SameHost), ..site(settings(&["localhost"])) };
+    let site =
+        ListenerConfig { origins: Some(OriginPolicy::SameHost), ..site(settings(&["localhost"])) };
     let app = App::with(Config::default(), site, handler);
     let mut peer = Peer::new(&app);
     let changed = |name: &str, value: &'static str| -> Vec<(&str, &str)> {

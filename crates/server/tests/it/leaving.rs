@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, PATIENCE, echo, hello, until};
 
@@ -21,7 +21,7 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
     let limits = Limits { idle_time: Duration::from_secs(8), ..Limits::default() };
     App::with(
         Config { limits, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         echo(move |exchange| {
             let until = Instant::now() + PATIENCE;
             while !exchange.is_departed() && !answers.load(Ordering::Relaxed) {
@@ -78,7 +78,7 @@ fn on_a_unix_socket_a_close_is_told_from_a_half_close() {
     let path = folder.path().join("socket");
     let answers = Arc::new(AtomicBool::new(false));
     let app = worker(&answers);
-    let listener = app.server.listen_unix(&path, None, Site::default()).unwrap();
+    let listener = app.server.listen_unix(&path, None, ListenerConfig::default()).unwrap();
     // At once, and after a half-close.
     for half_closes in [false, true] {
         let mut client = UnixStream::connect(&path).unwrap();

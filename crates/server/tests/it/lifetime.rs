@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{AppWaker, Command, Event};
-use rookery_server::{Config, Limits, ListenError, Server, Site};
+use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
 use crate::support::{App, Client, PATIENCE, alone, hello, until};
@@ -40,7 +40,8 @@ fn set_limit(soft: u64, hard: u64) {
 fn a_dropped_server_closes_what_the_application_owes() {
     for keeps_listener in [false, true] {
         let server = Server::new(Config::default(), Box::new(NoWaker));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         until("the request", || !server.link().is_empty());
@@ -61,7 +62,7 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
     let page = vec![b'x'; 50_000_000];
     let mut app = App::with(
         Config { limits, ..Config::default() },
-        Site { sees_heads: true, ..Site::default() },
+        ListenerConfig { sees_heads: true, ..ListenerConfig::default() },
         Box::new(move |link, event| {
             if let Event::Head(mut exchange) = event {
                 exchange.begin_reply(403);
@@ -114,7 +115,8 @@ fn connections_are_counted_when_they_are_accepted() {
     }));
     let limits = Limits { connections: 10, ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(waker));
-    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let address = listener.local_addr().unwrap();
     let mut first = Client::connect(address);
     first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -148,7 +150,7 @@ fn a_thread_that_cannot_start_is_an_error() {
             taken.push(file);
         }
         taken.truncate(taken.len() - left);
-        let result = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default());
+        let result = server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default());
         drop(taken);
         match result {
             // The socket could be bound; the rest of what a thread needs could not be had.
@@ -176,7 +178,8 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
         OnIoThread(Box::new(move || assert!(!does.load(Ordering::Relaxed), "broken for a test")));
     let server = Server::new(Config::default(), Box::new(waker));
     let link = Arc::clone(server.link());
-    let listen = || server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listen =
+        || server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let listener = listen();
     let address = listener.local_addr().unwrap();
     let mut socket = Client::connect(address);
@@ -234,7 +237,8 @@ fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
     let server = |connections| {
         let limits = Limits { connections, ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
-        let _listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let _listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         limit().rlim_cur
     };
     assert_eq!(server(100), (1024 + 256 + 200).min(hard));
@@ -265,13 +269,13 @@ fn a_unix_socket_never_has_wider_permissions_than_asked() {
     });
     let server = Server::new(Config::default(), Box::new(NoWaker));
     for _ in 0..300 {
-        server.listen_unix(&path, Some(0o077), Site::default()).unwrap().stop();
+        server.listen_unix(&path, Some(0o077), ListenerConfig::default()).unwrap().stop();
     }
     is_over.store(true, Ordering::Relaxed);
     assert_eq!(watch.join().unwrap() & 0o077, 0);
     // What the process's umask would take away is there when it was asked for.
     for mask in [0, 0o022, 0o117, 0o777] {
-        let listener = server.listen_unix(&path, Some(mask), Site::default()).unwrap();
+        let listener = server.listen_unix(&path, Some(mask), ListenerConfig::default()).unwrap();
         assert_eq!(mode(&path), Some(0o777 & !mask));
         listener.stop();
     }
@@ -282,7 +286,7 @@ fn a_unix_socket_of_somebody_else_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let app = App::new(Limits::default(), hello);
-    let listener = app.server.listen_unix(&path, None, Site::default()).unwrap();
+    let listener = app.server.listen_unix(&path, None, ListenerConfig::default()).unwrap();
     std::fs::remove_file(&path).unwrap();
     let other = UnixListener::bind(&path).unwrap();
     listener.stop();

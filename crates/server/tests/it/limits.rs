@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{BodySource, Command, Event};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
 
@@ -181,7 +181,7 @@ fn the_queue_of_requests() {
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             while held.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -220,7 +220,7 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     let (log, holds) = (Arc::clone(&seen), Arc::clone(&count));
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
             log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_departed()));
@@ -348,7 +348,7 @@ fn the_application_has_a_time() {
     let theirs = Arc::clone(&held);
     let app = App::with(
         Config { limits, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
             if exchange.path() == b"/slow" {

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 
 use crate::support::{PATIENCE, hello};
 
@@ -13,7 +13,8 @@ fn while_asked(rounds: usize, end: impl Fn(Server)) {
     for _ in 0..rounds {
         let limits = Limits { stop_time: Duration::from_millis(1), ..Limits::default() };
         let server = Server::answering(Config { limits, ..Config::default() }, hello);
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let (told, tells) = channel();
         for _ in 0..ASKING {
             let (pulse, told) = (listener.pulse(), told.clone());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
-use rookery_server::{Config, Limits, Proxies, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Proxies, Rejection};
 use rustls::ClientConnection;
 
 use crate::support::{App, Client, PATIENCE, echo, until};
@@ -23,16 +23,16 @@ fn whose(exchange: &mut Exchange) {
     exchange.set_reply_body(text.as_bytes());
 }
 
-fn app_with(limits: Limits, site: Site) -> App {
+fn app_with(limits: Limits, site: ListenerConfig) -> App {
     App::with(
         Config { limits, ..Config::default() },
-        Site { proxy_protocol: true, ..site },
+        ListenerConfig { proxy_protocol: true, ..site },
         echo(whose),
     )
 }
 
 fn app() -> App {
-    app_with(Limits::default(), Site::default())
+    app_with(Limits::default(), ListenerConfig::default())
 }
 
 fn body(client: &mut Client) -> String {
@@ -116,7 +116,7 @@ fn without_a_header_there_is_no_answer() {
 #[test]
 fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
-    let app = app_with(limits, Site::default());
+    let app = app_with(limits, ListenerConfig::default());
     let began = Instant::now();
     let mut slow = app.connect();
     slow.send(&LINE[..20]);
@@ -125,7 +125,7 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     until("it has gone", || app.listener().connections() == 0);
     // Far longer than is waited for here.
     let limits = Limits { handshake_time: 10 * PATIENCE, ..Limits::default() };
-    let app = app_with(limits, Site::default());
+    let app = app_with(limits, ListenerConfig::default());
     let mut gone = app.connect();
     gone.send(&LINE[..20]);
     gone.socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -138,7 +138,7 @@ fn only_proxies_that_are_named_may_send_one() {
     let of = |proxy| {
         app_with(
             Limits::default(),
-            Site { proxies: Proxies::of([proxy]).unwrap(), ..Site::default() },
+            ListenerConfig { proxies: Proxies::of([proxy]).unwrap(), ..ListenerConfig::default() },
         )
     };
     let refusing = of("192.0.2.1");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_exchange::Exchange;
 use rookery_server::access_log::AccessLog;
-use rookery_server::{Config, Limits, Site, SupervisorRequest};
+use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
 use rookery_worker::{CALL_HEADER, KEEP_WEBSOCKETS, Message, PublicSockets, Received};
 
 use crate::supervised::Worker;
@@ -100,10 +100,10 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
 fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
     let public = Public::new();
     let worker = worker(&public);
-    let other = App::with(Config::default(), Site::default(), echo(hello));
+    let other = App::with(Config::default(), ListenerConfig::default(), echo(hello));
     let mut given = rookery_server::GivenSockets::default();
     given.push_tcp(public.socket.try_clone().unwrap());
-    let front = other.server.listen_given(&given, Site::default()).unwrap();
+    let front = other.server.listen_given(&given, ListenerConfig::default()).unwrap();
     let address = public.address;
     let clients: Vec<_> = (0..4)
         .map(|_| {
@@ -137,7 +137,7 @@ fn a_worker_without_a_listener_refuses_to_accept() {
     let _waits = Client::connect(public.address);
     until("the supervisor accepts", || public.socket.accept().is_ok());
     // And begins another.
-    worker.listen(Site::default());
+    worker.listen(ListenerConfig::default());
     says(&worker, Message::Accept(3), Message::Accepting(3));
     assert_eq!(Client::connect(public.address).get("/").status, 200);
     // One that has inherited none never can.

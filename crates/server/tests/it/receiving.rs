@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, ExchangeId, Share};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Client, PATIENCE, until};
 
@@ -39,13 +39,13 @@ impl Rules {
 
 /// Answers with how many bytes came, and their sum.
 fn receiving(limits: Limits, rules: &Arc<Rules>) -> App {
-    receiving_at(limits, rules, Site::default())
+    receiving_at(limits, rules, ListenerConfig::default())
 }
 
-pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: Site) -> App {
+pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: ListenerConfig) -> App {
     let rules = Arc::clone(rules);
     let mut bodies: HashMap<ExchangeId, Received> = HashMap::new();
-    let site = Site { sees_heads: true, ..site };
+    let site = ListenerConfig { sees_heads: true, ..site };
     App::with(
         Config { limits, ..Config::default() },
         site,
@@ -185,7 +185,7 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
 
 #[test]
 fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
-    let site = Site { sees_heads: true, ..Site::default() };
+    let site = ListenerConfig { sees_heads: true, ..ListenerConfig::default() };
     let app = App::with(
         Config::default(),
         site,

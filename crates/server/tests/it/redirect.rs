@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use rookery_server::{Config, Limits, Listener, Redirect, Rejection, Site};
+use rookery_server::{Config, Limits, Listener, ListenerConfig, Redirect, Rejection};
 
 use crate::support::{App, Client, Reply, echo, hello, until};
 use crate::tls_support::{settings, site};
@@ -14,7 +14,7 @@ fn beside(limits: Limits, names: &[&str], port: Option<u16>) -> (App, Listener) 
     let tls = site.tls.clone().unwrap();
     let app = App::with(Config { limits, ..Config::default() }, site, echo(hello));
     let redirect = Redirect { tls, port: port.unwrap_or(app.address.port()) };
-    let site = Site { redirect: Some(Arc::new(redirect)), ..Site::default() };
+    let site = ListenerConfig { redirect: Some(Arc::new(redirect)), ..ListenerConfig::default() };
     let listener = app.server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     (app, listener)
 }

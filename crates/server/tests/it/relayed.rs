@@ -13,8 +13,8 @@ use rookery_exchange::{
     Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, Share, SocketId,
 };
 use rookery_server::{
-    Application, Config, FarEnd, Limits, Listener, MakeApplication, Rejection, Server, Shares,
-    Site, UnixStream,
+    Application, Config, FarEnd, Limits, Listener, ListenerConfig, MakeApplication, Rejection,
+    Server, Shares, UnixStream,
 };
 use rookery_websocket::protocol::{CloseCode, OpCode, encode_close, encode_frame};
 use tempfile::TempDir;
@@ -113,12 +113,12 @@ struct Relayed {
 }
 
 impl Relayed {
-    fn new(limits: Limits, site: Site, handler: Handler) -> Relayed {
+    fn new(limits: Limits, site: ListenerConfig, handler: Handler) -> Relayed {
         let config = Config { limits, ..Config::default() };
-        let inner = App::with(config.clone(), Site::default(), handler);
+        let inner = App::with(config.clone(), ListenerConfig::default(), handler);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("worker");
-        let beneath = inner.server.listen_unix(&path, None, Site::default()).unwrap();
+        let beneath = inner.server.listen_unix(&path, None, ListenerConfig::default()).unwrap();
         let front =
             Server::with_application(config, Relaying::make(move || handshake(path.clone())));
         let listener = front.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
@@ -175,12 +175,12 @@ fn take_little(socket: &Plain) {
 
 /// A server in front of processes that are sockets with a script.
 fn scripted(limits: Limits, said: &'static [u8]) -> (Server, Listener, Receiver<Plain>) {
-    scripted_at(limits, Site::default(), said)
+    scripted_at(limits, ListenerConfig::default(), said)
 }
 
 fn scripted_at(
     limits: Limits,
-    site: Site,
+    site: ListenerConfig,
     said: &'static [u8],
 ) -> (Server, Listener, Receiver<Plain>) {
     let (sender, receiver): (Sender<Plain>, _) = channel();
@@ -221,7 +221,7 @@ fn close_of(code: u16) -> Vec<u8> {
 
 #[test]
 fn messages_of_every_size_come_back_over_each_transport() {
-    let plain = Relayed::new(Limits::default(), Site::default(), echo(hello));
+    let plain = Relayed::new(Limits::default(), ListenerConfig::default(), echo(hello));
     let over_tls = Relayed::new(Limits::default(), site(settings(&["localhost"])), echo(hello));
     let secure = crate::tls_support::shake(
         over_tls.address,
@@ -263,8 +263,11 @@ fn messages_of_every_size_come_back_over_each_transport() {
 #[test]
 fn what_extends_it_is_agreed_on_by_the_two() {
     let compression = Compression { level: 2, threshold: 0, keeps_window: true };
-    let relayed =
-        Relayed::new(Limits::default(), Site::default(), compressing(compression, echo(hello)));
+    let relayed = Relayed::new(
+        Limits::default(),
+        ListenerConfig::default(),
+        compressing(compression, echo(hello)),
+    );
     let mut peer = Peer::of(relayed.client(), "permessage-deflate; client_max_window_bits");
     assert!(peer.answer.is_some());
     for len in [10, 1000, 100_000, 3_000_000] {
@@ -278,7 +281,7 @@ fn what_extends_it_is_agreed_on_by_the_two() {
 
 #[test]
 fn what_is_no_frame_is_the_workers_to_refuse() {
-    let relayed = Relayed::new(Limits::default(), Site::default(), echo(hello));
+    let relayed = Relayed::new(Limits::default(), ListenerConfig::default(), echo(hello));
     for (bytes, code) in [
         // Without a mask; reserved; text that is none; a length that is none.
         (&b"\x81\x01a"[..], 1002),

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use rookery_error::{Delivery, Kind, Reports};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::http2_support::{
     END_HEADERS, END_STREAM, GET, Heard, PREFACE, Peer, block, frame, kind, setting,
@@ -167,14 +167,14 @@ fn every_rejection_reaches_its_requests_hook_once() {
             } else if matches!(told, Over2(_)) {
                 site(settings(&["localhost", "other"]))
             } else {
-                Site {
+                ListenerConfig {
                     proxy_protocol: rejection == Rejection::Proxy,
                     origins: Some(rookery_server::OriginPolicy::SameHost),
                     redirect: (rejection == Rejection::Elsewhere).then(|| {
                         let tls = site(settings(&["localhost"])).tls.unwrap();
                         std::sync::Arc::new(rookery_server::Redirect { tls, port: 443 })
                     }),
-                    ..Site::default()
+                    ..ListenerConfig::default()
                 }
             },
             echo(|exchange| {

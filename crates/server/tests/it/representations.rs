@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rookery_exchange::Exchange;
 use rookery_server::static_files::{Header, Overrides, StaticFiles, StaticPath};
-use rookery_server::{Config, Site};
+use rookery_server::{Config, ListenerConfig};
 
 use crate::http2_support::{Answer, Two, to};
 use crate::support::{App, Client, Reply, echo};
@@ -45,7 +45,7 @@ impl Served {
         let overrides = Overrides { headers: Some(headers.into()), ..Overrides::default() };
         let files = StaticFiles::new();
         files.set([("/s".to_owned(), StaticPath { path: dir.path().into(), overrides })]).unwrap();
-        let site = Site { files, ..site(settings(&["localhost"])) };
+        let site = ListenerConfig { files, ..site(settings(&["localhost"])) };
         let reply = |exchange: &mut Exchange| {
             let len = String::from_utf8_lossy(&exchange.path()[1..]).parse().unwrap();
             exchange.begin_reply(200);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use crate::support::{App, Handler, masked};
 
@@ -25,7 +25,7 @@ fn send(link: &Link, socket: u64, len: usize) {
 }
 
 fn app(limits: Limits, answer: impl FnMut(&Link, u64) + Send + 'static) -> App {
-    App::with(Config { limits, ..Config::default() }, Site::default(), on_message(answer))
+    App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), on_message(answer))
 }
 
 fn flood(link: &Link, socket: u64) {

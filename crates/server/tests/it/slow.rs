@@ -196,7 +196,7 @@ fn a_websocket_that_reads_nothing_has_its_own_time() {
 fn sender(limits: Limits) -> App {
     App::with(
         rookery_server::Config { limits, ..rookery_server::Config::default() },
-        rookery_server::Site::default(),
+        rookery_server::ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
                 exchange.begin_reply(101);

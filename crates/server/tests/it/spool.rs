@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use rookery_server::{Config, Limits, Rejection, Site, SpoolFolder};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, SpoolFolder};
 
 use crate::support::{App, echo, hello, until};
 
@@ -13,7 +13,10 @@ const MIB: usize = 1 << 20;
 /// A server whose bodies of more than 1,000 bytes go to `folder`.
 fn app_spooling_to(folder: &Path, notice: fn(&str)) -> App {
     let limits = Limits { body_memory: 1000, ..Limits::default() };
-    let site = Site { spool: Arc::new(SpoolFolder::new(folder, notice)), ..Site::default() };
+    let site = ListenerConfig {
+        spool: Arc::new(SpoolFolder::new(folder, notice)),
+        ..ListenerConfig::default()
+    };
     App::with(Config { limits, ..Config::default() }, site, echo(hello))
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload, QueueLimits};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
 
@@ -29,10 +29,14 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
         answer(link, event);
     });
     let limits = Limits { stall_time: Duration::from_millis(2500), ..Limits::default() };
-    let app = App::with(Config { limits, queue, ..Config::default() }, Site::default(), handler);
+    let app = App::with(
+        Config { limits, queue, ..Config::default() },
+        ListenerConfig::default(),
+        handler,
+    );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let _listener = app.server.listen_unix(&path, None, Site::default());
+    let _listener = app.server.listen_unix(&path, None, ListenerConfig::default());
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(UPGRADE).unwrap();
     let mut head = [0; 1000];
@@ -70,7 +74,7 @@ fn a_message_that_has_begun_is_read_to_its_end_while_its_client_reads_nothing() 
         Event::Message { .. } => {}
         event => answer(link, event),
     });
-    let app = App::with(Config::default(), Site::default(), handler);
+    let app = App::with(Config::default(), ListenerConfig::default(), handler);
     for fragment in [UPLOADED, 100_000] {
         let mut client = app.connect();
         client.little_room();

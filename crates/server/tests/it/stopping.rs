@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rookery_server::{Config, Limits, ListenError, Server, Site};
+use rookery_server::{Config, Limits, ListenError, ListenerConfig, Server};
 
 use crate::application::NoWaker;
 use crate::support::{App, PATIENCE, alone, hello, masked};
@@ -123,12 +123,12 @@ fn draining_refuses_the_new_and_finishes_the_old() {
 #[test]
 fn a_busy_port_says_what_to_do() {
     let app = App::new(Limits::default(), hello);
-    let error = app.server.listen_tcp(app.address, Site::default()).unwrap_err();
+    let error = app.server.listen_tcp(app.address, ListenerConfig::default()).unwrap_err();
     assert!(matches!(error, ListenError::Bind { .. }));
     assert!(error.to_string().starts_with("address already in use: "), "{error}");
     assert!(error.to_string().contains("choose another port"), "{error}");
     let elsewhere = "203.0.113.1:8000".parse().unwrap();
-    let error = app.server.listen_tcp(elsewhere, Site::default()).unwrap_err();
+    let error = app.server.listen_tcp(elsewhere, ListenerConfig::default()).unwrap_err();
     assert!(error.to_string().contains("address not available"), "{error}");
 }
 
@@ -139,7 +139,7 @@ fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     // A socket file that nobody listens on any more.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let app = App::new(Limits::default(), hello);
-    let listener = app.server.listen_unix(&path, Some(0o077), Site::default()).unwrap();
+    let listener = app.server.listen_unix(&path, Some(0o077), ListenerConfig::default()).unwrap();
     let mode =
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o700);
@@ -149,12 +149,12 @@ fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
     client.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\nHello, World!"), "{answer}");
     // One that is listened on is not taken away.
-    assert!(app.server.listen_unix(&path, None, Site::default()).is_err());
+    assert!(app.server.listen_unix(&path, None, ListenerConfig::default()).is_err());
     listener.stop();
     assert!(!path.exists());
     // A file that is no socket is not touched.
     std::fs::write(&path, "mine").unwrap();
-    assert!(app.server.listen_unix(&path, None, Site::default()).is_err());
+    assert!(app.server.listen_unix(&path, None, ListenerConfig::default()).is_err());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
 }
 
@@ -165,7 +165,8 @@ fn ipv6_is_served() {
         exchange.begin_reply(200);
         exchange.set_reply_body(remote.ip().to_string().as_bytes());
     });
-    let Ok(listener) = app.server.listen_tcp("[::1]:0".parse().unwrap(), Site::default()) else {
+    let Ok(listener) = app.server.listen_tcp("[::1]:0".parse().unwrap(), ListenerConfig::default())
+    else {
         eprintln!("no IPv6 on this machine: not tested");
         return;
     };
@@ -181,7 +182,8 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
     }
     let server = Server::new(Config::default(), Box::new(NoWaker));
     for _ in 0..100 {
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let mut client = crate::support::Client::connect(listener.local_addr().unwrap());
         client.send("nonsense\r\n\r\n");
         assert_eq!(client.reply().unwrap().status, 400);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use rookery_exchange::{
     Command, Departure, Event, Exchange, Given, Link, Payload, Stream, StreamId, StreamRules,
 };
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use crate::support::{App, Client, Handler, PATIENCE, hello};
 
@@ -110,7 +110,7 @@ fn streaming(
         }
         _ => {}
     });
-    let app = App::with(config, Site::default(), handler);
+    let app = App::with(config, ListenerConfig::default(), handler);
     link.lock().unwrap().replace(Arc::clone(app.server.link()));
     (app, opened)
 }

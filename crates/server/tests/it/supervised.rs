@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
 use rookery_server::{
-    Config, Limits, Listener, Proxies, Server, Site, Supervision, SupervisorRequest,
+    Config, Limits, Listener, ListenerConfig, Proxies, Server, Supervision, SupervisorRequest,
 };
 use rookery_worker::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON,
@@ -83,11 +83,11 @@ impl Worker {
             asked,
             _folder: folder,
         };
-        worker.listen(Site::default());
+        worker.listen(ListenerConfig::default());
         worker
     }
 
-    pub(crate) fn listen(&mut self, site: Site) {
+    pub(crate) fn listen(&mut self, site: ListenerConfig) {
         self.listener = Some(self.server.listen_inherited(&self.supervision, site).unwrap());
     }
 
@@ -205,14 +205,15 @@ fn what_no_supervisor_says_is_refused() {
 
 #[test]
 fn nobody_else_is_believed() {
-    let app = App::with(Config::default(), Site::default(), echo(whose));
+    let app = App::with(Config::default(), ListenerConfig::default(), echo(whose));
     let (_, body) = get(&mut app.connect(), &format!("{CALL_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("127.0.0.1:") && body.contains(" false 0 "), "{body}");
     assert!(body.ends_with("\nhost rookery-call"), "{body}");
     // A proxy over a Unix socket is no supervisor.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let site = Site { proxies: Proxies::of(["unix"]).unwrap(), ..Site::default() };
+    let site =
+        ListenerConfig { proxies: Proxies::of(["unix"]).unwrap(), ..ListenerConfig::default() };
     let _listener = app.server.listen_unix(&path, None, site).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -238,7 +239,8 @@ fn a_head_may_be_larger_by_what_the_supervisor_says() {
     assert_eq!(status, 200, "{body}");
     assert!(body.starts_with("192.0.2.7:12345 "), "{body}");
     // A client that says the same is told that it is too much.
-    let app = App::with(Config { limits, ..Config::default() }, Site::default(), echo(whose));
+    let app =
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
     assert_eq!(get(&mut app.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n")).0, 431);
 }
 
@@ -252,7 +254,8 @@ fn an_idle_connection_of_the_supervisor_is_kept() {
     get(&mut kept, "");
     let mut new = worker.connect();
     // A client's is closed meanwhile.
-    let app = App::with(Config { limits, ..Config::default() }, Site::default(), echo(whose));
+    let app =
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
     let mut client = app.connect();
     get(&mut client, "");
     assert!(client.is_closed());
@@ -309,7 +312,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     let (nobody, _) = Control::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
-    worker.listen(Site::default());
+    worker.listen(ListenerConfig::default());
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert!(worker.asked.try_recv().is_err());
 }
@@ -335,7 +338,7 @@ fn the_socket_outlives_a_listener() {
     worker.listener.take().unwrap().stop();
     let mut waits = worker.connect();
     waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    worker.listen(Site::default());
+    worker.listen(ListenerConfig::default());
     assert_eq!(waits.reply().unwrap().status, 200);
     assert!(worker.path.exists());
 }
@@ -444,7 +447,7 @@ fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     let mut worker =
         Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
     worker.listener.take().unwrap().stop();
-    worker.listen(Site { sees_heads: true, ..Site::default() });
+    worker.listen(ListenerConfig { sees_heads: true, ..ListenerConfig::default() });
     (worker, seen)
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Exchange, Link};
-use rookery_server::{Config, Limits, Listener, Server, Site};
+use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 use rustls::ClientConnection;
 
 use crate::application::{Application, NoWaker};
@@ -39,10 +39,10 @@ pub(crate) type Handler = Box<dyn FnMut(&Link, Event) + Send>;
 impl App {
     /// Starts a server on a free port whose application answers by `reply`.
     pub(crate) fn new(limits: Limits, reply: impl FnMut(&mut Exchange) + Send + 'static) -> App {
-        App::with(Config { limits, ..Config::default() }, Site::default(), echo(reply))
+        App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(reply))
     }
 
-    pub(crate) fn with(config: Config, site: Site, mut handler: Handler) -> App {
+    pub(crate) fn with(config: Config, site: ListenerConfig, mut handler: Handler) -> App {
         let server = Server::new(config, Box::new(NoWaker));
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();

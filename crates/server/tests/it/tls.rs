@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
-use rookery_server::{Config, Limits, Notice, Proxies, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Notice, Proxies, Server};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::version::{TLS12, TLS13};
@@ -168,8 +168,11 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
         overrides: rookery_server::static_files::Overrides::default(),
     };
     files.set(vec![("/".to_owned(), path)]).unwrap();
-    let app =
-        App::with(Config::default(), Site { files, ..site(settings(&["localhost"])) }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        ListenerConfig { files, ..site(settings(&["localhost"])) },
+        echo(hello),
+    );
     let mut client = app.secure();
     for _ in 0..2 {
         assert!(client.get("/large").body == large);
@@ -480,7 +483,11 @@ fn tls_where_http_is_spoken_is_said_once() {
         assert!(line.starts_with("127.0.0.1 asked for HTTPS where HTTP is spoken"), "{line}");
         NOTICES.fetch_add(1, Ordering::SeqCst);
     });
-    let app = App::with(Config::default(), Site { notice, ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        ListenerConfig { notice, ..ListenerConfig::default() },
+        echo(hello),
+    );
     for _ in 0..5 {
         let refused = shake(app.address, &Arc::new(client_config(None)), "localhost").err();
         assert!(refused.is_some());
@@ -492,7 +499,7 @@ fn tls_where_http_is_spoken_is_said_once() {
 
 #[test]
 fn a_proxy_is_believed_when_it_is_named() {
-    let scheme = |site: Site, secure: bool, header: &str| {
+    let scheme = |site: ListenerConfig, secure: bool, header: &str| {
         let app = App::with(
             Config::default(),
             site,
@@ -506,9 +513,12 @@ fn a_proxy_is_believed_when_it_is_named() {
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{header}\r\n"));
         String::from_utf8(client.reply().unwrap().body).unwrap()
     };
-    let believing = |proxy| Site { proxies: Proxies::of([proxy]).unwrap(), ..Site::default() };
+    let believing = |proxy| ListenerConfig {
+        proxies: Proxies::of([proxy]).unwrap(),
+        ..ListenerConfig::default()
+    };
     let https = "X-Forwarded-Proto: https\r\n";
-    assert_eq!(scheme(Site::default(), false, https), "http");
+    assert_eq!(scheme(ListenerConfig::default(), false, https), "http");
     assert_eq!(scheme(believing("192.0.2.1"), false, https), "http");
     assert_eq!(scheme(believing("127.0.0.0/8"), false, https), "https");
     assert_eq!(scheme(believing("127.0.0.0/8"), false, ""), "http");

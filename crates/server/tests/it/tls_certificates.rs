@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Site};
+use rookery_server::{Config, ListenerConfig};
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -151,7 +151,7 @@ fn pem_is_taken_as_other_programs_write_it() {
             let tls = Tls::new(settings, |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
             let app = App::with(
                 Config::default(),
-                Site { tls: Some(tls), ..Site::default() },
+                ListenerConfig { tls: Some(tls), ..ListenerConfig::default() },
                 echo(hello),
             );
             let client = shake(app.address, &Arc::new(client_config(None)), "localhost").unwrap();
@@ -508,7 +508,7 @@ impl Files {
 fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
     let files = Files::new("localhost");
     let tls = Tls::new(files.settings(), |_| ()).unwrap();
-    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let connect = || shake(app.address, &anything(), "localhost").unwrap();
     let mut open = connect();
@@ -545,7 +545,7 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
 fn other_files_replace_those_that_were_served_unless_they_cannot_be_read() {
     let files = Files::new("localhost");
     let tls = Tls::new(settings(&["localhost"]), |_| ()).unwrap();
-    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let connect = || shake(app.address, &anything(), "localhost").unwrap();
     let mut open = connect();
@@ -568,7 +568,7 @@ fn other_files_replace_those_that_were_served_unless_they_cannot_be_read() {
 fn a_reload_under_load_loses_no_request() {
     let files = Files::new("localhost");
     let tls = Tls::new(files.settings(), |_| ()).unwrap();
-    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let address = app.address;
     let clients: Vec<_> = (0..4)
@@ -601,7 +601,11 @@ fn files_that_change_are_noticed() {
     let files = Files::new("localhost");
     let tls =
         Tls::new(files.settings(), |line| TOLD.lock().unwrap().push(line.to_owned())).unwrap();
-    let app = App::with(Config::default(), Site { tls: Some(tls), ..Site::default() }, echo(hello));
+    let app = App::with(
+        Config::default(),
+        ListenerConfig { tls: Some(tls), ..ListenerConfig::default() },
+        echo(hello),
+    );
     let is = |name: &str| {
         let client = shake(app.address, &anything(), "localhost").unwrap();
         given(&client) == certificate(name)
@@ -651,7 +655,7 @@ fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
     let settings =
         TlsSettings { client_ca: Some(Pem::File(ca.clone())), ..settings(&["localhost"]) };
     let tls = Tls::new(settings, |_| ()).unwrap();
-    let site = Site { tls: Some(tls.clone()), ..Site::default() };
+    let site = ListenerConfig { tls: Some(tls.clone()), ..ListenerConfig::default() };
     let app = App::with(Config::default(), site, echo(hello));
     let config = Arc::new(client_config(Some("client")));
     let mut client = shake(app.address, &config, "localhost").unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Payload, Share};
-use rookery_server::{Config, Limits, Notice, Rejection, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Notice, Rejection, Server};
 
 use crate::application::{Application, NoWaker};
 use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
@@ -165,7 +165,7 @@ fn tls_within_tls_is_not_taken_for_tls_in_the_clear() {
     });
     let app = App::with(
         Config::default(),
-        Site { notice, ..site(settings(&["localhost"])) },
+        ListenerConfig { notice, ..site(settings(&["localhost"])) },
         echo(hello),
     );
     let mut client = app.secure();

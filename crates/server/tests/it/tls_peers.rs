@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Share;
-use rookery_server::{Config, Limits, Rejection, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, Server};
 
 use crate::support::{Client, PATIENCE, hello, until};
 use crate::tls_support::{app, client_config, file, session, settings, shake, site};
@@ -378,7 +378,7 @@ fn a_plain_listener_beside_one_with_tls() {
     let server = Server::answering(Config::default(), hello);
     let any = || "127.0.0.1:0".parse().unwrap();
     let secure = server.listen_tcp(any(), site(settings(&["localhost"]))).unwrap();
-    let plain = server.listen_tcp(any(), Site::default()).unwrap();
+    let plain = server.listen_tcp(any(), ListenerConfig::default()).unwrap();
     let mut one =
         shake(secure.local_addr().unwrap(), &Arc::new(client_config(None)), "localhost").unwrap();
     let mut other = Client::connect(plain.local_addr().unwrap());

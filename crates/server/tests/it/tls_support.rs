@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rookery_exchange::Exchange;
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -31,8 +31,8 @@ pub(crate) fn settings(names: &[&str]) -> TlsSettings {
     TlsSettings { pairs: names.iter().map(|name| pair(name)).collect(), ..TlsSettings::default() }
 }
 
-pub(crate) fn site(settings: TlsSettings) -> Site {
-    Site { tls: Some(Tls::new(settings, |_| ()).unwrap()), ..Site::default() }
+pub(crate) fn site(settings: TlsSettings) -> ListenerConfig {
+    ListenerConfig { tls: Some(Tls::new(settings, |_| ()).unwrap()), ..ListenerConfig::default() }
 }
 
 /// An application for `https://localhost`.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed};
-use rookery_server::{Application, Config, Listener, Server, Site};
+use rookery_server::{Application, Config, Listener, ListenerConfig, Server};
 
 use crate::support::{Client, hello, until};
 use crate::tls_support::{client_config, settings, shake, site};
@@ -104,7 +104,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(site: Site, waits: bool, drops: bool) -> Fixture {
+    fn new(site: ListenerConfig, waits: bool, drops: bool) -> Fixture {
         let held = Arc::new(Held { waits: waits.into(), drops: drops.into(), ..Held::default() });
         let theirs = Arc::clone(&held);
         let server = Server::with_application(

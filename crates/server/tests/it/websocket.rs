@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Link, MessageKind, Payload};
-use rookery_server::{Config, Limits, OriginPolicy, Site};
+use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy};
 
 use crate::support::{App, Handler, PATIENCE, echo, hello, masked};
 
@@ -69,7 +69,7 @@ fn an_upgrade_to_something_else_is_answered_as_a_request() {
 fn a_refused_handshake_is_answered_and_the_connection_kept() {
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(|link, event| {
             let Event::Request(mut exchange) = event else { return };
             exchange.begin_reply(403);
@@ -114,7 +114,7 @@ fn a_message_in_fragments_with_a_ping_between_is_one() {
 fn what_is_sent_with_the_acceptance_arrives() {
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         accepting(|link, socket| {
             let payload = Payload::Pooled(b"welcome".to_vec());
             link.send(Command::Send { socket, kind: MessageKind::Text, payload });
@@ -277,7 +277,7 @@ fn a_pause_of_the_application_is_no_silence_of_the_peer() {
     let mut answer = echo(hello);
     let app = App::with(
         Config { limits, queue, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             if matches!(event, Event::Message { .. }) {
                 std::thread::sleep(8 * time);
@@ -304,7 +304,7 @@ fn a_pause_of_the_application_is_no_silence_of_the_peer() {
 #[test]
 fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
     let policy = OriginPolicy::Hosts(vec!["*.example.org".to_owned()]);
-    let site = |origins| Site { origins, ..Site::default() };
+    let site = |origins| ListenerConfig { origins, ..ListenerConfig::default() };
     let (any, same, listed) = (None, Some(OriginPolicy::SameHost), Some(policy));
     let table = [
         (&any, "Origin: https://evil.org\r\n", 101),
@@ -403,7 +403,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         };
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
                 let (socket, own) = (exchange.id(), Arc::clone(exchange.backlog().unwrap()));
@@ -440,7 +440,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
 fn the_application_may_ping() {
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         accepting(|link, socket| {
             link.send(Command::Ping { socket });
             link.send(Command::Close { socket, code: 1000, reason: Vec::new() });
@@ -464,7 +464,7 @@ fn reading_pauses_while_the_application_does_not_take_messages() {
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             while matches!(event, Event::Message { .. }) && held.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));

@@ -2,12 +2,12 @@
 //!
 //!     cargo run -p rookery-settings --example generate [-- --check]
 
+#[path = "../../../cli/src/command_line/help_text.rs"]
+mod help_text;
 mod manual;
 mod markdown;
 mod r_table;
 mod schema;
-#[path = "../../../cli/src/command_line/words.rs"]
-mod words;
 
 use std::path::Path;
 use std::process::ExitCode;

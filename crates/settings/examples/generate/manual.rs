@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rookery_settings::{Default, Group, Kind, Places, Section, Setting, Shown, table, wanted};
 
-use crate::words;
+use crate::help_text;
 
 /// Returns the page in roff. It describes the commands as well, which have no pages of their own.
 pub(crate) fn page() -> String {
@@ -17,11 +17,11 @@ pub(crate) fn page() -> String {
         ".SH NAME\nrookery \\- serve R apps, documents and sites over HTTP and WebSocket\n",
     );
     page.push_str(".SH SYNOPSIS\n.B rookery serve\n<target> [options]\n.br\n.B rookery\n<command> ...\n.SH DESCRIPTION\n");
-    page.push_str(&lines(&words::ABOUT.replace('\n', " ")));
+    page.push_str(&lines(&help_text::ABOUT.replace('\n', " ")));
     entries(
         &mut page,
         "COMMANDS",
-        words::COMMANDS.map(|(name, about)| (format!("rookery {name}"), about)),
+        help_text::COMMANDS.map(|(name, about)| (format!("rookery {name}"), about)),
     );
     page.push_str(".SH OPTIONS\n");
     item(
@@ -39,7 +39,7 @@ pub(crate) fn page() -> String {
             item(
                 &mut page,
                 "\\fB\\-\\-limit\\fR \\fIname=value\\fR",
-                &format!("{}. Once for each; see LIMITS.", words::LIMIT),
+                &format!("{}. Once for each; see LIMITS.", help_text::LIMIT),
             );
         }
     }
@@ -52,7 +52,7 @@ pub(crate) fn page() -> String {
     entries(
         &mut page,
         "\"EXIT STATUS\"",
-        words::STATUSES.map(|(status, meaning)| (status.to_owned(), meaning)),
+        help_text::STATUSES.map(|(status, meaning)| (status.to_owned(), meaning)),
     );
     page
 }

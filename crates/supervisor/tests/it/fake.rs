@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
-use rookery_server::{Callers, Config, Listener, Server, Site};
+use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
 use rookery_supervisor::{Member, WorkerId};
 use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, Ticket, now};
 
@@ -61,18 +61,22 @@ pub(crate) struct FakeWorker {
 
 impl FakeWorker {
     pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        FakeWorker::with(folder, slot, epoch, Site::default())
+        FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
     }
 
     /// One whose application sees heads: see [`head`].
     pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
-        let site = Site { sees_heads: true, callers: Callers::Supervisor, ..Site::default() };
+        let site = ListenerConfig {
+            sees_heads: true,
+            downstream: Downstream::Supervisor,
+            ..ListenerConfig::default()
+        };
         let worker = FakeWorker::with(folder, slot, epoch, site);
         worker.member.set_sees_heads(true);
         worker
     }
 
-    fn with(folder: &Path, slot: u32, epoch: u64, site: Site) -> FakeWorker {
+    fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
         let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
         let (board, memory) = Scoreboard::create().unwrap();
         let theirs = Scoreboard::attach(&memory).unwrap();

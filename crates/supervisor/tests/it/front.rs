@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_server::access_log::{AccessLog, OwnedRecord};
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{PoolLimits, Roster, pool};
 use tempfile::TempDir;
 
@@ -43,7 +43,8 @@ impl Front {
     pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Front {
         let roster = Arc::new(Roster::default());
         let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-        let site = Site { files: roster.files(), sees_heads: true, ..Site::default() };
+        let site =
+            ListenerConfig { files: roster.files(), sees_heads: true, ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let mut front = Front {
             roster,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_server::{Config, Limits, Server, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_supervisor::PoolLimits;
 
 use crate::front::{Client, Front, until};
@@ -61,7 +61,8 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
         exchange.begin_reply(200);
         exchange.set_reply_body(&lines.concat());
     });
-    let listener = alone.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+    let listener =
+        alone.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let front = Front::new(1);
     let lines = "Host: a\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Basic YTpi\r\nX-Mine: 1\r\nProxy: http://evil\r\n";
     for connection in [

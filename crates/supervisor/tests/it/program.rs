@@ -8,7 +8,9 @@ use std::time::Duration;
 use rookery_exchange::{AppWaker, Event};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::{StaticFiles, StaticPath};
-use rookery_server::{Config, Confirmation, Server, Site, Supervision, SupervisorRequest};
+use rookery_server::{
+    Config, Confirmation, ListenerConfig, Server, Supervision, SupervisorRequest,
+};
 use rookery_worker::{Inherited, Message, R, now};
 
 use crate::fake::{Gate, answer};
@@ -80,7 +82,10 @@ fn is_a_worker_when_it_is_started_as_one() {
     server.attend(Arc::clone(&supervision)).unwrap();
     let is_sticky = mode == "sticky";
     let session_cookie = supervision.cookie().filter(|_| is_sticky).and_then(SessionCookie::read);
-    let site = Site { session_cookie: session_cookie.map(Arc::new), ..Site::default() };
+    let site = ListenerConfig {
+        session_cookie: session_cookie.map(Arc::new),
+        ..ListenerConfig::default()
+    };
     let listener = server.listen_inherited(&supervision, site).unwrap();
     let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
     let (gate, board) = (Gate::default(), supervision.scoreboard());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{
     Front, News, Outcome, Plan, PoolLimits, Public, Recycle, Request, Roster, Times, pool,
     supervise,
@@ -175,7 +175,7 @@ impl Running {
         let roster = Arc::new(Roster::default());
         let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
-        let site = Site { files: roster.files(), ..Site::default() };
+        let site = ListenerConfig { files: roster.files(), ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
         let sockets = if wish.is_direct { listener.copy_sockets().unwrap() } else { Vec::new() };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_server::{Config, Listener, Server, Site};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_status::{About, Answers};
 use rookery_supervisor::{Outcome, Readiness, Request, Roster, Status, Times};
 use serde_json::Value;
@@ -31,7 +31,8 @@ impl Admin {
         let answers = Answers::new(Arc::new(Status::new(Arc::clone(roster), about, readiness)));
         let server =
             Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
-        let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), Site::default()).unwrap();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         Admin { listener, _server: server }
     }
 

@@ -14,14 +14,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
-use crate::connection::buffers;
+use crate::connection::buffer_pool;
 use crate::connection::config::{Config, KeepAlive};
 use crate::connection::error::Error;
-use crate::connection::masks::next_mask;
+use crate::connection::mask_keys::next_mask;
 use crate::connection::message::Kind;
 use crate::connection::outgoing::Frame;
 use crate::connection::timer::after;
-use crate::endpoint::{Endpoint, Parting, Rules, Sealed, Shell, Statistics, Time, Unsent};
+use crate::endpoint::{Adapter, CloseMode, Endpoint, Rules, Sealed, SendError, Statistics, Time};
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 
@@ -53,16 +53,16 @@ pub(crate) struct Tokio;
 
 impl Sealed for Tokio {}
 
-impl Shell for Tokio {
+impl Adapter for Tokio {
     type Time = Instant;
     type Payload = Infallible;
-    type Tally = Statistics;
+    type Counters = Statistics;
 
     // One write takes what one buffer holds.
-    const CHUNK: usize = usize::MAX;
-    const COPIED: usize = usize::MAX;
-    const SAYS_WHY: bool = false;
-    const PARTING: Parting = Parting::Prompt;
+    const BUFFER_SIZE: usize = usize::MAX;
+    const COPY_MAX: usize = usize::MAX;
+    const SENDS_REASON: bool = false;
+    const CLOSE_MODE: CloseMode = CloseMode::Prompt;
 
     fn bytes(payload: &Infallible) -> &[u8] {
         match *payload {}
@@ -73,11 +73,11 @@ impl Shell for Tokio {
     }
 
     fn take_buffer() -> Vec<u8> {
-        buffers::take_growing()
+        buffer_pool::take_message_buffer()
     }
 
-    fn give_buffer(buffer: Vec<u8>) {
-        buffers::give_growing(buffer);
+    fn return_buffer(buffer: Vec<u8>) {
+        buffer_pool::return_message_buffer(buffer);
     }
 }
 
@@ -132,7 +132,7 @@ impl<S> Core<S> {
     }
 
     pub(crate) fn statistics(&self) -> &Statistics {
-        self.endpoint.tally()
+        self.endpoint.counters()
     }
 
     /// Bytes encoded and not yet taken by the transport.
@@ -140,8 +140,8 @@ impl<S> Core<S> {
         self.endpoint.pending()
     }
 
-    pub(crate) fn is_above_mark(&self) -> bool {
-        self.pending() >= self.rules.mark
+    pub(crate) fn is_above_high_water(&self) -> bool {
+        self.pending() >= self.rules.high_water
     }
 
     pub(crate) fn has_output(&self) -> bool {
@@ -158,22 +158,22 @@ impl<S> Core<S> {
     pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
         self.check(self.endpoint.check_message())?;
         if !self.has_room(message.payload.len()) {
-            self.endpoint.tally_mut().dropped += 1;
+            self.endpoint.counters_mut().dropped += 1;
             return Ok(SendStatus::Dropped);
         }
         self.encode(message);
         Ok(self.status())
     }
 
-    /// Queues a piece of the message that is being written.
-    pub(crate) fn queue_piece(
+    /// Queues a chunk of the message that is being written.
+    pub(crate) fn queue_fragment(
         &mut self,
         kind: Option<Kind>,
         fin: Fin,
         payload: &[u8],
     ) -> Result<(), Error> {
         let opcode = kind.map_or(OpCode::Continuation, Kind::opcode);
-        let sent = self.endpoint.send_piece(opcode, fin, payload);
+        let sent = self.endpoint.send_fragment(opcode, fin, payload);
         self.check(sent)
     }
 
@@ -189,20 +189,20 @@ impl<S> Core<S> {
     }
 
     /// When the end of the connection is to be given up: from now, if nothing has begun it.
-    pub(crate) fn bound_close(&mut self) -> Instant {
-        self.endpoint.bound(&self.rules, Instant::now)
+    pub(crate) fn ensure_close_deadline(&mut self) -> Instant {
+        self.endpoint.ensure_close_deadline(&self.rules, Instant::now)
     }
 
     /// The transport does not take anything more.
     #[cold]
-    pub(crate) fn break_output(&mut self, error: &io::Error) {
+    pub(crate) fn on_write_failed(&mut self, error: &io::Error) {
         self.broken = Some(error.kind());
         self.is_unflushed = false;
-        self.endpoint.broken();
+        self.endpoint.on_write_failed();
     }
 
     #[inline]
-    pub(crate) fn check<T>(&self, sent: Result<T, Unsent>) -> Result<T, Error> {
+    pub(crate) fn check<T>(&self, sent: Result<T, SendError>) -> Result<T, Error> {
         match sent {
             Ok(sent) => Ok(sent),
             Err(unsent) => Err(self.refused(unsent)),
@@ -210,16 +210,16 @@ impl<S> Core<S> {
     }
 
     #[cold]
-    fn refused(&self, unsent: Unsent) -> Error {
+    fn refused(&self, unsent: SendError) -> Error {
         match (unsent, self.broken) {
-            (Unsent::Broken, Some(kind)) => Error::Io(kind.into()),
-            (Unsent::WithinMessage, _) => Error::Abandoned,
-            (Unsent::Broken | Unsent::Closed, _) => Error::Closed,
+            (SendError::Broken, Some(kind)) => Error::Io(kind.into()),
+            (SendError::WithinMessage, _) => Error::Abandoned,
+            (SendError::Broken | SendError::Closed, _) => Error::Closed,
         }
     }
 
     fn status(&self) -> SendStatus {
-        if self.is_above_mark() { SendStatus::Backpressure } else { SendStatus::Sent }
+        if self.is_above_high_water() { SendStatus::Backpressure } else { SendStatus::Sent }
     }
 
     fn encode(&mut self, message: &Frame<'_>) {
@@ -249,9 +249,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
 
     /// As [`Core::poll_flush`]; when the transport fails, that is noted.
     #[inline]
-    pub(crate) fn poll_flush_or_break(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_flush_noting_failure(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
         self.poll_flush(cx).map_err(|error| {
-            self.break_output(&error);
+            self.on_write_failed(&error);
             error.into()
         })
     }
@@ -259,15 +262,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
     /// Waits until the queue is below its high-water mark.
     pub(crate) fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.check(self.endpoint.check_open())?;
-        if self.is_above_mark() { self.poll_room(cx) } else { Poll::Ready(Ok(())) }
+        if self.is_above_high_water() {
+            self.poll_below_high_water(cx)
+        } else {
+            Poll::Ready(Ok(()))
+        }
     }
 
     #[cold]
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        if let Poll::Ready(Err(error)) = self.poll_flush_or_break(cx) {
+    fn poll_below_high_water(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let Poll::Ready(Err(error)) = self.poll_flush_noting_failure(cx) {
             return Poll::Ready(Err(error));
         }
-        if self.is_above_mark() { Poll::Pending } else { Poll::Ready(Ok(())) }
+        if self.is_above_high_water() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
     /// Waits for room, takes the message whole, and writes what the transport takes. Pending means: not taken.
@@ -277,13 +284,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         message: &Frame<'_>,
     ) -> Poll<Result<SendStatus, Error>> {
         self.check(self.endpoint.check_message())?;
-        if self.is_above_mark() {
-            ready!(self.poll_room(cx))?;
+        if self.is_above_high_water() {
+            ready!(self.poll_below_high_water(cx))?;
         }
         if !self.write_direct(cx, message)? {
             self.encode(message);
         }
-        if let Poll::Ready(Err(error)) = self.poll_flush_or_break(cx) {
+        if let Poll::Ready(Err(error)) = self.poll_flush_noting_failure(cx) {
             return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(self.status()))
@@ -295,7 +302,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         let payload = message.payload;
         if payload.len() < DIRECT_FROM
             || self.endpoint.role() == Role::Client
-            || self.endpoint.deflater().is_some_and(|deflater| deflater.is_worth(payload.len()))
+            || self
+                .endpoint
+                .deflater()
+                .is_some_and(|deflater| deflater.is_worth_compressing(payload.len()))
             || self.pending() > 0
             || self.write_waker.is_some()
             || !self.io.is_write_vectored()
@@ -303,18 +313,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
             return Ok(false);
         }
         let mut header = [0; MAX_HEADER];
-        let head = self.endpoint.header(message.kind.opcode(), payload.len(), &mut header);
+        let head = self.endpoint.direct_header(message.kind.opcode(), payload.len(), &mut header);
         let slices = [IoSlice::new(&header[..head]), IoSlice::new(payload)];
         let n = match Pin::new(&mut self.io).poll_write_vectored(cx, &slices) {
             Poll::Pending => 0,
             Poll::Ready(Ok(n)) => n,
             Poll::Ready(Err(error)) => {
-                self.break_output(&error);
+                self.on_write_failed(&error);
                 return Err(error.into());
             }
         };
         self.is_unflushed |= n > 0;
-        self.endpoint.sent_beside(&header[..head], payload, n);
+        self.endpoint.on_direct_write(&header[..head], payload, n);
         Ok(true)
     }
 
@@ -328,13 +338,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
             }
             match Pin::new(&mut self.io).poll_write(cx, bytes) {
                 Poll::Pending => {
-                    self.endpoint.blocked();
+                    self.endpoint.on_write_blocked();
                     return Poll::Pending;
                 }
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(Ok(n)) => {
                     self.is_unflushed = true;
-                    if self.endpoint.written(n) {
+                    if self.endpoint.on_written(n) {
                         break;
                     }
                 }

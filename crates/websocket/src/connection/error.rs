@@ -26,7 +26,7 @@ pub enum Error {
     MessageFirst,
     /// The peer was silent for longer than [`KeepAlive::timeout`](crate::KeepAlive::timeout) after a ping.
     PongTimeout,
-    /// A message that was written in pieces was given up half way; the connection can not go on.
+    /// A message that was written in chunks was given up half way; the connection can not go on.
     Abandoned,
     /// The server refused, or did not follow the handshake.
     Handshake(HandshakeError),

@@ -11,14 +11,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-use crate::connection::buffers::{self, ReadBuffer};
+use crate::connection::buffer_pool::{self, ReadBuffer};
 use crate::connection::cancel::Canceller;
 use crate::connection::core::Core;
 use crate::connection::error::Error;
-use crate::connection::message::{Kind, Message, Piece};
+use crate::connection::message::{Chunk, Kind, Message};
 use crate::connection::timer::{Timer, after};
-use crate::endpoint::{Due, Duty};
-use crate::protocol::{Decoder, Quick, Step, StepBytes, StepKind, Violation, Wanted, is_utf8};
+use crate::endpoint::{Due, IoAction};
+use crate::protocol::{
+    Decoder, ReadMode, Step, StepBytes, StepKind, Violation, WholeFrame, is_utf8,
+};
 
 #[derive(Debug)]
 pub(crate) struct Inbound {
@@ -32,7 +34,7 @@ pub(crate) struct Inbound {
     held: Option<Step>,
     /// Why the connection ends, if not as it should.
     error: Option<Error>,
-    told: Told,
+    reported: Reported,
     wait: Wait,
     timer: Timer,
     canceller: Option<Canceller>,
@@ -49,7 +51,7 @@ pub(crate) enum Wait {
 
 /// Whether the end was told, and which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Nothing,
     Closed,
     Failed,
@@ -67,13 +69,13 @@ impl Inbound {
             end: 0,
             held: None,
             error: None,
-            told: Told::Nothing,
+            reported: Reported::Nothing,
             wait: Wait::Forever,
             timer: Timer::default(),
             canceller: None,
         };
         if !leftover.is_empty() {
-            let mut buffer = buffers::take_read();
+            let mut buffer = buffer_pool::take_read_buffer();
             if buffer.len() < leftover.len() {
                 buffer = leftover.into();
             } else {
@@ -112,10 +114,10 @@ impl Inbound {
         Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
-    /// The piece of a step, until the next read.
-    pub(crate) fn piece(&self, step: &Step) -> Piece<'_> {
+    /// The chunk of a step, until the next read.
+    pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
         let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
-        Piece { kind: kind_of(step), bytes: self.bytes(step), is_last }
+        Chunk { kind: kind_of(step), bytes: self.bytes(step), is_last }
     }
 
     /// Whether undecoded bytes are at hand: a reply can wait for those to theirs.
@@ -132,7 +134,7 @@ impl Inbound {
 
     /// A message that was read already and lies whole in the buffer: no wait, no clock, no transport.
     #[inline]
-    pub(crate) fn quick<S>(&mut self, core: &mut Core<S>) -> Option<Quick> {
+    pub(crate) fn next_buffered<S>(&mut self, core: &mut Core<S>) -> Option<WholeFrame> {
         if self.start == self.end || self.held.is_some() || !core.endpoint.is_serving() {
             return None;
         }
@@ -140,30 +142,30 @@ impl Inbound {
             return None;
         }
         let buffer = self.buffer.as_deref_mut()?;
-        let quick = self.decoder.quick(&mut buffer[self.start..self.end])?;
-        self.start += quick.frame_len();
-        core.endpoint.receive_quick(quick);
-        Some(quick)
+        let frame = self.decoder.decode_whole_frame(&mut buffer[self.start..self.end])?;
+        self.start += frame.frame_len();
+        core.endpoint.on_whole_frame(frame);
+        Some(frame)
     }
 
-    /// Returns the message that [`Inbound::quick`] has just found, until the next read.
+    /// Returns the message that [`Inbound::next_buffered`] has just found, until the next read.
     #[inline]
-    pub(crate) fn quick_message(&self, quick: Quick) -> Message<'_> {
-        let kind = if quick.is_text { Kind::Text } else { Kind::Binary };
+    pub(crate) fn buffered_message(&self, frame: WholeFrame) -> Message<'_> {
+        let kind = if frame.is_text { Kind::Text } else { Kind::Binary };
         let buffer = self.buffer.as_deref().unwrap_or_default();
-        Message::new(kind, &buffer[quick.range_before(self.start)])
+        Message::new(kind, &buffer[frame.range_before(self.start)])
     }
 
-    /// The next message, or piece of one; nothing when the connection has ended as it should.
-    // Inlined, it would take registers from `quick`, which most messages of a burst go through.
+    /// The next message, or chunk of one; nothing when the connection has ended as it should.
+    // Inlined, it would take registers from `next_buffered`, which most messages of a burst go through.
     #[inline(never)]
     pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
         cx: &mut Context<'_>,
-        wanted: Wanted,
+        mode: ReadMode,
     ) -> Poll<Result<Option<Step>, Error>> {
-        self.poll_for(core, cx, wanted, |_| false)
+        self.poll_for(core, cx, mode, |_| false)
     }
 
     /// The next whole message, or nothing when `is_done` after a control frame.
@@ -176,7 +178,7 @@ impl Inbound {
         if is_done(core) {
             return Poll::Ready(Ok(None));
         }
-        self.poll_for(core, cx, Wanted::Whole, is_done)
+        self.poll_for(core, cx, ReadMode::Message, is_done)
     }
 
     #[inline]
@@ -184,7 +186,7 @@ impl Inbound {
         &mut self,
         core: &mut Core<S>,
         cx: &mut Context<'_>,
-        wanted: Wanted,
+        mode: ReadMode,
         is_done: impl Fn(&Core<S>) -> bool,
     ) -> Poll<Result<Option<Step>, Error>> {
         if self.canceller.as_ref().is_some_and(Canceller::take) {
@@ -198,7 +200,7 @@ impl Inbound {
                 return self.poll_end(core, cx);
             }
             while self.start < self.end || self.decoder.is_stalled() {
-                match self.decode(core, wanted) {
+                match self.decode(core, mode) {
                     Ok(Some(step)) => return Poll::Ready(Ok(Some(step))),
                     Ok(None) if is_done(core) => return Poll::Ready(Ok(None)),
                     Ok(None) => {}
@@ -216,7 +218,7 @@ impl Inbound {
             if core.has_output() {
                 if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
                     // What the peer sent before it stopped listening, a close frame perhaps, still counts.
-                    core.break_output(&error);
+                    core.on_write_failed(&error);
                 }
             }
             match self.poll_fill(core, cx) {
@@ -235,13 +237,12 @@ impl Inbound {
     }
 
     /// Decodes the next frame, and answers it if it is a control frame.
-    fn decode<S>(&mut self, core: &mut Core<S>, wanted: Wanted) -> Result<Option<Step>, Violation> {
+    fn decode<S>(&mut self, core: &mut Core<S>, mode: ReadMode) -> Result<Option<Step>, Violation> {
         let buffer = self.buffer.as_deref_mut().expect("held while there is something to decode");
         let base = self.start;
         let fed = &mut buffer[base..self.end];
         let Core { endpoint, rules, .. } = core;
-        let (n, step) =
-            endpoint.receive_step(&mut self.decoder, fed, wanted, rules, Instant::now)?;
+        let (n, step) = endpoint.receive_step(&mut self.decoder, fed, mode, rules, Instant::now)?;
         self.start += n;
         let Some(mut step) = step else { return Ok(None) };
         if let StepBytes::Fed(range) = &mut step.place {
@@ -256,7 +257,7 @@ impl Inbound {
         core: &mut Core<S>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        let mut buffer = self.buffer.take().unwrap_or_else(buffers::take_read);
+        let mut buffer = self.buffer.take().unwrap_or_else(buffer_pool::take_read_buffer);
         let mut target = ReadBuf::new(&mut buffer);
         let polled = Pin::new(&mut core.io).poll_read(cx, &mut target);
         let n = target.filled().len();
@@ -265,14 +266,14 @@ impl Inbound {
                 self.buffer = Some(buffer);
                 self.start = 0;
                 self.end = n;
-                core.endpoint.heard(n);
+                core.endpoint.on_input(n);
                 if !self.decoder.has_buffer() {
-                    self.decoder.lend(buffers::take_growing());
+                    self.decoder.lend(buffer_pool::take_message_buffer());
                 }
                 Poll::Ready(Ok(n))
             }
             polled => {
-                buffers::give_read(buffer);
+                buffer_pool::return_read_buffer(buffer);
                 polled.map_ok(|()| 0)
             }
         }
@@ -285,7 +286,7 @@ impl Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Error> {
         if let Some(buffer) = self.decoder.release() {
-            buffers::give_growing(buffer);
+            buffer_pool::return_message_buffer(buffer);
         }
         core.endpoint.release();
         if self.canceller.as_ref().is_some_and(|canceller| canceller.poll(cx)) {
@@ -307,7 +308,7 @@ impl Inbound {
                 Due::Silence => return Poll::Ready(Error::PongTimeout),
                 Due::Ping => {
                     if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
-                        core.break_output(&error);
+                        core.on_write_failed(&error);
                     }
                 }
                 Due::Nothing => {}
@@ -338,8 +339,8 @@ impl Inbound {
     /// The peer's stream has ended, or failed.
     #[cold]
     fn end<S>(&mut self, core: &mut Core<S>, error: Error) {
-        core.bound_close();
-        core.endpoint.cut_off();
+        core.ensure_close_deadline();
+        core.endpoint.on_read_closed();
         self.error = Some(error);
     }
 
@@ -352,38 +353,38 @@ impl Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Step>, Error>> {
         loop {
-            let is_pending = match core.endpoint.duty() {
-                Duty::Serve => unreachable!("asked before"),
-                Duty::Flush => match core.poll_flush(cx) {
+            let is_pending = match core.endpoint.io_action() {
+                IoAction::Serve => unreachable!("asked before"),
+                IoAction::Flush => match core.poll_flush(cx) {
                     Poll::Pending => true,
                     Poll::Ready(flushed) => {
                         match flushed {
-                            Ok(()) => core.endpoint.flushed(),
+                            Ok(()) => core.endpoint.on_flushed(),
                             // There is nobody to drain for.
-                            Err(_) => core.endpoint.expire(),
+                            Err(_) => core.endpoint.give_up_step(),
                         }
                         false
                     }
                 },
-                Duty::Drain { waits } => match self.poll_drain(core, cx) {
+                IoAction::Drain { waits } => match self.poll_drain(core, cx) {
                     Poll::Pending if waits => true,
                     _ => {
-                        core.endpoint.drained();
+                        core.endpoint.on_drained();
                         false
                     }
                 },
-                Duty::ShutDown => {
+                IoAction::ShutDown => {
                     let is_pending = Pin::new(&mut core.io).poll_shutdown(cx).is_pending();
                     if !is_pending {
-                        core.endpoint.shut();
+                        core.endpoint.on_shut_down();
                     }
                     is_pending
                 }
-                Duty::Over | Duty::Reset => return Poll::Ready(self.ended()),
+                IoAction::Over | IoAction::Reset => return Poll::Ready(self.ended()),
             };
             if is_pending {
                 ready!(self.poll_close_deadline(core, cx))?;
-                core.endpoint.expire();
+                core.endpoint.give_up_step();
             }
         }
     }
@@ -408,16 +409,16 @@ impl Inbound {
     /// What is told at the end, once; after that, that it has ended.
     fn ended(&mut self) -> Result<Option<Step>, Error> {
         if let Some(buffer) = self.buffer.take() {
-            buffers::give_read(buffer);
+            buffer_pool::return_read_buffer(buffer);
         }
-        match (self.told, self.error.take()) {
-            (Told::Failed, _) => Err(Error::Closed),
+        match (self.reported, self.error.take()) {
+            (Reported::Failed, _) => Err(Error::Closed),
             (_, None) => {
-                self.told = Told::Closed;
+                self.reported = Reported::Closed;
                 Ok(None)
             }
             (_, Some(error)) => {
-                self.told = Told::Failed;
+                self.reported = Reported::Failed;
                 Err(error)
             }
         }
@@ -432,7 +433,7 @@ impl Inbound {
         if self.canceller.as_ref().is_some_and(|canceller| canceller.poll(cx)) {
             return Poll::Ready(Err(Error::Cancelled));
         }
-        let end = core.bound_close();
+        let end = core.ensure_close_deadline();
         loop {
             let wait = self.deadline();
             ready!(self.timer.poll(cx, wait.map_or(end, |wait| wait.min(end))));

@@ -18,21 +18,21 @@ pub struct Message<'a> {
     bytes: &'a [u8],
 }
 
-/// A piece of a message, as it came.
+/// A chunk of a message, as it came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Piece<'a> {
+pub struct Chunk<'a> {
     /// Of the whole message.
     pub kind: Kind,
-    /// Not empty, but for a last piece. A piece of text may begin and end within a character. A compressed message comes in
-    /// pieces of about 64 KiB, however well it was compressed.
+    /// Not empty, but for a last chunk. A chunk of text may begin and end within a character. A compressed message comes in
+    /// chunks of about 64 KiB, however well it was compressed.
     pub bytes: &'a [u8],
     /// Whether it ends the message.
     pub is_last: bool,
 }
 
 impl<'a> Message<'a> {
-    /// A rest of a text message, of which pieces were shown, is text only where it is UTF-8 by itself. Any other text the
+    /// A rest of a text message, of which chunks were shown, is text only where it is UTF-8 by itself. Any other text the
     /// caller has checked.
     pub(crate) fn new(kind: Kind, bytes: &'a [u8]) -> Message<'a> {
         debug_assert!(kind == Kind::Binary || std::str::from_utf8(bytes).is_ok());
@@ -50,11 +50,11 @@ impl<'a> Message<'a> {
     }
 
     /// The text, if it is text, which was checked as it came. The rest of a text whose beginning was
-    /// read in pieces is binary if it begins within a character.
+    /// read in chunks is binary if it begins within a character.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {
             // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only;
-            // what is left of one after its pieces were read is checked anew (`Inbound::message`).
+            // what is left of one after its chunks were read is checked anew (`Inbound::message`).
             Kind::Text => Some(unsafe { std::str::from_utf8_unchecked(self.bytes) }),
             Kind::Binary => None,
         }

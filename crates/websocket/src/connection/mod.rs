@@ -1,17 +1,17 @@
 //! A connection over any `AsyncRead + AsyncWrite`.
 
-mod buffers;
+mod buffer_pool;
 mod cancel;
 mod config;
 mod core;
 mod error;
+mod happy_eyeballs;
 mod inbound;
-mod masks;
+mod mask_keys;
 mod message;
+mod message_writer;
 mod open;
 mod outgoing;
-mod pieces;
-mod racing;
 mod split;
 mod timer;
 
@@ -27,17 +27,17 @@ pub use cancel::Canceller;
 pub use config::{Config, KeepAlive};
 pub use core::SendStatus;
 pub use error::Error;
-pub use message::{Kind, Message, Piece};
+pub use happy_eyeballs::connect_any;
+pub use message::{Chunk, Kind, Message};
+pub use message_writer::MessageWriter;
 pub use open::{ClientConfig, Parts, accept, client, connect};
 pub use outgoing::{Outgoing, Prepared};
-pub use pieces::MessageWriter;
-pub use racing::connect_any;
 pub use split::{Reader, Sender};
 
 use crate::connection::core::Core;
 use crate::connection::inbound::{Inbound, Wait};
 use crate::endpoint::Statistics;
-use crate::protocol::{CloseCode, Ending, Wanted};
+use crate::protocol::{CloseCode, Ending, ReadMode};
 
 /// A WebSocket, of either side.
 ///
@@ -77,7 +77,7 @@ pub struct Writer<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// The next whole message; nothing when the connection was closed as it should. After pieces were read, the rest of their
+    /// The next whole message; nothing when the connection was closed as it should. After chunks were read, the rest of their
     /// message, which is text only if it does not begin within a character.
     ///
     /// # Errors
@@ -108,27 +108,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// As [`Connection::read`].
     pub async fn receive(&mut self) -> Result<Option<(Message<'_>, Writer<'_, S>)>, Error> {
-        if let Some(quick) = self.inbound.quick(&mut self.core) {
+        if let Some(frame) = self.inbound.next_buffered(&mut self.core) {
             let has_more = self.inbound.has_more();
             let writer = Writer { core: &mut self.core, has_more };
-            return Ok(Some((self.inbound.quick_message(quick), writer)));
+            return Ok(Some((self.inbound.buffered_message(frame), writer)));
         }
         self.inbound.set_wait(Wait::Forever);
-        let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Whole)).await?;
+        let step =
+            poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, ReadMode::Message)).await?;
         let has_more = self.inbound.has_more();
         Ok(step
             .map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
     }
 
-    /// The next piece of a message, as it comes: nothing is put together, and [`crate::protocol::DecoderLimits`] still bound the
+    /// The next chunk of a message, as it comes: nothing is put together, and [`crate::protocol::DecoderLimits`] still bound the
     /// whole.
     ///
     /// # Errors
     /// As [`Connection::read`].
-    pub async fn read_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
+    pub async fn read_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         self.inbound.set_wait(Wait::Forever);
-        let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Pieces)).await?;
-        Ok(step.map(|step| self.inbound.piece(&step)))
+        let step =
+            poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, ReadMode::Chunks)).await?;
+        Ok(step.map(|step| self.inbound.chunk(&step)))
     }
 
     /// Waits for room, takes the message and writes what the transport takes of it. The rest leaves with the next read, send or
@@ -153,7 +155,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Begins a message that is written in pieces.
+    /// Begins a message that is written in chunks.
     ///
     /// # Errors
     /// [`Error::Abandoned`] if one was begun before and not finished.
@@ -166,7 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// # Errors
     /// When the transport fails.
     pub async fn flush(&mut self) -> Result<(), Error> {
-        poll_fn(|cx| self.core.poll_flush_or_break(cx)).await
+        poll_fn(|cx| self.core.poll_flush_noting_failure(cx)).await
     }
 
     /// Waits until the queue is below its high-water mark.
@@ -216,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
-        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Nothing))
+        while poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, ReadMode::Discard))
             .await?
             .is_some()
         {}
@@ -233,11 +235,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     async fn read_with(&mut self, wait: Wait) -> Result<Option<Message<'_>>, Error> {
-        if let Some(quick) = self.inbound.quick(&mut self.core) {
-            return Ok(Some(self.inbound.quick_message(quick)));
+        if let Some(frame) = self.inbound.next_buffered(&mut self.core) {
+            return Ok(Some(self.inbound.buffered_message(frame)));
         }
         self.inbound.set_wait(wait);
-        let step = poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, Wanted::Whole)).await?;
+        let step =
+            poll_fn(|cx| self.inbound.poll_step(&mut self.core, cx, ReadMode::Message)).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 }
@@ -314,7 +317,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         message: impl Into<Outgoing<'m>>,
     ) -> Result<SendStatus, Error> {
         let message = message.into().frame();
-        if self.has_more && !self.core.is_above_mark() && self.core.has_room(message.payload.len())
+        if self.has_more
+            && !self.core.is_above_high_water()
+            && self.core.has_room(message.payload.len())
         {
             return self.core.queue(&message);
         }

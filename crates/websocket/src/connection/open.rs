@@ -10,9 +10,9 @@ use crate::connection::Connection;
 use crate::connection::config::Config;
 use crate::connection::core::Core;
 use crate::connection::error::Error;
+use crate::connection::happy_eyeballs::connect_any;
 use crate::connection::inbound::Inbound;
-use crate::connection::masks::next_nonce;
-use crate::connection::racing::connect_any;
+use crate::connection::mask_keys::next_nonce;
 use crate::connection::timer::FAR;
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Inflater};
 use crate::protocol::handshake::{

@@ -111,8 +111,9 @@ impl Prepared {
         encode_frame(&mut plain, kind.opcode(), true, None, payload);
         let deflater =
             config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
-        let compressed =
-            deflater.filter(|deflater| deflater.is_worth(payload.len())).map(|mut deflater| {
+        let compressed = deflater
+            .filter(|deflater| deflater.is_worth_compressing(payload.len()))
+            .map(|mut deflater| {
                 let mut frame = Vec::new();
                 encode_message(
                     &mut frame,
@@ -137,7 +138,7 @@ impl Prepared {
     /// The whole frame for a server's connection that compresses through `deflater`.
     pub(crate) fn encoded(&self, deflater: Option<&Deflater>) -> &[u8] {
         match &self.inner.compressed {
-            Some(frame) if deflater.is_some_and(Deflater::takes_foreign) => frame,
+            Some(frame) if deflater.is_some_and(Deflater::can_send_prepared) => frame,
             _ => &self.inner.plain,
         }
     }

@@ -18,10 +18,10 @@ use crate::connection::cancel::Canceller;
 use crate::connection::core::{Core, SendStatus};
 use crate::connection::error::Error;
 use crate::connection::inbound::{Inbound, Wait};
-use crate::connection::message::{Message, Piece};
+use crate::connection::message::{Chunk, Message};
 use crate::connection::outgoing::Outgoing;
 use crate::endpoint::Statistics;
-use crate::protocol::{CloseCode, Ending, Step, Wanted};
+use crate::protocol::{CloseCode, Ending, ReadMode, Step};
 
 /// The half that reads, answers control frames and keeps the connection alive.
 pub struct Reader<S> {
@@ -51,7 +51,7 @@ struct WakeSet {
     /// Whether the reader is done, or gone.
     is_ended: AtomicBool,
     /// Whether the reader is gone and was not done: nobody else writes what is queued.
-    is_gone: AtomicBool,
+    is_reader_dropped: AtomicBool,
 }
 
 pub(crate) fn split<S>(mut core: Core<S>, inbound: Inbound) -> (Reader<S>, Sender<S>) {
@@ -67,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     /// # Errors
     /// As there.
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
-        let step = self.step(Wait::Forever, Wanted::Whole).await?;
+        let step = self.step(Wait::Forever, ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     /// # Errors
     /// As there.
     pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
-        let step = self.step(Wait::Until(deadline), Wanted::Whole).await?;
+        let step = self.step(Wait::Until(deadline), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
@@ -85,28 +85,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     /// # Errors
     /// As there.
     pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
-        let step = self.step(Wait::For(timeout), Wanted::Whole).await?;
+        let step = self.step(Wait::For(timeout), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// As [`Connection::read_piece`](crate::Connection::read_piece).
+    /// As [`Connection::read_chunk`](crate::Connection::read_chunk).
     ///
     /// # Errors
     /// As there.
-    pub async fn read_piece(&mut self) -> Result<Option<Piece<'_>>, Error> {
-        let step = self.step(Wait::Forever, Wanted::Pieces).await?;
-        Ok(step.map(|step| self.inbound.piece(&step)))
+    pub async fn read_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
+        let step = self.step(Wait::Forever, ReadMode::Chunks).await?;
+        Ok(step.map(|step| self.inbound.chunk(&step)))
     }
 
-    async fn step(&mut self, wait: Wait, wanted: Wanted) -> Result<Option<Step>, Error> {
+    async fn step(&mut self, wait: Wait, mode: ReadMode) -> Result<Option<Step>, Error> {
         self.inbound.set_wait(wait);
-        poll_fn(|cx| self.poll_step(cx, wanted)).await
+        poll_fn(|cx| self.poll_step(cx, mode)).await
     }
 
     fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
-        wanted: Wanted,
+        mode: ReadMode,
     ) -> Poll<Result<Option<Step>, Error>> {
         let Reader { inbound, shared } = self;
         let wakes = &*shared.wakes;
@@ -114,10 +114,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
         wakes.reader.register(cx.waker());
         wakes.is_reader_waiting.store(true, Ordering::SeqCst);
         let mut core = shared.lock();
-        let (controls, was_above) = (core.statistics().controls_received, core.is_above_mark());
-        let polled = inbound.poll_step(&mut core, cx, wanted);
-        let is_news =
-            core.statistics().controls_received != controls || (was_above && !core.is_above_mark());
+        let (controls, was_above) =
+            (core.statistics().controls_received, core.is_above_high_water());
+        let polled = inbound.poll_step(&mut core, cx, mode);
+        let is_news = core.statistics().controls_received != controls
+            || (was_above && !core.is_above_high_water());
         drop(core);
         if polled.is_ready() {
             wakes.is_reader_waiting.store(false, Ordering::SeqCst);
@@ -149,7 +150,7 @@ impl<S> Drop for Reader<S> {
         let wakes = &self.shared.wakes;
         // In this order, so that whoever sees the end sees which one.
         if !wakes.is_ended.load(Ordering::SeqCst) {
-            wakes.is_gone.store(true, Ordering::SeqCst);
+            wakes.is_reader_dropped.store(true, Ordering::SeqCst);
         }
         wakes.is_ended.store(true, Ordering::SeqCst);
         wakes.wake_waiting();
@@ -181,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
     /// # Errors
     /// As there.
     pub async fn flush(&self) -> Result<(), Error> {
-        self.wait(Core::poll_flush_or_break).await
+        self.wait(Core::poll_flush_noting_failure).await
     }
 
     /// As [`Connection::drained`](crate::Connection::drained).
@@ -206,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
             if core.endpoint.is_answered(number) {
                 return Poll::Ready(Ok(core.statistics().round_trip.unwrap_or_default()));
             }
-            if let Poll::Ready(Err(error)) = core.poll_flush_or_break(cx) {
+            if let Poll::Ready(Err(error)) = core.poll_flush_noting_failure(cx) {
                 return Poll::Ready(Err(error));
             }
             if self.shared.wakes.is_ended.load(Ordering::SeqCst) {
@@ -227,19 +228,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         let deadline = {
             let mut core = self.shared.lock();
             core.start_close(Some(code), reason);
-            core.bound_close()
+            core.ensure_close_deadline()
         };
         let wakes = &self.shared.wakes;
         wakes.wake_reader();
         let closed = self.wait(|core, cx| {
             let is_ended = wakes.is_ended.load(Ordering::SeqCst);
-            let is_gone = wakes.is_gone.load(Ordering::SeqCst);
-            if is_ended && !is_gone {
+            let is_reader_dropped = wakes.is_reader_dropped.load(Ordering::SeqCst);
+            if is_ended && !is_reader_dropped {
                 return Poll::Ready(Ok(core.endpoint.ending()));
             }
-            match core.poll_flush_or_break(cx) {
+            match core.poll_flush_noting_failure(cx) {
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) if is_gone => Poll::Ready(Ok(core.endpoint.ending())),
+                Poll::Ready(Ok(())) if is_reader_dropped => Poll::Ready(Ok(core.endpoint.ending())),
                 _ => Poll::Pending,
             }
         });
@@ -257,14 +258,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         let mut waiting = Waiting { wakes: &self.shared.wakes, key: None };
         poll_fn(|cx| {
             let mut core = self.shared.lock();
-            let was_above = core.is_above_mark();
+            let was_above = core.is_above_high_water();
             let mut polled = operation(&mut core, cx);
             if polled.is_pending() {
                 waiting.register(cx.waker());
                 // The reader may have come to its end between the question and the registration.
                 polled = operation(&mut core, cx);
             }
-            let is_drained = was_above && !core.is_above_mark();
+            let is_drained = was_above && !core.is_above_high_water();
             drop(core);
             if is_drained {
                 self.shared.wakes.wake_waiting();

@@ -1,46 +1,46 @@
-//! One end of a WebSocket, without I/O: the core that every driver of a connection is a shell around.
+//! One end of a WebSocket, without I/O: the core that every driver of a connection is a adapter around.
 //!
 //! Bytes that came go in by [`Endpoint::receive`], bytes to be written are in [`Endpoint::output`], the time is an argument, and
-//! [`Endpoint::deadline`] says when it is to be told again. What is to be done with the transport is one word, [`Duty`]. In
+//! [`Endpoint::deadline`] says when it is to be told again. What is to be done with the transport is one word, [`IoAction`]. In
 //! here is what must not be decided twice: what may be sent when, the closing handshake and its codes, what is said to a
 //! peer that breaks the protocol, pings and pongs, how long each step may take, and what waits to be written.
 //!
-//! Nothing here waits, so there is nothing to cancel: a call is done when it returns, and a shell whose future is dropped
-//! between two has lost nothing. The two shells are [`Connection`](crate::Connection), over any transport of tokio, and the
-//! server's driver of WebSockets; what differs between them is a [`Shell`].
+//! Nothing here waits, so there is nothing to cancel: a call is done when it returns, and a adapter whose future is dropped
+//! between two has lost nothing. The two adapters are [`Connection`](crate::Connection), over any transport of tokio, and the
+//! server's driver of WebSockets; what differs between them is a [`Adapter`].
 //!
 //! # Allocation
-//! None for a frame, but for buffers of [`Shell::take_buffer`]. A pong that has to wait is on the heap, as is what lies behind a payload
+//! None for a frame, but for buffers of [`Adapter::take_buffer`]. A pong that has to wait is on the heap, as is what lies behind a payload
 //! that was handed over.
 
-mod ending;
+mod adapter;
 mod pings;
 mod queue;
 mod receiving;
 mod sending;
-mod shell;
+mod shutdown;
 mod statistics;
 
 use std::fmt;
 
-pub use ending::Duty;
+#[doc(hidden)]
+pub use adapter::Sealed;
+pub use adapter::{Adapter, CloseMode, Counters, Rules, Time};
 pub use queue::Queue;
 pub use receiving::Received;
-pub use sending::Unsent;
-#[doc(hidden)]
-pub use shell::Sealed;
-pub use shell::{Parting, Rules, Shell, Tally, Time};
+pub use sending::SendError;
+pub use shutdown::IoAction;
 pub use statistics::Statistics;
 
-use crate::endpoint::ending::Course;
 use crate::endpoint::pings::{PingDue, Pings, earlier};
 use crate::endpoint::sending::{Pong, Writing};
+use crate::endpoint::shutdown::ShutdownState;
 use crate::protocol::deflate::Deflater;
 use crate::protocol::{CloseCode, Closing, Ending, OpCode, Role};
 
-/// One end of a WebSocket. Reading is a [`Decoder`](crate::protocol::Decoder) of the shell's, so that a message can be looked at
+/// One end of a WebSocket. Reading is a [`Decoder`](crate::protocol::Decoder) of the adapter's, so that a message can be looked at
 /// while something is sent.
-pub struct Endpoint<S: Shell> {
+pub struct Endpoint<S: Adapter> {
     queue: Queue<S>,
     deflater: Option<Box<Deflater>>,
     /// The pong that waits until the peer keeps up again; the newest wins (RFC 6455, 5.5.3). On the heap: few connections ever
@@ -53,13 +53,13 @@ pub struct Endpoint<S: Shell> {
     deadline: Option<S::Time>,
     role: Role,
     closing: Closing,
-    course: Course,
+    shutdown: ShutdownState,
     writing: Writing,
     /// Whether pongs wait until something was written.
     holds_pongs: bool,
     /// Whether writing failed. Half a frame may have left: nothing may follow it.
     is_broken: bool,
-    tally: S::Tally,
+    counters: S::Counters,
 }
 
 /// What [`Endpoint::tick`] has found.
@@ -69,13 +69,13 @@ pub enum Due {
     Nothing,
     /// A ping was queued.
     Ping,
-    /// The peer was silent for longer than [`Rules::silence`]: it is told 1008.
+    /// The peer was silent for longer than [`Rules::ping_timeout`]: it is told 1008.
     Silence,
-    /// A step of the closing took longer than [`Rules::close`], and is given up.
+    /// A step of the closing took longer than [`Rules::close_timeout`], and is given up.
     Close,
 }
 
-impl<S: Shell> Endpoint<S> {
+impl<S: Adapter> Endpoint<S> {
     /// An open connection, after its handshake.
     pub fn new(role: Role, deflater: Option<Deflater>) -> Endpoint<S> {
         Endpoint {
@@ -87,11 +87,11 @@ impl<S: Shell> Endpoint<S> {
             deadline: None,
             role,
             closing: Closing::default(),
-            course: Course::START,
+            shutdown: ShutdownState::START,
             writing: Writing::Nothing,
             holds_pongs: false,
             is_broken: false,
-            tally: S::Tally::default(),
+            counters: S::Counters::default(),
         }
     }
 
@@ -105,25 +105,25 @@ impl<S: Shell> Endpoint<S> {
         self.deflater.as_deref()
     }
 
-    /// Lends it away, to compress elsewhere what is to be sent next. Until [`Endpoint::give_deflater`] nothing may be sent that is
+    /// Lends it away, to compress elsewhere what is to be sent next. Until [`Endpoint::return_deflater`] nothing may be sent that is
     /// to be compressed.
     pub fn take_deflater(&mut self) -> Option<Box<Deflater>> {
         self.deflater.take()
     }
 
     /// Takes it back.
-    pub fn give_deflater(&mut self, deflater: Box<Deflater>) {
+    pub fn return_deflater(&mut self, deflater: Box<Deflater>) {
         self.deflater = Some(deflater);
     }
 
     /// What was counted.
-    pub fn tally(&self) -> &S::Tally {
-        &self.tally
+    pub fn counters(&self) -> &S::Counters {
+        &self.counters
     }
 
-    /// To count what only the shell sees.
-    pub fn tally_mut(&mut self) -> &mut S::Tally {
-        &mut self.tally
+    /// To count what only the adapter sees.
+    pub fn counters_mut(&mut self) -> &mut S::Counters {
+        &mut self.counters
     }
 
     /// Whether messages and pings may still be sent: not after a close frame of either side.
@@ -148,33 +148,34 @@ impl<S: Shell> Endpoint<S> {
 
     /// What is to be done with the transport.
     #[inline]
-    pub fn duty(&self) -> Duty {
-        self.course.duty()
+    pub fn io_action(&self) -> IoAction {
+        self.shutdown.io_action()
     }
 
-    /// Whether that is [`Duty::Serve`].
+    /// Whether that is [`IoAction::Serve`].
     #[inline]
     pub fn is_serving(&self) -> bool {
-        matches!(self.course.duty(), Duty::Serve)
+        matches!(self.shutdown.io_action(), IoAction::Serve)
     }
 
     /// Whether bytes of the peer are of any use: those that count, and those that have to be thrown away.
     pub fn wants_input(&self) -> bool {
-        !self.course.is_cut_off() && (self.closing.may_receive() || self.course.has_failed())
+        !self.shutdown.is_read_closed()
+            && (self.closing.may_receive() || self.shutdown.has_failed())
     }
 
     /// Bytes have come.
     #[inline]
-    pub fn heard(&mut self, n: usize) {
-        self.pings.heard();
-        self.tally.count(|statistics| statistics.bytes_received += n as u64);
+    pub fn on_input(&mut self, n: usize) {
+        self.pings.on_input();
+        self.counters.count(|statistics| statistics.bytes_received += n as u64);
     }
 
     /// Queues a ping, by whose number [`Endpoint::is_answered`] knows it.
     ///
     /// # Errors
     /// Why not.
-    pub fn ping(&mut self, now: S::Time) -> Result<u32, Unsent> {
+    pub fn ping(&mut self, now: S::Time) -> Result<u32, SendError> {
         self.check_open()?;
         let (number, payload) = self.pings.send(now);
         self.send_control(OpCode::Ping, &payload);
@@ -192,7 +193,7 @@ impl<S: Shell> Endpoint<S> {
         rules: &Rules<TimeSpan<S>>,
         now: impl FnOnce() -> S::Time,
     ) -> Option<S::Time> {
-        if self.course.is_over() {
+        if self.shutdown.is_over() {
             return None;
         }
         let ping = if self.may_send() { self.pings.deadline(rules, now) } else { None };
@@ -204,11 +205,11 @@ impl<S: Shell> Endpoint<S> {
 
     /// Looks at what has become due by `now`, and does it.
     pub fn tick(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) -> Due {
-        if self.course.is_over() {
+        if self.shutdown.is_over() {
             return Due::Nothing;
         }
         if self.deadline.is_some_and(|deadline| now.has_reached(deadline)) {
-            self.expire();
+            self.give_up_step();
             return Due::Close;
         }
         if !self.may_send() {
@@ -219,7 +220,7 @@ impl<S: Shell> Endpoint<S> {
                 self.fail(CloseCode::POLICY, "", rules, || now);
                 Due::Silence
             }
-            PingDue::Ping if rules.silence.is_some() => match self.ping(now) {
+            PingDue::Ping if rules.ping_timeout.is_some() => match self.ping(now) {
                 Ok(_) => Due::Ping,
                 Err(_) => Due::Nothing,
             },
@@ -242,7 +243,7 @@ impl<S: Shell> Endpoint<S> {
         let is_first = self.closing.start();
         if is_first {
             self.send_close(code, reason);
-            self.deadline = Some(now().after(rules.close));
+            self.deadline = Some(now().after(rules.close_timeout));
         }
         is_first
     }
@@ -258,66 +259,70 @@ impl<S: Shell> Endpoint<S> {
         if self.closing.fail() {
             self.send_close(Some(code), reason);
         }
-        self.deadline = Some(now().after(rules.close));
-        self.course.fail();
+        self.deadline = Some(now().after(rules.close_timeout));
+        self.shutdown.fail();
     }
 
     /// The peer reads what it was sent before, which is a step of the closing: its time begins anew.
-    pub fn moved(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) {
+    pub fn on_progress(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) {
         if let Some(deadline) = &mut self.deadline {
-            *deadline = now.after(rules.close);
+            *deadline = now.after(rules.close_timeout);
         }
     }
 
     /// When the end is to be given up: from now, if nothing has begun it.
-    pub fn bound(&mut self, rules: &Rules<TimeSpan<S>>, now: impl FnOnce() -> S::Time) -> S::Time {
-        *self.deadline.get_or_insert_with(|| now().after(rules.close))
+    pub fn ensure_close_deadline(
+        &mut self,
+        rules: &Rules<TimeSpan<S>>,
+        now: impl FnOnce() -> S::Time,
+    ) -> S::Time {
+        *self.deadline.get_or_insert_with(|| now().after(rules.close_timeout))
     }
 
     /// The peer's stream has ended, or can not be read.
-    pub fn cut_off(&mut self) {
-        self.course.cut_off(S::PARTING);
+    pub fn on_read_closed(&mut self) {
+        self.shutdown.on_read_closed(S::CLOSE_MODE);
     }
 
     /// All that waited has been written, or can not be.
-    pub fn flushed(&mut self) {
-        self.course.flushed(self.role, S::PARTING);
+    pub fn on_flushed(&mut self) {
+        self.shutdown.on_flushed(self.role, S::CLOSE_MODE);
     }
 
     /// What was there to be thrown away has been, or there is too much of it.
-    pub fn drained(&mut self) {
-        self.course.drained();
+    pub fn on_drained(&mut self) {
+        self.shutdown.on_drained();
     }
 
     /// Our side of the stream has ended.
-    pub fn shut(&mut self) {
-        self.course.shut(S::PARTING);
+    pub fn on_shut_down(&mut self) {
+        self.shutdown.on_shut_down(S::CLOSE_MODE);
     }
 
     /// The step of the end that is being waited for is given up.
-    pub fn expire(&mut self) {
-        self.course.expire(S::PARTING);
+    pub fn give_up_step(&mut self) {
+        self.shutdown.give_up_step(S::CLOSE_MODE);
     }
 
     /// It is over, however far it was: nothing is sent or received any more, and what waits is dropped.
     pub fn abort(&mut self) {
         let _ = self.closing.fail();
-        self.course.abort();
+        self.shutdown.abort();
         self.queue.clear();
         self.pong = None;
     }
 }
 
-/// The difference of two times of a shell.
-pub type TimeSpan<S> = <<S as Shell>::Time as Time>::Span;
+/// The difference of two times of a adapter.
+pub type TimeSpan<S> = <<S as Adapter>::Time as Time>::Span;
 
-impl<S: Shell> fmt::Debug for Endpoint<S> {
+impl<S: Adapter> fmt::Debug for Endpoint<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("role", &self.role)
             .field("pending", &self.pending())
             .field("closing", &self.closing)
-            .field("duty", &self.duty())
+            .field("action", &self.io_action())
             .finish_non_exhaustive()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::endpoint::shell::{Rules, Time};
+use crate::endpoint::adapter::{Rules, Time};
 
 /// The pings of one connection.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl<T> Default for Pings<T> {
 impl<T: Time> Pings<T> {
     /// Bytes have come: the peer lives. One store, no clock.
     #[inline]
-    pub(super) fn heard(&mut self) {
+    pub(super) fn on_input(&mut self) {
         self.unanswered = None;
     }
 
@@ -44,17 +44,17 @@ impl<T: Time> Pings<T> {
         rules: &Rules<T::Span>,
         now: impl FnOnce() -> T,
     ) -> Option<T> {
-        let interval = rules.ping?;
+        let interval = rules.ping_interval?;
         let next = *self.next.get_or_insert_with(|| now().after(interval));
-        match self.unanswered.zip(rules.silence) {
+        match self.unanswered.zip(rules.ping_timeout) {
             Some((since, silence)) => Some(earlier(since.after(silence), next)),
             None => Some(next),
         }
     }
 
     pub(super) fn due(&mut self, rules: &Rules<T::Span>, now: T) -> PingDue {
-        let Some(interval) = rules.ping else { return PingDue::Nothing };
-        let silent = self.unanswered.zip(rules.silence);
+        let Some(interval) = rules.ping_interval else { return PingDue::Nothing };
+        let silent = self.unanswered.zip(rules.ping_timeout);
         if silent.is_some_and(|(since, silence)| now.has_reached(since.after(silence))) {
             return PingDue::GiveUp;
         }
@@ -104,7 +104,12 @@ mod tests {
     #[test]
     fn a_peer_that_says_anything_lives() {
         let at = Duration::from_secs;
-        let rules = Rules { close: at(5), ping: Some(at(20)), silence: Some(at(50)), mark: 0 };
+        let rules = Rules {
+            close_timeout: at(5),
+            ping_interval: Some(at(20)),
+            ping_timeout: Some(at(50)),
+            high_water: 0,
+        };
         let mut pings = Pings::default();
         assert_eq!(pings.deadline(&rules, || at(0)), Some(at(20)));
         assert_eq!(pings.due(&rules, at(19)), PingDue::Nothing);
@@ -116,7 +121,7 @@ mod tests {
             Some(at(70)),
             "fifty seconds after the first silence"
         );
-        pings.heard();
+        pings.on_input();
         assert_eq!(pings.due(&rules, at(70)), PingDue::Nothing);
         assert_eq!(pings.due(&rules, at(80)), PingDue::Ping);
         assert_eq!(pings.due(&rules, at(131)), PingDue::GiveUp);

@@ -8,66 +8,66 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::IoSlice;
 
-use crate::endpoint::shell::Shell;
+use crate::endpoint::adapter::Adapter;
 
-/// Pieces behind the head whose table an idle connection keeps. A peer that does not read makes it 64 MiB of small messages.
-const KEPT_PIECES: usize = 16;
+/// Chunked behind the head whose table an idle connection keeps. A peer that does not read makes it 64 MiB of small messages.
+const KEPT_SEGMENTS: usize = 16;
 
 /// Bytes waiting to be written, in order. Released, it holds no buffer.
-pub struct Queue<S: Shell> {
+pub struct Queue<S: Adapter> {
     /// The first frames; the first `written` bytes have left.
     head: Vec<u8>,
     written: usize,
-    behind: Option<Box<Behind<S>>>,
+    overflow: Option<Box<Overflow<S>>>,
 }
 
-struct Behind<S: Shell> {
-    pieces: VecDeque<Piece<S>>,
-    /// Bytes of the first piece that have left; none while there is a head.
+struct Overflow<S: Adapter> {
+    segments: VecDeque<Segment<S>>,
+    /// Bytes of the first segment that have left; none while there is a head.
     written: usize,
-    /// Bytes of all pieces that have not.
+    /// Bytes of all segments that have not.
     len: usize,
-    /// Bytes of the last piece that are in `len`, if it is one of frames.
+    /// Bytes of the last segment that are in `len`, if it is one of frames.
     counted: usize,
 }
 
-enum Piece<S: Shell> {
+enum Segment<S: Adapter> {
     /// Frames, behind one another.
     Frames(Vec<u8>),
     /// The payload of the header before.
     Payload(S::Payload),
 }
 
-impl<S: Shell> Piece<S> {
+impl<S: Adapter> Segment<S> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Piece::Frames(bytes) => bytes,
-            Piece::Payload(payload) => S::bytes(payload),
+            Segment::Frames(bytes) => bytes,
+            Segment::Payload(payload) => S::bytes(payload),
         }
     }
 }
 
-impl<S: Shell> Default for Queue<S> {
+impl<S: Adapter> Default for Queue<S> {
     fn default() -> Queue<S> {
-        Queue { head: Vec::new(), written: 0, behind: None }
+        Queue { head: Vec::new(), written: 0, overflow: None }
     }
 }
 
-impl<S: Shell> Queue<S> {
-    /// Whether the head is all there ever is: a shell that hands nothing over does not pay for those that do.
-    const IS_JOINED: bool = S::CHUNK == usize::MAX && S::COPIED == usize::MAX;
+impl<S: Adapter> Queue<S> {
+    /// Whether the head is all there ever is: a adapter that hands nothing over does not pay for those that do.
+    const IS_JOINED: bool = S::BUFFER_SIZE == usize::MAX && S::COPY_MAX == usize::MAX;
 
     /// Bytes that wait.
     #[inline]
     pub fn len(&self) -> usize {
-        let behind = if Self::IS_JOINED { None } else { self.behind.as_ref() };
-        self.head.len() - self.written + behind.map_or(0, |behind| behind.len)
+        let overflow = if Self::IS_JOINED { None } else { self.overflow.as_ref() };
+        self.head.len() - self.written + overflow.map_or(0, |overflow| overflow.len)
     }
 
     /// Whether nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.written == self.head.len() && !self.has_behind()
+        self.written == self.head.len() && !self.has_overflow()
     }
 
     /// The first bytes that wait in one place.
@@ -76,8 +76,8 @@ impl<S: Shell> Queue<S> {
         if self.written < self.head.len() || Self::IS_JOINED {
             return &self.head[self.written..];
         }
-        let Some(behind) = &self.behind else { return &[] };
-        behind.pieces.front().map_or(&[], |piece| &piece.bytes()[behind.written..])
+        let Some(overflow) = &self.overflow else { return &[] };
+        overflow.segments.front().map_or(&[], |segment| &segment.bytes()[overflow.written..])
     }
 
     /// Puts what waits into `slices`, for a vectored write; how many.
@@ -87,10 +87,10 @@ impl<S: Shell> Queue<S> {
             *slice = IoSlice::new(&self.head[self.written..]);
             count = 1;
         }
-        let Some(behind) = &self.behind else { return count };
-        let mut skipped = behind.written;
-        for (slice, piece) in slices[count..].iter_mut().zip(&behind.pieces) {
-            *slice = IoSlice::new(&piece.bytes()[std::mem::take(&mut skipped)..]);
+        let Some(overflow) = &self.overflow else { return count };
+        let mut skipped = overflow.written;
+        for (slice, segment) in slices[count..].iter_mut().zip(&overflow.segments) {
+            *slice = IoSlice::new(&segment.bytes()[std::mem::take(&mut skipped)..]);
             count += 1;
         }
         count
@@ -109,8 +109,8 @@ impl<S: Shell> Queue<S> {
         }
         self.head.clear();
         self.written = 0;
-        if !Self::IS_JOINED && self.behind.is_some() {
-            self.advance_behind(n - left);
+        if !Self::IS_JOINED && self.overflow.is_some() {
+            self.advance_overflow(n - left);
             return self.is_empty();
         }
         assert!(n == left, "no more leaves than waits");
@@ -119,28 +119,28 @@ impl<S: Shell> Queue<S> {
 
     /// What is behind moves up.
     #[cold]
-    fn advance_behind(&mut self, mut n: usize) {
-        let behind = self.behind.as_mut().expect("asked before");
-        behind.len = behind.len.checked_sub(n).expect("no more leaves than waits");
-        n += behind.written;
-        behind.written = 0;
-        while let Some(first) = behind.pieces.front() {
+    fn advance_overflow(&mut self, mut n: usize) {
+        let overflow = self.overflow.as_mut().expect("asked before");
+        overflow.len = overflow.len.checked_sub(n).expect("no more leaves than waits");
+        n += overflow.written;
+        overflow.written = 0;
+        while let Some(first) = overflow.segments.front() {
             let whole = first.bytes().len();
             if n >= whole {
                 n -= whole;
-                if let Some(Piece::Frames(frames)) = behind.pieces.pop_front() {
-                    S::give_buffer(frames);
+                if let Some(Segment::Frames(frames)) = overflow.segments.pop_front() {
+                    S::return_buffer(frames);
                 }
-            } else if let Piece::Frames(_) = first {
-                let Some(Piece::Frames(frames)) = behind.pieces.pop_front() else {
+            } else if let Segment::Frames(_) = first {
+                let Some(Segment::Frames(frames)) = overflow.segments.pop_front() else {
                     unreachable!("just seen")
                 };
-                behind.len -= frames.len() - n;
-                S::give_buffer(std::mem::replace(&mut self.head, frames));
+                overflow.len -= frames.len() - n;
+                S::return_buffer(std::mem::replace(&mut self.head, frames));
                 self.written = n;
                 return;
             } else {
-                behind.written = n;
+                overflow.written = n;
                 return;
             }
         }
@@ -149,17 +149,17 @@ impl<S: Shell> Queue<S> {
     /// Where the next frame is to be appended. Then call [`Queue::appended`].
     #[inline]
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
-        if Self::IS_JOINED || (self.head.len() < S::CHUNK && !self.has_behind()) {
-            self.room()
+        if Self::IS_JOINED || (self.head.len() < S::BUFFER_SIZE && !self.has_overflow()) {
+            self.head_for_append()
         } else {
-            self.tail_behind()
+            self.overflow_tail()
         }
     }
 
     /// A frame was appended to the tail.
     #[inline]
     pub(super) fn appended(&mut self) {
-        if !Self::IS_JOINED && self.behind.is_some() {
+        if !Self::IS_JOINED && self.overflow.is_some() {
             self.count_tail();
         }
     }
@@ -173,28 +173,32 @@ impl<S: Shell> Queue<S> {
 
     /// Appends a payload, whose header was appended before.
     pub(super) fn push_payload(&mut self, payload: S::Payload) {
-        let behind = self.behind.get_or_insert_default();
-        behind.len += S::bytes(&payload).len();
-        behind.pieces.push_back(Piece::Payload(payload));
+        let overflow = self.overflow.get_or_insert_default();
+        overflow.len += S::bytes(&payload).len();
+        overflow.segments.push_back(Segment::Payload(payload));
     }
 
     /// Bytes behind the message that is being sent. What was joined with it counts as a part of it.
-    pub(super) fn behind(&self) -> usize {
-        let Some(behind) = &self.behind else { return 0 };
-        let front = self.front();
-        let first =
-            behind.pieces.iter().take(front).map(|piece| piece.bytes().len()).sum::<usize>();
-        if front == 0 { behind.len } else { behind.len + behind.written - first }
+    pub(super) fn bytes_after_current(&self) -> usize {
+        let Some(overflow) = &self.overflow else { return 0 };
+        let front = self.current_segments();
+        let first = overflow
+            .segments
+            .iter()
+            .take(front)
+            .map(|segment| segment.bytes().len())
+            .sum::<usize>();
+        if front == 0 { overflow.len } else { overflow.len + overflow.written - first }
     }
 
     /// Drops what is behind the message that is being sent: the peer sees whole messages, and fewer of them.
-    pub(super) fn cut(&mut self) {
-        let front = self.front();
-        let Some(behind) = &mut self.behind else { return };
-        for piece in behind.pieces.drain(front..) {
-            behind.len -= piece.bytes().len();
-            if let Piece::Frames(frames) = piece {
-                S::give_buffer(frames);
+    pub(super) fn drop_after_current(&mut self) {
+        let front = self.current_segments();
+        let Some(overflow) = &mut self.overflow else { return };
+        for segment in overflow.segments.drain(front..) {
+            overflow.len -= segment.bytes().len();
+            if let Segment::Frames(frames) = segment {
+                S::return_buffer(frames);
             }
         }
     }
@@ -203,7 +207,7 @@ impl<S: Shell> Queue<S> {
     pub(super) fn clear(&mut self) {
         self.head.clear();
         self.written = 0;
-        self.behind = None;
+        self.overflow = None;
         self.release();
     }
 
@@ -211,29 +215,29 @@ impl<S: Shell> Queue<S> {
     #[inline]
     pub(super) fn release(&mut self) {
         if self.written == self.head.len() && self.head.capacity() > 0 {
-            S::give_buffer(std::mem::take(&mut self.head));
+            S::return_buffer(std::mem::take(&mut self.head));
             self.written = 0;
         }
-        if !Self::IS_JOINED && self.behind.as_ref().is_some_and(|behind| behind.has_grown()) {
-            self.behind = None;
+        if !Self::IS_JOINED && self.overflow.as_ref().is_some_and(|overflow| overflow.has_grown()) {
+            self.overflow = None;
         }
     }
 
     #[inline]
-    fn has_behind(&self) -> bool {
-        !Self::IS_JOINED && self.behind.as_ref().is_some_and(|behind| behind.len > 0)
+    fn has_overflow(&self) -> bool {
+        !Self::IS_JOINED && self.overflow.as_ref().is_some_and(|overflow| overflow.len > 0)
     }
 
-    /// How many pieces behind the head the message that is being sent has: its payload, if its header ends the head or has
+    /// How many segments behind the head the message that is being sent has: its payload, if its header ends the head or has
     /// left already.
-    fn front(&self) -> usize {
-        let first = self.behind.as_ref().and_then(|behind| behind.pieces.front());
-        usize::from(matches!(first, Some(Piece::Payload(_))))
+    fn current_segments(&self) -> usize {
+        let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
+        usize::from(matches!(first, Some(Segment::Payload(_))))
     }
 
     /// The head, with room at its start taken back.
     #[inline]
-    fn room(&mut self) -> &mut Vec<u8> {
+    fn head_for_append(&mut self) -> &mut Vec<u8> {
         if self.head.capacity() == 0 {
             self.head = S::take_buffer();
         } else if self.written > self.head.len() / 2 {
@@ -245,44 +249,43 @@ impl<S: Shell> Queue<S> {
     }
 
     #[cold]
-    fn tail_behind(&mut self) -> &mut Vec<u8> {
-        let behind = self.behind.get_or_insert_default();
-        let joins =
-            matches!(behind.pieces.back(), Some(Piece::Frames(frames)) if frames.len() < S::CHUNK);
+    fn overflow_tail(&mut self) -> &mut Vec<u8> {
+        let overflow = self.overflow.get_or_insert_default();
+        let joins = matches!(overflow.segments.back(), Some(Segment::Frames(frames)) if frames.len() < S::BUFFER_SIZE);
         if !joins {
-            behind.pieces.push_back(Piece::Frames(S::take_buffer()));
-            behind.counted = 0;
+            overflow.segments.push_back(Segment::Frames(S::take_buffer()));
+            overflow.counted = 0;
         }
-        match behind.pieces.back_mut() {
-            Some(Piece::Frames(frames)) => frames,
-            _ => unreachable!("the last piece is one of frames: it was pushed if it was not"),
+        match overflow.segments.back_mut() {
+            Some(Segment::Frames(frames)) => frames,
+            _ => unreachable!("the last segment is one of frames: it was pushed if it was not"),
         }
     }
 
     #[cold]
     fn count_tail(&mut self) {
-        let Some(behind) = &mut self.behind else { return };
-        if let Some(Piece::Frames(frames)) = behind.pieces.back() {
-            behind.len += frames.len() - behind.counted;
-            behind.counted = frames.len();
+        let Some(overflow) = &mut self.overflow else { return };
+        if let Some(Segment::Frames(frames)) = overflow.segments.back() {
+            overflow.len += frames.len() - overflow.counted;
+            overflow.counted = frames.len();
         }
     }
 }
 
-impl<S: Shell> Behind<S> {
-    /// Whether nothing is in it, and it has had more than a few pieces: few are kept, for the next.
+impl<S: Adapter> Overflow<S> {
+    /// Whether nothing is in it, and it has had more than a few segments: few are kept, for the next.
     fn has_grown(&self) -> bool {
-        self.pieces.is_empty() && self.pieces.capacity() > KEPT_PIECES
+        self.segments.is_empty() && self.segments.capacity() > KEPT_SEGMENTS
     }
 }
 
-impl<S: Shell> Default for Behind<S> {
-    fn default() -> Behind<S> {
-        Behind { pieces: VecDeque::new(), written: 0, len: 0, counted: 0 }
+impl<S: Adapter> Default for Overflow<S> {
+    fn default() -> Overflow<S> {
+        Overflow { segments: VecDeque::new(), written: 0, len: 0, counted: 0 }
     }
 }
 
-impl<S: Shell> fmt::Debug for Queue<S> {
+impl<S: Adapter> fmt::Debug for Queue<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("len", &self.len()).finish_non_exhaustive()
     }
@@ -291,18 +294,18 @@ impl<S: Shell> fmt::Debug for Queue<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::tests::Pieces;
+    use crate::endpoint::tests::Chunked;
 
     #[test]
     fn a_table_that_has_grown_is_given_back_and_a_small_one_is_kept() {
-        let mut queue = Queue::<Pieces>::default();
-        for (pieces, is_kept) in [(2, true), (2_000, false)] {
-            for _ in 0..pieces {
+        let mut queue = Queue::<Chunked>::default();
+        for (segments, is_kept) in [(2, true), (2_000, false)] {
+            for _ in 0..segments {
                 queue.push_raw(&[0; 64]);
             }
-            assert!(queue.advance(64 * pieces));
+            assert!(queue.advance(64 * segments));
             queue.release();
-            assert_eq!(queue.behind.is_some(), is_kept, "{pieces}");
+            assert_eq!(queue.overflow.is_some(), is_kept, "{segments}");
         }
     }
 }

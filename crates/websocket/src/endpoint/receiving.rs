@@ -1,12 +1,12 @@
 //! What the peer has sent, and what is said to it.
 
-use crate::endpoint::shell::{Rules, Shell, Tally, Time};
+use crate::endpoint::adapter::{Adapter, Counters, Rules, Time};
 use crate::endpoint::{Endpoint, TimeSpan};
 #[cfg(feature = "tokio")]
-use crate::protocol::Quick;
+use crate::protocol::WholeFrame;
 use crate::protocol::{
-    Answer, CloseReason, DecodedPayload, Decoder, OpCode, Step, StepBytes, StepKind, Violation,
-    Wanted,
+    Answer, CloseReason, DecodedPayload, Decoder, OpCode, ReadMode, Step, StepBytes, StepKind,
+    Violation,
 };
 
 /// What came of bytes that were read.
@@ -25,7 +25,7 @@ pub enum Received<'a> {
     Failed(Violation),
 }
 
-impl<S: Shell> Endpoint<S> {
+impl<S: Adapter> Endpoint<S> {
     /// Takes what was read, which is unmasked in place: how many bytes were used, and what came of them. To be called again
     /// with the rest. Pings and close frames are answered; behind a close frame or a breach of the protocol nothing counts,
     /// and all of `input` is used.
@@ -42,7 +42,7 @@ impl<S: Shell> Endpoint<S> {
         if !self.may_receive() {
             return (all, Received::Nothing);
         }
-        let (n, step) = match self.receive_step(decoder, input, Wanted::Whole, rules, now) {
+        let (n, step) = match self.receive_step(decoder, input, ReadMode::Message, rules, now) {
             Ok(received) => received,
             Err(violation) => return (all, Received::Failed(violation)),
         };
@@ -67,23 +67,23 @@ impl<S: Shell> Endpoint<S> {
         &mut self,
         decoder: &mut Decoder,
         input: &mut [u8],
-        wanted: Wanted,
+        mode: ReadMode,
         rules: &Rules<TimeSpan<S>>,
         now: impl FnOnce() -> S::Time,
     ) -> Result<(usize, Option<Step>), Violation> {
         let all = input.len();
-        let (mut n, mut step) = match decoder.step(input, wanted) {
+        let (mut n, mut step) = match decoder.step(input, mode) {
             Ok(stepped) => stepped,
             Err(violation) => return Err(self.breach(violation, rules, now)),
         };
-        self.tally.count(|statistics| statistics.fragments_received = decoder.fragments());
+        self.counters.count(|statistics| statistics.fragments_received = decoder.fragments());
         match &step {
             Some(Step { kind: StepKind::Data { is_last, .. }, place }) => {
                 let len = match place {
                     StepBytes::Fed(range) => range.len(),
                     place => decoder.kept(place).len(),
                 };
-                self.tally.count(|statistics| {
+                self.counters.count(|statistics| {
                     statistics.messages_received += u64::from(*is_last);
                     statistics.payload_received += len as u64;
                 });
@@ -105,13 +105,13 @@ impl<S: Shell> Endpoint<S> {
         Ok((n, step))
     }
 
-    /// Counts a message that [`Decoder::quick`] has found: nothing else is to be done for one.
+    /// Counts a message that [`Decoder::decode_whole_frame`] has found: nothing else is to be done for one.
     #[cfg(feature = "tokio")]
     #[inline]
-    pub(crate) fn receive_quick(&mut self, quick: Quick) {
-        self.tally.count(|statistics| {
+    pub(crate) fn on_whole_frame(&mut self, frame: WholeFrame) {
+        self.counters.count(|statistics| {
             statistics.messages_received += 1;
-            statistics.payload_received += quick.len() as u64;
+            statistics.payload_received += frame.len() as u64;
         });
     }
 
@@ -123,12 +123,12 @@ impl<S: Shell> Endpoint<S> {
         rules: &Rules<TimeSpan<S>>,
         now: impl FnOnce() -> S::Time,
     ) -> Result<(), Violation> {
-        self.tally.count(|statistics| statistics.controls_received += 1);
+        self.counters.count(|statistics| statistics.controls_received += 1);
         match opcode {
             OpCode::Ping => self.pong(payload, rules),
             OpCode::Pong => {
                 if let Some(round_trip) = self.pings.pong(payload, now) {
-                    self.tally.count(|statistics| statistics.round_trip = Some(round_trip));
+                    self.counters.count(|statistics| statistics.round_trip = Some(round_trip));
                 }
             }
             OpCode::Close => {
@@ -141,8 +141,8 @@ impl<S: Shell> Endpoint<S> {
                 if let Answer::Close(code) = self.closing.receive(&reason) {
                     self.send_close(code, "");
                 }
-                self.deadline = Some(now().after(rules.close));
-                self.course.close();
+                self.deadline = Some(now().after(rules.close_timeout));
+                self.shutdown.close();
             }
             OpCode::Continuation | OpCode::Text | OpCode::Binary => {}
         }
@@ -157,7 +157,7 @@ impl<S: Shell> Endpoint<S> {
         rules: &Rules<TimeSpan<S>>,
         now: impl FnOnce() -> S::Time,
     ) -> Violation {
-        let reason = if S::SAYS_WHY { violation.to_string() } else { String::new() };
+        let reason = if S::SENDS_REASON { violation.to_string() } else { String::new() };
         self.fail(violation.close_code(), &reason, rules, now);
         violation
     }

@@ -1,7 +1,7 @@
 //! What is queued to be written, and in which order it may be.
 
+use crate::endpoint::adapter::{Adapter, Counters, Rules};
 use crate::endpoint::queue::Queue;
-use crate::endpoint::shell::{Rules, Shell, Tally};
 use crate::endpoint::{Endpoint, TimeSpan};
 use crate::protocol::deflate::Fin;
 use crate::protocol::{
@@ -12,20 +12,20 @@ use crate::protocol::{
 /// Why nothing was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unsent {
+pub enum SendError {
     /// A close frame was sent or received.
     Closed,
     /// Writing has failed before.
     Broken,
-    /// A message is being written in pieces, or was given up half way: no other may stand within it.
+    /// A message is being written in chunks, or was given up half way: no other may stand within it.
     WithinMessage,
 }
 
-/// Whether a message is being written in pieces.
+/// Whether a message is being written in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
     Nothing,
-    Pieces,
+    Fragmented,
     Abandoned,
 }
 
@@ -34,8 +34,8 @@ pub(super) struct Pong {
     payload: [u8; CONTROL_MAX as usize],
 }
 
-impl<S: Shell> Endpoint<S> {
-    /// What waits to be written. When some of it has left, call [`Endpoint::written`].
+impl<S: Adapter> Endpoint<S> {
+    /// What waits to be written. When some of it has left, call [`Endpoint::on_written`].
     #[inline]
     pub fn output(&mut self, rules: &Rules<TimeSpan<S>>) -> &Queue<S> {
         if self.pong.is_some() {
@@ -57,8 +57,8 @@ impl<S: Shell> Endpoint<S> {
     }
 
     /// Bytes that wait behind the message that is being written.
-    pub fn behind(&self) -> usize {
-        self.queue.behind()
+    pub fn bytes_after_current(&self) -> usize {
+        self.queue.bytes_after_current()
     }
 
     /// The first `n` bytes of the output have left; whether that was all.
@@ -66,27 +66,27 @@ impl<S: Shell> Endpoint<S> {
     /// # Panics
     /// When fewer wait.
     #[inline]
-    pub fn written(&mut self, n: usize) -> bool {
+    pub fn on_written(&mut self, n: usize) -> bool {
         self.holds_pongs = false;
-        self.tally.count(|statistics| statistics.bytes_sent += n as u64);
+        self.counters.count(|statistics| statistics.bytes_sent += n as u64);
         self.queue.advance(n) && self.pong.is_none()
     }
 
-    /// The transport takes nothing. Until it does, only the peer's newest ping is answered. A shell may leave this out.
-    pub fn blocked(&mut self) {
+    /// The transport takes nothing. Until it does, only the peer's newest ping is answered. A adapter may leave this out.
+    pub fn on_write_blocked(&mut self) {
         self.holds_pongs = true;
     }
 
     /// The transport has failed: what waits is dropped, and nothing is queued any more.
-    pub fn broken(&mut self) {
+    pub fn on_write_failed(&mut self) {
         self.is_broken = true;
         self.queue.clear();
         self.pong = None;
     }
 
     /// Drops what waits behind the message that is being written: the peer sees whole messages, and fewer of them.
-    pub fn cut(&mut self) {
-        self.queue.cut();
+    pub fn drop_after_current(&mut self) {
+        self.queue.drop_after_current();
     }
 
     /// Gives the buffer back when nothing is in it, as in an idle connection.
@@ -105,11 +105,11 @@ impl<S: Shell> Endpoint<S> {
     /// # Errors
     /// Why not.
     #[inline]
-    pub fn check_message(&self) -> Result<(), Unsent> {
+    pub fn check_message(&self) -> Result<(), SendError> {
         if self.writing == Writing::Nothing {
             self.check_open()
         } else {
-            Err(Unsent::WithinMessage)
+            Err(SendError::WithinMessage)
         }
     }
 
@@ -118,11 +118,11 @@ impl<S: Shell> Endpoint<S> {
     /// # Errors
     /// Why not.
     #[inline]
-    pub fn check_open(&self) -> Result<(), Unsent> {
+    pub fn check_open(&self) -> Result<(), SendError> {
         if self.is_broken {
-            return Err(Unsent::Broken);
+            return Err(SendError::Broken);
         }
-        if self.closing.may_send() { Ok(()) } else { Err(Unsent::Closed) }
+        if self.closing.may_send() { Ok(()) } else { Err(SendError::Closed) }
     }
 
     /// Queues a message, encoded; to be asked before: [`Endpoint::check_message`].
@@ -136,12 +136,12 @@ impl<S: Shell> Endpoint<S> {
         let mask = self.mask();
         self.count_message(payload.len());
         match &mut self.deflater {
-            Some(deflater) if deflater.is_worth(payload.len()) => {
+            Some(deflater) if deflater.is_worth_compressing(payload.len()) => {
                 let out = self.queue.tail();
                 let start = out.len();
                 encode_message(out, opcode, Fin::Last, mask, payload, Some(deflater));
                 let grown = out.len() - start;
-                self.tally.count(|statistics| {
+                self.counters.count(|statistics| {
                     statistics.compressed.0 += payload.len() as u64;
                     statistics.compressed.1 += grown as u64;
                 });
@@ -166,10 +166,10 @@ impl<S: Shell> Endpoint<S> {
         &mut self,
         opcode: OpCode,
         payload: S::Payload,
-    ) -> Result<Option<S::Payload>, Unsent> {
+    ) -> Result<Option<S::Payload>, SendError> {
         self.check_message()?;
         let bytes = S::bytes(&payload);
-        if bytes.len() <= S::COPIED || self.role == Role::Client {
+        if bytes.len() <= S::COPY_MAX || self.role == Role::Client {
             self.send(opcode, bytes);
             return Ok(Some(payload));
         }
@@ -185,16 +185,21 @@ impl<S: Shell> Endpoint<S> {
     ///
     /// # Errors
     /// Why it was not queued; then it is dropped.
-    pub fn send_frame(&mut self, frame: S::Payload, payload: usize) -> Result<(), Unsent> {
+    pub fn send_frame(&mut self, frame: S::Payload, payload: usize) -> Result<(), SendError> {
         self.check_message()?;
         self.count_message(payload);
         self.queue.push_payload(frame);
         Ok(())
     }
 
-    /// The header of a server's message that its shell writes by itself, the payload beside it and without a copy, because nothing
-    /// else waits: its length. Then call [`Endpoint::sent_beside`].
-    pub fn header(&self, opcode: OpCode, payload: usize, out: &mut [u8; MAX_HEADER]) -> usize {
+    /// The header of a server's message that its adapter writes by itself, the payload beside it and without a copy, because nothing
+    /// else waits: its length. Then call [`Endpoint::on_direct_write`].
+    pub fn direct_header(
+        &self,
+        opcode: OpCode,
+        payload: usize,
+        out: &mut [u8; MAX_HEADER],
+    ) -> usize {
         debug_assert!(
             self.role == Role::Server && self.queue.is_empty() && self.check_message().is_ok()
         );
@@ -202,9 +207,9 @@ impl<S: Shell> Endpoint<S> {
     }
 
     /// Of a header and its payload the transport has taken the first `n` bytes; the rest is queued.
-    pub fn sent_beside(&mut self, header: &[u8], payload: &[u8], n: usize) {
+    pub fn on_direct_write(&mut self, header: &[u8], payload: &[u8], n: usize) {
         self.count_message(payload.len());
-        self.tally.count(|statistics| statistics.bytes_sent += n as u64);
+        self.counters.count(|statistics| statistics.bytes_sent += n as u64);
         if n < header.len() + payload.len() {
             self.holds_pongs = true;
             self.queue.push_raw(&header[n.min(header.len())..]);
@@ -212,26 +217,31 @@ impl<S: Shell> Endpoint<S> {
         }
     }
 
-    /// Begins a message in pieces: until it is finished, or dropped before its first, no other can be sent.
+    /// Begins a message in chunks: until it is finished, or dropped before its first, no other can be sent.
     ///
     /// # Errors
     /// When another was not finished.
-    pub fn begin_pieces(&mut self) -> Result<(), Unsent> {
+    pub fn begin_fragmented(&mut self) -> Result<(), SendError> {
         if self.writing != Writing::Nothing {
-            return Err(Unsent::WithinMessage);
+            return Err(SendError::WithinMessage);
         }
-        self.writing = Writing::Pieces;
+        self.writing = Writing::Fragmented;
         Ok(())
     }
 
-    /// Queues a piece as a frame: `opcode` is [`OpCode::Continuation`] but for the first. The last ends the message.
+    /// Queues a chunk as a frame: `opcode` is [`OpCode::Continuation`] but for the first. The last ends the message.
     ///
     /// # Errors
     /// Why not.
-    pub fn send_piece(&mut self, opcode: OpCode, fin: Fin, payload: &[u8]) -> Result<(), Unsent> {
+    pub fn send_fragment(
+        &mut self,
+        opcode: OpCode,
+        fin: Fin,
+        payload: &[u8],
+    ) -> Result<(), SendError> {
         self.check_open()?;
         let mask = self.mask();
-        self.tally.count(|statistics| {
+        self.counters.count(|statistics| {
             statistics.payload_sent += payload.len() as u64;
             statistics.messages_sent += u64::from(fin == Fin::Last);
             statistics.fragments_sent += u64::from(fin == Fin::More);
@@ -242,23 +252,27 @@ impl<S: Shell> Endpoint<S> {
         Ok(())
     }
 
-    /// The message in pieces is done, or none of it was sent.
-    pub fn end_pieces(&mut self) {
+    /// The message in chunks is done, or none of it was sent.
+    pub fn end_fragmented(&mut self) {
         self.writing = Writing::Nothing;
     }
 
-    /// The message in pieces is given up half way: the connection is closed with 1011, because a peer must not take half a message for a
+    /// The message in chunks is given up half way: the connection is closed with 1011, because a peer must not take half a message for a
     /// whole one. Nothing, if none is being written.
-    pub fn abandon_pieces(&mut self, rules: &Rules<TimeSpan<S>>, now: impl FnOnce() -> S::Time) {
-        if self.writing == Writing::Pieces {
+    pub fn abandon_fragmented(
+        &mut self,
+        rules: &Rules<TimeSpan<S>>,
+        now: impl FnOnce() -> S::Time,
+    ) {
+        if self.writing == Writing::Fragmented {
             self.writing = Writing::Abandoned;
             self.close(Some(CloseCode::INTERNAL), "", rules, now);
         }
     }
 
-    /// Whether a message in pieces has begun and not ended.
+    /// Whether a message in chunks has begun and not ended.
     pub fn is_within_message(&self) -> bool {
-        self.writing == Writing::Pieces
+        self.writing == Writing::Fragmented
     }
 
     #[inline]
@@ -268,7 +282,7 @@ impl<S: Shell> Endpoint<S> {
 
     #[inline]
     fn count_message(&mut self, payload: usize) {
-        self.tally.count(|statistics| {
+        self.counters.count(|statistics| {
             statistics.messages_sent += 1;
             statistics.payload_sent += payload as u64;
         });
@@ -278,7 +292,7 @@ impl<S: Shell> Endpoint<S> {
         let mask = self.mask();
         encode_control(self.queue.tail(), opcode, mask, payload);
         self.queue.appended();
-        self.tally.count(|statistics| statistics.controls_sent += 1);
+        self.counters.count(|statistics| statistics.controls_sent += 1);
     }
 
     pub(super) fn send_close(&mut self, code: Option<CloseCode>, reason: &str) {
@@ -288,7 +302,7 @@ impl<S: Shell> Endpoint<S> {
             let mask = self.mask();
             encode_close(self.queue.tail(), code, reason, mask);
             self.queue.appended();
-            self.tally.count(|statistics| statistics.controls_sent += 1);
+            self.counters.count(|statistics| statistics.controls_sent += 1);
         }
     }
 
@@ -318,7 +332,7 @@ impl<S: Shell> Endpoint<S> {
 
     /// Whether the peer reads what it is sent.
     fn keeps_up(&self, rules: &Rules<TimeSpan<S>>) -> bool {
-        !self.holds_pongs && self.pending() < rules.mark
+        !self.holds_pongs && self.pending() < rules.high_water
     }
 }
 

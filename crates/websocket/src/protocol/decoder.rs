@@ -3,101 +3,25 @@
 //! The decoder is fed what has arrived and yields one event at a time, which borrows from what was fed or from the
 //! decoder. A message that lies whole in the fed bytes, in one plain frame, is not copied; any other is put together in
 //! a buffer that grows with the bytes received, never with a length that was only announced. All progress lives here:
-//! bytes may come in any pieces.
+//! bytes may come in any chunks.
+
+mod event;
+mod limits;
 
 use std::ops::Range;
 
-use crate::protocol::close::CloseReason;
+pub use self::event::{Decoded, DecodedPayload};
+pub(crate) use self::event::{ReadMode, Step, StepBytes, StepKind, WholeFrame};
+pub use self::limits::DecoderLimits;
+pub(crate) use self::limits::KEPT_BYTES;
+use self::limits::{CHUNK_MAX, compressed_max};
+use crate::protocol::close_frame::CloseReason;
 use crate::protocol::deflate::Inflater;
 use crate::protocol::frame::{CONTROL_MAX, Header, Incomplete, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};
+use crate::protocol::role::Role;
 use crate::protocol::utf8::{Utf8Stream, is_utf8};
 use crate::protocol::violation::Violation;
-
-/// Which side the decoder is on. A server's peer must mask, a client's must not (RFC 6455, 5.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Reads what clients send.
-    Server,
-    /// Reads what servers send.
-    Client,
-}
-
-/// What a peer may send.
-///
-/// ```
-/// use rookery_websocket::protocol::DecoderLimits;
-/// const SMALL: DecoderLimits = DecoderLimits::new().message(1 << 10);
-/// assert_eq!((SMALL.message, SMALL.fragments), (1024, 4096));
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DecoderLimits {
-    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB. A compressed
-    /// message may have twice as many on the wire and 1 KiB more.
-    pub message: u64,
-    /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
-    pub fragments: u32,
-}
-
-impl DecoderLimits {
-    /// Returns the default limits.
-    pub const fn new() -> DecoderLimits {
-        DecoderLimits { message: 16 << 20, fragments: 4096 }
-    }
-
-    /// Sets [`DecoderLimits::message`].
-    #[must_use]
-    pub const fn message(self, message: u64) -> DecoderLimits {
-        DecoderLimits { message, ..self }
-    }
-
-    /// Sets [`DecoderLimits::fragments`].
-    #[must_use]
-    pub const fn fragments(self, fragments: u32) -> DecoderLimits {
-        DecoderLimits { fragments, ..self }
-    }
-}
-
-impl Default for DecoderLimits {
-    fn default() -> DecoderLimits {
-        DecoderLimits::new()
-    }
-}
-
-/// The bytes of a message.
-#[derive(Debug)]
-pub enum DecodedPayload<'a> {
-    /// In the fed bytes.
-    Fed(&'a [u8]),
-    /// Put together by the decoder. May be taken; what is left is used for the next message.
-    Assembled(&'a mut Vec<u8>),
-}
-
-impl DecodedPayload<'_> {
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            DecodedPayload::Fed(bytes) => bytes,
-            DecodedPayload::Assembled(bytes) => bytes,
-        }
-    }
-}
-
-/// What the peer has sent.
-#[derive(Debug)]
-pub enum Decoded<'a> {
-    /// A whole text message; UTF-8.
-    Text(DecodedPayload<'a>),
-    /// A whole binary message.
-    Binary(DecodedPayload<'a>),
-    /// A ping, to be answered with a pong of the same payload.
-    Ping(&'a [u8]),
-    /// A pong.
-    Pong(&'a [u8]),
-    /// The peer closes; nothing after it counts.
-    Close(CloseReason<'a>),
-}
 
 /// The reading half of a connection.
 ///
@@ -124,7 +48,7 @@ pub struct Decoder {
     assembled: Vec<u8>,
     /// Whether `assembled` was shown and is to be cleared.
     is_shown: bool,
-    /// Whether a piece was full before all of what came was inflated: the next step goes on without new bytes.
+    /// Whether a chunk was full before all of what came was inflated: the next step goes on without new bytes.
     is_stalled: bool,
     /// The payload of a control frame that has not come whole. On the heap: few connections ever need it.
     control: Option<Box<[u8; CONTROL_MAX as usize]>>,
@@ -137,94 +61,21 @@ struct Assembly {
     fragments: u32,
     /// Bytes announced by its frames, as they are on the wire.
     announced: u64,
-    /// Bytes inflated and already shown as pieces, or thrown away.
+    /// Bytes inflated and already shown as chunks, or thrown away.
     shown: u64,
-    past: Past,
+    consumed: Consumed,
     utf8: Utf8Stream,
 }
 
 /// What became of the bytes of a message that are no longer here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Past {
+enum Consumed {
     /// All are here.
     Nothing,
-    /// Some were shown as pieces: what is left is the rest.
+    /// Some were shown as chunks: what is left is the rest.
     Shown,
     /// Some were thrown away: what is left is nobody's.
-    ThrownAway,
-}
-
-/// What is wanted of a message: all of it at once, it as it comes, or that it is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Whole,
-    Pieces,
-    Nothing,
-}
-
-/// An event that borrows nothing, so that it can be kept across a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Step {
-    pub(crate) kind: StepKind,
-    pub(crate) place: StepBytes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StepKind {
-    /// A whole message, or a piece of one. A rest is a whole message but for the pieces of it that were shown: if it is
-    /// text it may begin within a character.
-    Data { is_text: bool, is_last: bool, is_rest: bool },
-    /// A whole control frame.
-    Control(OpCode),
-}
-
-/// A whole message in one plain frame at the start of the input. Its offsets count from there: a
-/// frame that is read this way has 65,549 bytes at most, wherever in a buffer it lies.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Quick {
-    /// Offset of the payload.
-    start: u32,
-    /// End of the payload and of the frame.
-    end: u32,
-    pub(crate) is_text: bool,
-}
-
-impl Quick {
-    /// Returns the length of the whole frame.
-    #[inline]
-    pub(crate) fn frame_len(self) -> usize {
-        self.end as usize
-    }
-
-    /// Returns the length of the payload.
-    #[cfg(feature = "tokio")]
-    #[inline]
-    pub(crate) fn len(self) -> usize {
-        (self.end - self.start) as usize
-    }
-
-    /// Returns where the payload lies in a buffer in which the frame ends at `end`.
-    #[cfg(feature = "tokio")]
-    #[inline]
-    pub(crate) fn range_before(self, end: usize) -> Range<usize> {
-        end - self.len()..end
-    }
-
-    fn into_step(self) -> (usize, Step) {
-        let kind = StepKind::Data { is_text: self.is_text, is_last: true, is_rest: false };
-        (
-            self.frame_len(),
-            Step { kind, place: StepBytes::Fed(self.start as usize..self.end as usize) },
-        )
-    }
-}
-
-/// Where the bytes of an event are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StepBytes {
-    Fed(Range<usize>),
-    Assembled,
-    Control(u8),
+    Discarded,
 }
 
 impl Decoder {
@@ -261,7 +112,7 @@ impl Decoder {
         &'a mut self,
         input: &'a mut [u8],
     ) -> Result<(usize, Option<Decoded<'a>>), Violation> {
-        let (n, step) = self.step(input, Wanted::Whole)?;
+        let (n, step) = self.step(input, ReadMode::Message)?;
         let Some(step) = step else { return Ok((n, None)) };
         let event = match step.kind {
             StepKind::Data { is_text, .. } => {
@@ -368,24 +219,24 @@ impl Decoder {
     pub(crate) fn step(
         &mut self,
         input: &mut [u8],
-        wanted: Wanted,
+        mode: ReadMode,
     ) -> Result<(usize, Option<Step>), Violation> {
         if self.is_shown {
             self.clear_shown();
         }
-        if let Some(quick) = self.quick(input) {
-            let (n, step) = quick.into_step();
+        if let Some(frame) = self.decode_whole_frame(input) {
+            let (n, step) = frame.into_step();
             return Ok((n, Some(step)));
         }
-        self.step_through(input, wanted)
+        self.step_general(input, mode)
     }
 
     /// What is not one whole frame in the bytes fed. A function of its own, so that the other way saves no registers for it.
     #[inline(never)]
-    fn step_through(
+    fn step_general(
         &mut self,
         input: &mut [u8],
-        wanted: Wanted,
+        mode: ReadMode,
     ) -> Result<(usize, Option<Step>), Violation> {
         let mut at = 0;
         loop {
@@ -428,14 +279,14 @@ impl Decoder {
                 return Ok((at, Some(Step { kind: StepKind::Control(frame.opcode), place })));
             }
             let is_last = is_complete && frame.fin;
-            let (taken, step) = self.take_piece(&input[start..at], start..at, is_last, wanted)?;
+            let (taken, step) = self.take_payload(&input[start..at], start..at, is_last, mode)?;
             if self.is_stalled {
                 at = start + taken;
                 self.give_back(&frame, &mut input[at..start + (self.done - done) as usize]);
             } else if is_complete {
                 self.frame = None;
             }
-            if step.is_some() || (self.is_stalled && wanted == Wanted::Whole) {
+            if step.is_some() || (self.is_stalled && mode == ReadMode::Message) {
                 return Ok((at, step));
             }
             if !is_complete && !self.is_stalled {
@@ -447,7 +298,7 @@ impl Decoder {
     /// The common case: between two messages, and the next is one plain frame that lies whole in `input`, with a length of two
     /// bytes at most. Anything else, and anything wrong, changes nothing and is left to [`Decoder::step`].
     #[inline]
-    pub(crate) fn quick(&mut self, input: &mut [u8]) -> Option<Quick> {
+    pub(crate) fn decode_whole_frame(&mut self, input: &mut [u8]) -> Option<WholeFrame> {
         let [first, second, ..] = *input else { return None };
         let is_masked = second & 0x80 != 0;
         let is_text = first == 0x80 | OpCode::Text as u8;
@@ -492,7 +343,7 @@ impl Decoder {
             }
             return None;
         }
-        Some(Quick { start: start as u32, end: end as u32, is_text })
+        Some(WholeFrame { start: start as u32, end: end as u32, is_text })
     }
 
     /// Payload that was unmasked and not taken is again what came.
@@ -504,51 +355,51 @@ impl Decoder {
         }
     }
 
-    /// Adds a piece of payload to the message: the bytes taken, fewer than all if the decoder is stalled then; a step if that
-    /// completes the message, or if pieces are wanted.
-    fn take_piece(
+    /// Adds a chunk of payload to the message: the bytes taken, fewer than all if the decoder is stalled then; a step if that
+    /// completes the message, or if chunks are mode.
+    fn take_payload(
         &mut self,
-        piece: &[u8],
+        chunk: &[u8],
         fed: Range<usize>,
         mut is_last: bool,
-        wanted: Wanted,
+        mode: ReadMode,
     ) -> Result<(usize, Option<Step>), Violation> {
         let message = self.message.as_mut().expect("begun by the frame's header");
         let before = self.assembled.len();
-        let mut taken = piece.len();
+        let mut taken = chunk.len();
         let was_stalled = std::mem::take(&mut self.is_stalled);
         // Empty frames take nothing away.
-        if wanted == Wanted::Nothing && (taken > 0 || was_stalled || is_last) {
-            message.past = Past::ThrownAway;
+        if mode == ReadMode::Discard && (taken > 0 || was_stalled || is_last) {
+            message.consumed = Consumed::Discarded;
         }
         let place = if message.is_compressed {
             let inflater = self.inflater.as_mut().expect("checked by the frame's header");
             let limit = self.limits.message - message.shown;
-            let is_whole = wanted == Wanted::Whole && message.past != Past::ThrownAway;
-            let stop = before.saturating_add(if is_whole { inflater.stride() } else { PIECE_MAX });
-            taken = inflater.push_until(piece, &mut self.assembled, limit, stop)?;
+            let is_whole = mode == ReadMode::Message && message.consumed != Consumed::Discarded;
+            let stop = before.saturating_add(if is_whole { inflater.stride() } else { CHUNK_MAX });
+            taken = inflater.push_until(chunk, &mut self.assembled, limit, stop)?;
             self.is_stalled = self.assembled.len() >= stop;
             is_last &= !self.is_stalled;
             if is_last {
                 inflater.finish(&mut self.assembled, limit)?;
             }
             StepBytes::Assembled
-        } else if before == 0 && (wanted == Wanted::Pieces || is_last) {
+        } else if before == 0 && (mode == ReadMode::Chunks || is_last) {
             // Nothing came before it: what is shown lies in the fed bytes, whatever its length.
             StepBytes::Fed(fed)
         } else {
-            self.assembled.extend_from_slice(piece);
+            self.assembled.extend_from_slice(chunk);
             StepBytes::Assembled
         };
-        let new = if place == StepBytes::Assembled { &self.assembled[before..] } else { piece };
+        let new = if place == StepBytes::Assembled { &self.assembled[before..] } else { chunk };
         if message.is_text {
             message.utf8.push(new).map_err(|_| Violation::Utf8)?;
             if is_last {
                 message.utf8.end().map_err(|_| Violation::Utf8)?;
             }
         }
-        let (is_text, is_rest) = (message.is_text, message.past == Past::Shown);
-        if message.past == Past::ThrownAway {
+        let (is_text, is_rest) = (message.is_text, message.consumed == Consumed::Shown);
+        if message.consumed == Consumed::Discarded {
             message.shown += self.assembled.len() as u64;
             if is_last {
                 self.message = None;
@@ -558,11 +409,11 @@ impl Decoder {
         }
         if is_last {
             self.message = None;
-        } else if wanted == Wanted::Whole || new.is_empty() {
+        } else if mode == ReadMode::Message || new.is_empty() {
             return Ok((taken, None));
         } else {
             message.shown += self.assembled.len() as u64;
-            message.past = Past::Shown;
+            message.consumed = Consumed::Shown;
         }
         self.is_shown = place == StepBytes::Assembled;
         Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
@@ -628,7 +479,7 @@ impl Decoder {
                     fragments: 1,
                     announced: 0,
                     shown: 0,
-                    past: Past::Nothing,
+                    consumed: Consumed::Nothing,
                     utf8: Utf8Stream::default(),
                 });
             }
@@ -656,25 +507,6 @@ impl Decoder {
         }
     }
 }
-
-/// Returns the number of bytes that a compressed message of at most `limit` bytes may have on the
-/// wire.
-///
-/// Deflate makes data that does not compress longer by less than a sixth (zlib's `deflateBound`),
-/// and ends each flush with a few bytes. Twice the size leaves room for a peer that flushes often.
-/// The limit of the message itself is kept while it is inflated; this one ends a message that
-/// inflates to nothing.
-fn compressed_max(limit: u64) -> u64 {
-    limit.saturating_mul(2).saturating_add(1024)
-}
-
-/// A larger buffer is not kept for the next message: a burst's memory must not stay. Four times 16 KiB, the size up to
-/// which messages are read without an allocation each: a vector that grows by doubling can end there.
-pub(crate) const KEPT_BYTES: usize = 64 << 10;
-
-/// Bytes that a piece inflates to at most, before those that end its message (a few hundred): else what a thousandth of it
-/// on the wire holds would have to be in memory at once, and reading by pieces would save nothing.
-const PIECE_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod bounds;

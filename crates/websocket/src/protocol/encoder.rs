@@ -1,6 +1,6 @@
 //! Writing frames into a caller's buffer.
 
-use crate::protocol::close::{CloseCode, REASON_MAX};
+use crate::protocol::close_frame::{CloseCode, REASON_MAX};
 use crate::protocol::deflate::{Deflater, Fin, Takeover};
 use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};
@@ -49,8 +49,8 @@ pub(crate) fn append_frame(
     }
 }
 
-/// Appends a piece of a message as a frame, compressed if there is a `deflater`: `opcode` says whether it is the first
-/// piece, `fin` whether it is the last. The header's length is known only behind the compressor, so room for the longest is
+/// Appends a chunk of a message as a frame, compressed if there is a `deflater`: `opcode` says whether it is the first
+/// chunk, `fin` whether it is the last. The header's length is known only behind the compressor, so room for the longest is
 /// left and what it does not need is closed up.
 ///
 /// A message that would grow is sent as it is, where that leaves the peer's window right.
@@ -68,7 +68,7 @@ pub fn encode_message(
     payload: &[u8],
     deflater: Option<&mut Deflater>,
 ) {
-    assert!(!opcode.is_control(), "a control frame is no piece of a message (RFC 6455, 5.4)");
+    assert!(!opcode.is_control(), "a control frame is no chunk of a message (RFC 6455, 5.4)");
     let is_last = fin == Fin::Last;
     let Some(deflater) = deflater else {
         return encode_frame(out, opcode, is_last, mask, payload);

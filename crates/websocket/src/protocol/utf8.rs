@@ -1,10 +1,10 @@
-//! UTF-8 that comes in pieces.
+//! UTF-8 that comes in chunks.
 
-/// Checks text as it arrives: a bad byte is found in the piece that has it, not at the end of the message
+/// Checks text as it arrives: a bad byte is found in the chunk that has it, not at the end of the message
 /// (RFC 6455, 8.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Utf8Stream {
-    /// The start of a character that the last piece cut.
+    /// The start of a character that the last chunk cut.
     carry: [u8; 4],
     len: u8,
 }
@@ -24,16 +24,16 @@ pub(crate) fn is_utf8(text: &[u8]) -> bool {
 pub struct NotUtf8;
 
 impl Utf8Stream {
-    /// Checks the next piece.
+    /// Checks the next chunk.
     ///
     /// # Errors
     /// When no continuation could make the text UTF-8.
-    pub fn push(&mut self, mut piece: &[u8]) -> Result<(), NotUtf8> {
+    pub fn push(&mut self, mut chunk: &[u8]) -> Result<(), NotUtf8> {
         while self.len > 0 {
-            let Some((byte, rest)) = piece.split_first() else { return Ok(()) };
+            let Some((byte, rest)) = chunk.split_first() else { return Ok(()) };
             self.carry[usize::from(self.len)] = *byte;
             self.len += 1;
-            piece = rest;
+            chunk = rest;
             match std::str::from_utf8(&self.carry[..usize::from(self.len)]) {
                 Ok(_) => self.len = 0,
                 Err(error) if error.error_len().is_some() => return Err(NotUtf8),
@@ -41,14 +41,14 @@ impl Utf8Stream {
             }
         }
         // simdutf8 says only yes or no quickly; the position is asked for when the answer is no.
-        if is_utf8(piece) {
+        if is_utf8(chunk) {
             return Ok(());
         }
-        match std::str::from_utf8(piece) {
+        match std::str::from_utf8(chunk) {
             Ok(_) => Ok(()),
             Err(error) if error.error_len().is_some() => Err(NotUtf8),
             Err(error) => {
-                let cut = &piece[error.valid_up_to()..];
+                let cut = &chunk[error.valid_up_to()..];
                 self.carry[..cut.len()].copy_from_slice(cut);
                 self.len = cut.len() as u8;
                 Ok(())
@@ -71,9 +71,9 @@ impl Utf8Stream {
 mod tests {
     use super::*;
 
-    fn check(pieces: &[&[u8]]) -> bool {
+    fn check(chunks: &[&[u8]]) -> bool {
         let mut stream = Utf8Stream::default();
-        pieces.iter().all(|piece| stream.push(piece).is_ok()) && stream.end().is_ok()
+        chunks.iter().all(|chunk| stream.push(chunk).is_ok()) && stream.end().is_ok()
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_byte_is_found_in_its_own_piece() {
+    fn a_bad_byte_is_found_in_its_own_chunk() {
         let mut stream = Utf8Stream::default();
         assert_eq!(stream.push(b"\xf4"), Ok(()));
         assert_eq!(stream.push(b"\x90"), Err(NotUtf8));

@@ -15,10 +15,10 @@ use crate::support::{FAST, pipe};
 /// What has happened before: each on side 0 or 1, with its choice.
 const BEFORE: [&[(What, usize, u8)]; 5] = [
     &[],
-    // Text in frames of one byte, read in pieces that end within characters.
-    &[(What::Write, 1, 4), (What::ReadPiece, 0, 0)],
+    // Text in frames of one byte, read in chunks that end within characters.
+    &[(What::Write, 1, 4), (What::ReadChunk, 0, 0)],
     // A message that is half read whole, behind one that is whole.
-    &[(What::Send, 1, 0), (What::Write, 1, 5), (What::ReadPiece, 0, 0), (What::Read, 0, 0)],
+    &[(What::Send, 1, 0), (What::Write, 1, 5), (What::ReadChunk, 0, 0), (What::Read, 0, 0)],
     // More than the pipe takes, both ways.
     &[
         (What::Send, 0, 3),
@@ -66,7 +66,7 @@ fn any_operation_dropped_at_any_poll_then_any_other() {
                             program.push(Operation { what: dropped, side: 0, polls, choice });
                             program.push(Operation { what: next, side: 0, polls: 4, choice });
                             program.push(Operation {
-                                what: What::ReadPiece,
+                                what: What::ReadChunk,
                                 side: 0,
                                 polls: 2,
                                 choice,
@@ -107,27 +107,27 @@ fn programs_at_random() {
     }
 }
 
-/// The rest of a message whose pieces were read is no text where it begins within a character: it was handed out as a
+/// The rest of a message whose chunks were read is no text where it begins within a character: it was handed out as a
 /// `&str` of the byte A9.
 #[tokio::test(start_paused = true)]
 async fn the_rest_of_a_text_that_begins_within_a_character() {
     let (mut here, there) = pipe(FAST);
     let mut server = Parts::server(there).connection(Config::default());
     here.write_all(&[0x01, 0x81, 0, 0, 0, 0, 0xC3]).await.unwrap();
-    let piece = server.read_piece().await.unwrap().unwrap();
-    assert_eq!((piece.kind, piece.bytes, piece.is_last), (Kind::Text, &[0xC3][..], false));
+    let chunk = server.read_chunk().await.unwrap().unwrap();
+    assert_eq!((chunk.kind, chunk.bytes, chunk.is_last), (Kind::Text, &[0xC3][..], false));
     here.write_all(&[0x80, 0x81, 0, 0, 0, 0, 0xA9]).await.unwrap();
     let rest = server.read().await.unwrap().unwrap();
     assert_eq!((rest.as_text(), rest.kind(), &rest[..]), (None, Kind::Binary, &[0xA9][..]));
 
-    // One that begins with one is; and the last piece of a text is of a text.
+    // One that begins with one is; and the last chunk of a text is of a text.
     for last in [false, true] {
         here.write_all(&[0x01, 0x82, 0, 0, 0, 0, 0xC3, 0xA9]).await.unwrap();
-        assert_eq!(server.read_piece().await.unwrap().unwrap().bytes, "é".as_bytes());
+        assert_eq!(server.read_chunk().await.unwrap().unwrap().bytes, "é".as_bytes());
         here.write_all(&[0x80, 0x82, 0, 0, 0, 0, 0xC3, 0xA8]).await.unwrap();
         if last {
-            let piece = server.read_piece().await.unwrap().unwrap();
-            assert_eq!((piece.kind, piece.is_last), (Kind::Text, true));
+            let chunk = server.read_chunk().await.unwrap().unwrap();
+            assert_eq!((chunk.kind, chunk.is_last), (Kind::Text, true));
         } else {
             assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("è"));
         }

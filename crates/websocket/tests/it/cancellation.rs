@@ -97,22 +97,22 @@ async fn exchange(polls: usize, pace: Pace, deflate: Option<DeflateConfig>) {
 async fn every_operation_dropped_after_each_number_of_polls() {
     let kept = DeflateConfig::default().takeover(Takeover::Kept).threshold(0);
     for polls in 1..5 {
-        for piece in [1, 7, 200, usize::MAX] {
+        for chunk in [1, 7, 200, usize::MAX] {
             for deflate in [None, Some(kept)] {
-                exchange(polls, Pace { capacity: 512, piece, stutters: true }, deflate).await;
-                exchange(polls, Pace { piece, ..FAST }, deflate).await;
+                exchange(polls, Pace { capacity: 512, chunk, stutters: true }, deflate).await;
+                exchange(polls, Pace { chunk, ..FAST }, deflate).await;
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_written_and_read_with_every_write_dropped_once() {
+async fn chunks_written_and_read_with_every_write_dropped_once() {
     for polls in 1..4 {
-        for piece in [1, 5, 1000] {
-            let pace = Pace { capacity: 100, piece, stutters: true };
+        for chunk in [1, 5, 1000] {
+            let pace = Pace { capacity: 100, chunk, stutters: true };
             let (mut client, mut server) = pair(pace, None).await;
-            let text = "a piece of téxt ".repeat(300);
+            let text = "a chunk of téxt ".repeat(300);
             let write = async {
                 let mut writer = client.write(Kind::Text).unwrap();
                 for bytes in text.as_bytes().chunks(97) {
@@ -124,7 +124,7 @@ async fn pieces_written_and_read_with_every_write_dropped_once() {
             let read = async {
                 let mut got = Vec::new();
                 loop {
-                    let Some(read) = polled(server.read_piece(), polls).await else { continue };
+                    let Some(read) = polled(server.read_chunk(), polls).await else { continue };
                     let read = read.unwrap().unwrap();
                     assert_eq!(read.kind, Kind::Text);
                     got.extend_from_slice(read.bytes);
@@ -140,7 +140,7 @@ async fn pieces_written_and_read_with_every_write_dropped_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_in_pieces_is_finished_by_one_poll_however_full_the_pipe() {
+async fn a_message_in_chunks_is_finished_by_one_poll_however_full_the_pipe() {
     for deflate in [None, Some(DeflateConfig::default())] {
         let (mut client, mut server) = pair(Pace { capacity: 512, ..FAST }, deflate).await;
         // More than the pipe and the high-water mark hold, and nothing that compresses.

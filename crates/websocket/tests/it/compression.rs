@@ -16,7 +16,7 @@ async fn every_window_and_takeover_there_and_back() {
             let window = WindowBits::new(bits).unwrap();
             let deflate =
                 DeflateConfig::default().takeover(takeover).own_bits(window).peer_bits(window);
-            let (mut client, mut server) = pair(Pace { piece: 99, ..FAST }, Some(deflate)).await;
+            let (mut client, mut server) = pair(Pace { chunk: 99, ..FAST }, Some(deflate)).await;
             for _ in 0..3 {
                 for message in [&text[..], "short"] {
                     let (_, received) = tokio::join!(client.send(message), async {
@@ -60,10 +60,10 @@ async fn a_prepared_message_reaches_every_kind_of_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_in_compressed_pieces() {
+async fn a_message_in_compressed_chunks() {
     for takeover in [Takeover::None, Takeover::Kept] {
         let deflate = DeflateConfig::default().takeover(takeover);
-        let (mut client, mut server) = pair(Pace { piece: 13, ..FAST }, Some(deflate)).await;
+        let (mut client, mut server) = pair(Pace { chunk: 13, ..FAST }, Some(deflate)).await;
         for _ in 0..3 {
             let mut writer = client.write(Kind::Binary).unwrap();
             for n in 0..20_u8 {
@@ -84,10 +84,10 @@ async fn both_sides_count_the_same_frames() {
     let _ = client.send("short").await.unwrap();
     let mut writer = client.write(Kind::Text).unwrap();
     for _ in 0..3 {
-        writer.write(b"a piece").await.unwrap();
+        writer.write(b"a chunk").await.unwrap();
     }
     writer.finish().await.unwrap();
-    for expected in ["short", "a piecea piecea piece"] {
+    for expected in ["short", "a piecea piecea chunk"] {
         assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some(expected));
     }
     let (pinged, closed) = tokio::join!(
@@ -99,37 +99,37 @@ async fn both_sides_count_the_same_frames() {
     );
     assert!(pinged.is_ok() && closed.unwrap().is_none());
     let (ours, theirs) = (client.statistics(), server.statistics());
-    // Two messages, one of them in three pieces and an empty last frame; a ping and a close.
+    // Two messages, one of them in three chunks and an empty last frame; a ping and a close.
     assert_eq!((ours.messages_sent, ours.fragments_sent, ours.controls_sent), (2, 3, 2));
     assert_eq!((ours.frames_sent(), theirs.frames_received()), (7, 7));
     assert_eq!((ours.frames_received(), theirs.frames_sent()), (2, 2));
 }
 
-/// A thousandth of it comes over the wire; whoever reads it in pieces never has more of it in memory than a piece.
+/// A thousandth of it comes over the wire; whoever reads it in chunks never has more of it in memory than a chunk.
 #[tokio::test(start_paused = true)]
-async fn a_piece_is_bounded_however_well_it_was_compressed() {
+async fn a_chunk_is_bounded_however_well_it_was_compressed() {
     for takeover in [Takeover::None, Takeover::Kept] {
         let deflate = DeflateConfig::default().takeover(takeover).threshold(0);
-        for piece in [usize::MAX, 10] {
-            let (mut client, mut server) = pair(Pace { piece, ..FAST }, Some(deflate)).await;
+        for chunk in [usize::MAX, 10] {
+            let (mut client, mut server) = pair(Pace { chunk, ..FAST }, Some(deflate)).await;
             // Beneath the zeros, marks that show that nothing is lost or comes twice.
             let mut sent = vec![0; 4 << 20];
             sent.iter_mut().enumerate().step_by(70_001).for_each(|(n, byte)| *byte = n as u8);
             let read = async {
-                let (mut got, mut largest, mut pieces) = (Vec::new(), 0, 0);
+                let (mut got, mut largest, mut chunks) = (Vec::new(), 0, 0);
                 loop {
-                    let piece = server.read_piece().await.unwrap().unwrap();
-                    largest = largest.max(piece.bytes.len());
-                    got.extend_from_slice(piece.bytes);
-                    if piece.is_last {
+                    let chunk = server.read_chunk().await.unwrap().unwrap();
+                    largest = largest.max(chunk.bytes.len());
+                    got.extend_from_slice(chunk.bytes);
+                    if chunk.is_last {
                         break;
                     }
-                    pieces += 1;
+                    chunks += 1;
                 }
-                assert!(pieces >= 60, "{pieces} pieces");
-                assert!(largest <= (64 << 10) + 1024, "a piece of {largest} bytes");
+                assert!(chunks >= 60, "{chunks} chunks");
+                assert!(largest <= (64 << 10) + 1024, "a chunk of {largest} bytes");
                 assert!(got == sent);
-                let first = server.read_piece().await.unwrap().unwrap().bytes.to_vec();
+                let first = server.read_chunk().await.unwrap().unwrap().bytes.to_vec();
                 let rest = server.read().await.unwrap().unwrap();
                 assert!(first.len() <= 64 << 10 && [&first[..], &rest[..]].concat() == sent);
                 assert_eq!(server.read().await.unwrap().unwrap().as_text(), Some("after it"));
@@ -145,7 +145,7 @@ async fn a_piece_is_bounded_however_well_it_was_compressed() {
     }
 }
 
-/// What was still to be inflated behind the bad byte was shown as a piece, and the breach not told.
+/// What was still to be inflated behind the bad byte was shown as a chunk, and the breach not told.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
     let config = DeflateConfig::default().threshold(0);
@@ -159,7 +159,7 @@ async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
     let (mut here, there) = pipe(FAST);
     let mut server = Parts::server(there).deflate((agreed, config)).connection(Config::default());
     here.write_all(&frame).await.unwrap();
-    let read = server.read_piece().await;
+    let read = server.read_chunk().await;
     assert!(matches!(read, Err(Error::Violation(Violation::Utf8))), "{read:?}");
-    assert!(matches!(server.read_piece().await, Err(Error::Closed)));
+    assert!(matches!(server.read_chunk().await, Err(Error::Closed)));
 }

@@ -16,7 +16,7 @@ async fn many_tasks_send_whole_messages_through_a_narrow_pipe() {
     const TASKS: usize = 8;
     const EACH: usize = 20;
     let (mut client, server) =
-        pair(Pace { capacity: 3000, piece: 500, stutters: true }, None).await;
+        pair(Pace { capacity: 3000, chunk: 500, stutters: true }, None).await;
     let (mut reader, sender) = server.split();
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {

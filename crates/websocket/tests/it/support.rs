@@ -15,12 +15,12 @@ pub(crate) struct Pace {
     /// Bytes it holds.
     pub(crate) capacity: usize,
     /// Bytes of one read or write at most.
-    pub(crate) piece: usize,
+    pub(crate) chunk: usize,
     /// Whether each read and write is pending once before it does something.
     pub(crate) stutters: bool,
 }
 
-pub(crate) const FAST: Pace = Pace { capacity: 256 << 10, piece: usize::MAX, stutters: false };
+pub(crate) const FAST: Pace = Pace { capacity: 256 << 10, chunk: usize::MAX, stutters: false };
 
 #[derive(Debug)]
 struct Channel {
@@ -67,7 +67,7 @@ impl Channel {
     }
 
     fn take(&mut self, slices: &[&[u8]]) -> usize {
-        let room = (self.pace.capacity - self.bytes.len()).min(self.pace.piece);
+        let room = (self.pace.capacity - self.bytes.len()).min(self.pace.chunk);
         let mut taken = 0;
         for slice in slices {
             let n = slice.len().min(room - taken);
@@ -91,7 +91,7 @@ impl AsyncRead for End {
         if channel.stutters(0, cx) {
             return Poll::Pending;
         }
-        let n = channel.bytes.len().min(target.remaining()).min(channel.pace.piece);
+        let n = channel.bytes.len().min(target.remaining()).min(channel.pace.chunk);
         if n == 0 && !channel.is_closed {
             channel.reader = Some(cx.waker().clone());
             return Poll::Pending;

@@ -117,7 +117,7 @@ async fn a_connection_that_is_closed_now_says_no_goodbye() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_is_dropped_before_its_first_piece_leaves_nothing() {
+async fn a_writer_that_is_dropped_before_its_first_chunk_leaves_nothing() {
     let (mut client, mut server) = pair(FAST, None).await;
     drop(client.write(Kind::Text).unwrap());
     let _ = client.send("next").await.unwrap();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rookery_client::{Address, Clients, Content, Event, Given, Roots, Settings};
+use rookery_websocket_client::{Address, Clients, Content, Event, Given, Roots, Settings};
 
 use crate::{Bytes, core, entry, refusal, slice};
 
@@ -91,7 +91,7 @@ pub(crate) fn forked() {
     let _ = STATE.try_with(|state| {
         if let Ok(mut state) = state.try_borrow_mut() {
             if let Some(state) = state.take() {
-                rookery_client::close_inherited();
+                rookery_websocket_client::close_inherited();
                 std::mem::forget(state);
             }
         }

@@ -6,12 +6,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use rookery_acme::Keeper;
+use rookery_acme::Renewer;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Callers, ListenError, Listener, Notice, OriginPolicy, Proxies, Pulse, Redirect, Site,
-    SpoolFolder, literal_address, output,
+    Downstream, ListenError, Listener, ListenerConfig, Notice, OriginPolicy, Proxies, Pulse,
+    Redirect, SpoolFolder, literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -26,7 +26,7 @@ const STARTED: i32 = 0;
 #[derive(Debug)]
 pub(crate) struct Listening {
     /// Who has its certificate ordered.
-    keeper: Option<Keeper>,
+    renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
@@ -43,7 +43,7 @@ impl Listening {
 
     /// Their ports are free when this returns.
     fn stop(self) {
-        drop(self.keeper);
+        drop(self.renewer);
         if let Some(redirect) = self.redirect {
             redirect.stop();
         }
@@ -106,7 +106,7 @@ const _: () =
 /// # Safety
 /// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
 ///   has `proxy_count` of them, `origins` `origin_count`.
-unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
+unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: the caller's duty.
     let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
     // SAFETY: the caller's duty.
@@ -124,7 +124,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
     let origins: Vec<_> = origins.map(|host| host.to_string_lossy().into_owned()).collect();
     let policy =
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
-    Some(Site {
+    Some(ListenerConfig {
         files: files.map(crate::site::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         tells_request_id: setup.tells_request_id != 0,
@@ -136,7 +136,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<Site> {
         origins: (setup.checks_origins != 0).then_some(policy),
         redirect: None,
         session_cookie: None,
-        callers: Callers::Clients,
+        downstream: Downstream::Clients,
         notice: Notice(tell),
     })
 }
@@ -147,43 +147,45 @@ const SOCKET_OF_WORKER: i32 = 1;
 /// Listens on an address, and on another port beside it from which requests are sent on.
 fn listen_beside(
     address: SocketAddr,
-    site: Site,
+    site: ListenerConfig,
     redirect_from: Option<u16>,
 ) -> Result<Listening, ListenError> {
     // What is between a client and one port is between it and the other.
-    let also = Site {
+    let also = ListenerConfig {
         proxies: site.proxies.clone(),
         proxy_protocol: site.proxy_protocol,
         notice: site.notice,
-        ..Site::default()
+        ..ListenerConfig::default()
     };
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
-        return Ok(Listening { keeper: None, listener, redirect: None });
+        return Ok(Listening { renewer: None, listener, redirect: None });
     };
-    let site = Site { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
+    let site =
+        ListenerConfig { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
     let mut address = address;
     address.set_port(from);
     // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
     let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
-    Ok(Listening { keeper: None, listener, redirect: Some(redirect) })
+    Ok(Listening { renewer: None, listener, redirect: Some(redirect) })
 }
 
 /// Has the certificate of a listener ordered and renewed, where an authority issues it.
 fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, ListenError> {
-    listening.keeper = https.map_or(Ok(None), Https::keep).map_err(ListenError::Thread)?;
+    listening.renewer =
+        https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
     Ok(listening)
 }
 
 /// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
-fn listen_as_worker(setup: &RawSetup, site: Site) -> Option<ListenerId> {
+fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
-        let site = Site { session_cookie, ..site };
+        let site = ListenerConfig { session_cookie, ..site };
         let started = core.listen_inherited(site).map(|listener| Listening {
-            keeper: None,
+            renewer: None,
             listener,
             redirect: None,
         });
@@ -289,8 +291,9 @@ pub unsafe extern "C" fn rk_listen_unix(
         let https = unsafe { tls::of(setup.tls) };
         let started =
             core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
-        let started = started
-            .and_then(|listener| kept(Listening { keeper: None, listener, redirect: None }, https));
+        let started = started.and_then(|listener| {
+            kept(Listening { renewer: None, listener, redirect: None }, https)
+        });
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };

@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rookery_acme::{Acme, BadSettings, Challenge, Keeper, LETS_ENCRYPT_STAGING, Settings};
-use rookery_client::Roots;
+use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
 use rookery_server::tls::{
     CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
 };
+use rookery_websocket_client::Roots;
 
 use crate::{Bytes, core, entry, listener, refusal};
 
@@ -53,9 +53,9 @@ impl Https {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub(crate) fn keep(&self) -> io::Result<Option<Keeper>> {
-        let Some((acme, ways)) = &self.acme else { return Ok(None) };
-        acme.keep(self.tls.clone(), ways.clone(), listener::tell).map(Some)
+    pub(crate) fn start_renewer(&self) -> io::Result<Option<Renewer>> {
+        let Some((acme, challenges)) = &self.acme else { return Ok(None) };
+        acme.start_renewer(self.tls.clone(), challenges.clone(), listener::tell).map(Some)
     }
 }
 
@@ -172,8 +172,8 @@ pub unsafe extern "C" fn rk_tls_new(
         let wished = unsafe { of_authority(acme, acme_count) };
         let prepared = wished.map(|wished| {
             let acme = Acme::prepare(wished)?;
-            let ways = acme.ways(redirect_from.is_some(), over_tls)?;
-            Ok((acme, ways))
+            let challenges = acme.usable_challenges(redirect_from.is_some(), over_tls)?;
+            Ok((acme, challenges))
         });
         let made =
             prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rookery_exchange::{Command, Event};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::static_files::StaticFiles;
-use rookery_server::{ListenError, Listener, Site, Supervision, SupervisorRequest, output};
+use rookery_server::{
+    ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
+};
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
@@ -98,7 +100,7 @@ impl Core {
 
     /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
     /// caller's.
-    pub(crate) fn listen_inherited(&self, site: Site) -> Result<Listener, ListenError> {
+    pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let Membership::Worker(worker) = &self.membership else {
             unreachable!("R has asked before")
         };

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use h2::Reason;
 use h2::server::Builder;
 
-use super::carrier::Carrier;
 use super::frames::FRAME;
-use super::session::{CONNECTION_WINDOW, STREAM_WINDOW, Session};
+use super::h2_io::H2Io;
+use super::session::{CONNECTION_WINDOW, Http2Session, STREAM_WINDOW};
 use super::stream;
 use crate::connections::table::ConnectionTable;
-use crate::http::connection::{Connection, End};
-use crate::http::standing::Phase;
+use crate::http::connection::activity::Phase;
+use crate::http::connection::http_connection::{End, HttpConnection};
 use crate::net::tls::store::Tls;
 use crate::rejection::Rejection;
 
@@ -50,13 +50,13 @@ fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
 }
 
 /// The name that the peer gave to TLS, where another name may be another's.
-fn bound_name(connection: &Connection) -> Option<Rc<str>> {
-    connection.site.tls.as_ref().filter(|tls| tls.binds_names())?;
+fn bound_name(connection: &HttpConnection) -> Option<Rc<str>> {
+    connection.config.tls.as_ref().filter(|tls| tls.binds_names())?;
     connection.transport.borrow_mut().tls()?.server_name().map(Rc::from)
 }
 
 /// Ends a session, also when its task panics, or ends with the thread.
-struct Ending(Rc<Session>);
+struct Ending(Rc<Http2Session>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -66,13 +66,13 @@ impl Drop for Ending {
 }
 
 /// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
-pub(crate) async fn serve(connection: &Rc<Connection>) {
-    let connections = &connection.http.connections;
-    let session = connection.set_session(Session::new(connections, bound_name(connection)));
+pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
+    let connections = &connection.shared.connections;
+    let session = connection.set_session(Http2Session::new(connections, bound_name(connection)));
     let _ending = Ending(Rc::clone(&session));
     connection.transport.borrow().set_for_streaming(connections.limits.idle_time);
-    let carrier = Carrier { connection: Rc::clone(connection), session: Rc::clone(&session) };
-    let has_websockets = connection.site.tls.as_ref().is_some_and(Tls::has_http2_websockets);
+    let carrier = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
+    let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
     let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(carrier);
     let greeted = poll_fn(|cx| {
         connection.set_waker(cx);
@@ -85,7 +85,7 @@ pub(crate) async fn serve(connection: &Rc<Connection>) {
         Some(Ok(h2)) => h2,
         Some(Err(error)) => {
             if !error.is_io() {
-                connection.http.report(Rejection::Http2);
+                connection.shared.report(Rejection::Http2);
                 connection.has_rest.set(true);
             }
             return;
@@ -134,7 +134,7 @@ pub(crate) async fn serve(connection: &Rc<Connection>) {
         Some(Err(error)) if error.is_go_away() && error.is_remote() => {}
         Some(Err(error)) if error.is_io() => {}
         Some(_) => {
-            connection.http.report(Rejection::Http2);
+            connection.shared.report(Rejection::Http2);
             connection.has_rest.set(true);
         }
         // It has been idle, or is to go for others: told, as far as the socket takes it.

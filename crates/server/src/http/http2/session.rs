@@ -29,7 +29,7 @@ const PIECES: usize = 4 << 10;
 const IN_VAIN: u64 = 100;
 
 /// Whoever waits for what it has handed over to be written.
-pub(crate) trait Flushed {
+pub(crate) trait FlushListener {
     /// All of it has been.
     fn has_flushed(&self);
 
@@ -38,14 +38,14 @@ pub(crate) trait Flushed {
 }
 
 /// See the module.
-pub(crate) struct Session {
+pub(crate) struct Http2Session {
     connections: Rc<ConnectionTable>,
     /// The keys of the streams that are open.
     streams: RefCell<Vec<usize>>,
     /// Those of them whose reply has been handed over: to their peer they may be over.
     answered: Cell<usize>,
     /// Streams that have handed something over since all was written.
-    unflushed: RefCell<Vec<Rc<dyn Flushed>>>,
+    unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
     /// Whether nothing leaves any more.
     is_over: Cell<bool>,
     /// Whether all that was written has left, and whether the socket takes no more.
@@ -71,9 +71,12 @@ pub(crate) struct Session {
     charge: Charge,
 }
 
-impl Session {
-    pub(super) fn new(connections: &Rc<ConnectionTable>, name: Option<Rc<str>>) -> Rc<Session> {
-        Rc::new(Session {
+impl Http2Session {
+    pub(super) fn new(
+        connections: &Rc<ConnectionTable>,
+        name: Option<Rc<str>>,
+    ) -> Rc<Http2Session> {
+        Rc::new(Http2Session {
             connections: Rc::clone(connections),
             streams: RefCell::default(),
             answered: Cell::new(0),
@@ -199,7 +202,7 @@ impl Session {
     }
 
     /// A stream has handed something over: so many bytes of DATA, or a head.
-    pub(super) fn has_handed_over(&self, stream: Rc<dyn Flushed>, bytes: usize) {
+    pub(super) fn has_handed_over(&self, stream: Rc<dyn FlushListener>, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
         if self.is_over.get() {
             return stream.is_lost();
@@ -310,8 +313,8 @@ impl Session {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for Http2Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("streams", &self.streams).finish_non_exhaustive()
+        f.debug_struct("Http2Session").field("streams", &self.streams).finish_non_exhaustive()
     }
 }

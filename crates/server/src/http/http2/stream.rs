@@ -14,16 +14,17 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use rookery_exchange::{Exchange, Share};
 
-use super::body::{Respond, StreamBody};
-use super::served::{Served, TURN};
-use super::session::{Flushed, Session};
-use super::tunnel::{self, Coming};
-use super::{date, head};
+use super::date;
+use super::request_head;
+use super::session::{FlushListener, Http2Session};
+use super::stream_body::{Respond, StreamBody};
+use super::stream_guard::{StreamGuard, TURN};
+use super::websocket_transport::{self, Coming};
 use crate::connections::table::Slot;
-use crate::http::connection::{Connection, End};
-use crate::http::reply_body::ReplyBody;
-use crate::http::service;
-use crate::http::standing::Phase;
+use crate::http::connection::activity::Phase;
+use crate::http::connection::http_connection::{End, HttpConnection};
+use crate::http::request::handler;
+use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
@@ -32,19 +33,19 @@ pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
 /// Starts to serve a stream. Refused, its peer may ask again.
 pub(super) fn spawn(
-    connection: &Rc<Connection>,
-    session: &Rc<Session>,
+    connection: &Rc<HttpConnection>,
+    session: &Rc<Http2Session>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
-    let connections = &connection.http.connections;
+    let connections = &connection.shared.connections;
     let is_full = session.under_way() >= connections.limits.streams;
     if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         session.was_in_vain();
         session.forget(u32::from(respond.stream_id()));
         return respond.send_reset(Reason::REFUSED_STREAM);
     }
-    let stream = Connection::of_stream(
+    let stream = HttpConnection::of_stream(
         connection,
         session,
         connections.charge(Share::Connections, STREAM_BYTES),
@@ -54,7 +55,7 @@ pub(super) fn spawn(
     if session.open(slot.key()) {
         connection.enter(Phase::Reply);
     }
-    let served = Served {
+    let served = StreamGuard {
         connection: Rc::clone(connection),
         session: Rc::clone(session),
         stream,
@@ -67,7 +68,7 @@ pub(super) fn spawn(
 
 /// How far answering came.
 enum Answered {
-    Reply(Response<ReplyBody>),
+    Reply(Response<ResponseBody>),
     /// A WebSocket has been accepted.
     Upgrade(Box<Exchange>),
     /// The stream is to end.
@@ -77,7 +78,7 @@ enum Answered {
 }
 
 async fn serve(
-    mut served: Served,
+    mut served: StreamGuard,
     slot: Slot,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
@@ -112,7 +113,7 @@ async fn serve(
             served.is_in_vain = matches!(sent, Err(Reset::Theirs));
         }
         Answered::Upgrade(exchange) => {
-            tunnel::open(served, slot, &respond, coming.take(), exchange)
+            websocket_transport::open(served, slot, &respond, coming.take(), exchange)
         }
         Answered::Ended(end) => refuse(&served, &respond, end),
         Answered::Gone => served.is_in_vain = true,
@@ -121,20 +122,20 @@ async fn serve(
 
 /// Answers as over HTTP/1.1; `None` when there is nobody to answer.
 async fn answer(
-    served: &Served,
+    served: &StreamGuard,
     request: Request<RecvStream>,
     respond: &Respond,
     coming: &Cell<Option<Coming>>,
-) -> Option<Response<ReplyBody>> {
+) -> Option<Response<ResponseBody>> {
     let stream = &served.stream;
     let (mut parts, frames) = request.into_parts();
-    let held = head::held(&parts.headers);
+    let held = request_head::held(&parts.headers);
     stream.has_head_of(held);
-    let taken =
-        head::take(&mut parts, stream.http.connections.limits.header_lines).and_then(|is_tunnel| {
+    let taken = request_head::take(&mut parts, stream.shared.connections.limits.header_lines)
+        .and_then(|is_tunnel| {
             let named = served.session.bound_name();
             let is_misdirected =
-                named.is_some_and(|named| head::is_misdirected(&parts.headers, named));
+                named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
             if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
         });
     let body = taken.and_then(|is_tunnel| {
@@ -146,13 +147,13 @@ async fn answer(
             .ok_or(Rejection::Overload)
     });
     match body {
-        Ok(body) => service::answer(stream, Request::from_parts(parts, body)).await.ok(),
-        Err(rejection) => Some(service::refuse(stream, parts, rejection).await),
+        Ok(body) => handler::answer(stream, Request::from_parts(parts, body)).await.ok(),
+        Err(rejection) => Some(handler::refuse(stream, parts, rejection).await),
     }
 }
 
 /// Ends a stream that was too slow, or for which there is no room: with an answer, where none has begun.
-fn refuse(served: &Served, respond: &Respond, end: End) {
+fn refuse(served: &StreamGuard, respond: &Respond, end: End) {
     let rejection = match end {
         End::HeadTimeout | End::BodyTimeout => Rejection::BodyTimeout,
         End::Overload => Rejection::Overload,
@@ -161,8 +162,8 @@ fn refuse(served: &Served, respond: &Respond, end: End) {
         }
     };
     let (stream, text) = (&served.stream, rejection.text());
-    stream.http.report(rejection);
-    record_unreadable(&stream.http.log, stream.ends.get().remote, rejection.status(), text.len());
+    stream.shared.report(rejection);
+    record_unreadable(&stream.shared.log, stream.ends.get().remote, rejection.status(), text.len());
     let mut response = Response::new(());
     *response.status_mut() =
         StatusCode::from_u16(rejection.status()).unwrap_or(StatusCode::BAD_REQUEST);
@@ -188,9 +189,9 @@ enum Reset {
 
 /// Sends a reply, and waits until it has left.
 async fn send(
-    served: &Served,
+    served: &StreamGuard,
     respond: &Respond,
-    reply: Response<ReplyBody>,
+    reply: Response<ResponseBody>,
     is_head: bool,
 ) -> Result<(), Reset> {
     let stream = &served.stream;
@@ -214,8 +215,8 @@ async fn send(
     let is_end = is_bodiless || body.is_end_stream();
     let sent = respond.borrow_mut().send_response(Response::from_parts(parts, ()), is_end);
     let frames = sent.map_err(|_| Reset::Theirs)?;
-    served.session.has_handed_over(Rc::clone(stream) as Rc<dyn Flushed>, 0);
-    let mut sending = Sending { served, body, frames, piece: Bytes::new(), is_end };
+    served.session.has_handed_over(Rc::clone(stream) as Rc<dyn FlushListener>, 0);
+    let mut sending = ResponseSender { served, body, frames, piece: Bytes::new(), is_end };
     poll_fn(|cx| sending.poll(cx)).await?;
     served.session.has_answered();
     served.is_answered.set(true);
@@ -223,7 +224,7 @@ async fn send(
     drop(sending);
     poll_fn(|cx| {
         stream.set_waker(cx);
-        let is_written = stream.standing.phase() != Phase::Flush || stream.end.get().is_now();
+        let is_written = stream.activity.phase() != Phase::Flush || stream.end.get().is_now();
         if is_written || respond.borrow_mut().poll_reset(cx).is_ready() {
             Poll::Ready(())
         } else {
@@ -235,16 +236,16 @@ async fn send(
 }
 
 /// A reply whose head has been handed over.
-struct Sending<'a> {
-    served: &'a Served,
-    body: ReplyBody,
+struct ResponseSender<'a> {
+    served: &'a StreamGuard,
+    body: ResponseBody,
     frames: SendStream<Bytes>,
     /// What is left of a piece of the body.
     piece: Bytes,
     is_end: bool,
 }
 
-impl Sending<'_> {
+impl ResponseSender<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Reset>> {
         let stream = &self.served.stream;
         stream.set_waker(cx);
@@ -299,7 +300,9 @@ impl Sending<'_> {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(_) => return Poll::Ready(Err(Reset::Theirs)),
                 Poll::Pending => {
-                    stream.standing.on_written(&Poll::Pending, stream.http.connections.clock.now());
+                    stream
+                        .activity
+                        .on_written(&Poll::Pending, stream.shared.connections.clock.now());
                     return Poll::Pending;
                 }
             }
@@ -307,13 +310,13 @@ impl Sending<'_> {
     }
 
     fn hand_over(&mut self, piece: Bytes) -> Result<(), Reset> {
-        let Served { session, stream, .. } = self.served;
+        let StreamGuard { session, stream, .. } = self.served;
         let len = piece.len();
         stream.holds_back.set(!self.piece.is_empty());
         self.is_end = self.piece.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(piece, self.is_end).map_err(|_| Reset::Theirs)?;
-        stream.standing.on_written(&Poll::Ready(Ok(len)), stream.http.connections.clock.now());
-        session.has_handed_over(Rc::clone(stream) as Rc<dyn Flushed>, len);
+        stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.connections.clock.now());
+        session.has_handed_over(Rc::clone(stream) as Rc<dyn FlushListener>, len);
         Ok(())
     }
 

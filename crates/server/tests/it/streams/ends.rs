@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
-use rookery_server::{Config, Limits, Rejection, Site};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use super::{
     GET, GET_10, PUSHED, ask, departures, ok, pulling, pushing, read_to, rest, streaming, ten,
@@ -176,7 +176,7 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
     let (sender, opened) = channel();
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             if let Event::Request(mut exchange) = event {
                 sender.send(()).unwrap();
@@ -211,7 +211,7 @@ fn a_client_that_goes_while_the_head_waits_leaves_no_place_taken() {
     let (sender, slots) = channel();
     let app = App::with(
         Config::default(),
-        Site::default(),
+        ListenerConfig::default(),
         Box::new(move |link, event| {
             if let Event::Request(mut exchange) = event {
                 sender.send(exchange.slot()).unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rookery_exchange::StreamRules;
-use rookery_server::{Config, Site};
+use rookery_server::{Config, ListenerConfig};
 
 use super::{GET, PUSHED, ask, ends_with, ok, read_to, streaming};
 use crate::support::{App, echo, hello};
@@ -61,7 +61,8 @@ fn a_stop_tells_clients_of_events_when_to_come_again() {
 #[test]
 fn a_full_queue_does_not_end_a_pages_events_for_good() {
     let queue = rookery_exchange::QueueLimits { requests: 0, ..Default::default() };
-    let app = App::with(Config { queue, ..Config::default() }, Site::default(), echo(hello));
+    let app =
+        App::with(Config { queue, ..Config::default() }, ListenerConfig::default(), echo(hello));
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 503);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Event, Exchange, Given, Payload, StreamRules};
-use rookery_server::{Config, Limits, Site};
+use rookery_server::{Config, Limits, ListenerConfig};
 
 use super::{
     GET, PULLED, PUSHED, ask, departures, ends_with, ok, pulling, pushing, read_to, rest,
@@ -291,7 +291,7 @@ fn http_10_reads_until_the_close() {
 
 #[test]
 fn a_stream_that_is_the_answer_to_a_head_is_whole() {
-    let site = Site { sees_heads: true, ..Site::default() };
+    let site = ListenerConfig { sees_heads: true, ..ListenerConfig::default() };
     for (len, is_stream) in [(5 << 20, false), (5 << 20, true)] {
         let app = App::with(
             Config::default(),

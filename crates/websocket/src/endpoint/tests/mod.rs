@@ -13,22 +13,22 @@ use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKe
 /// As `Connection`: all in one buffer.
 struct Joined;
 
-/// As the server: small pieces, so that few bytes make many of them.
-pub(super) struct Pieces;
+/// As the server: small chunks, so that few bytes make many of them.
+pub(super) struct Chunked;
 
-macro_rules! shell {
-    ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $parting:expr) => {
+macro_rules! adapter {
+    ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $mode:expr) => {
         impl Sealed for $name {}
 
-        impl Shell for $name {
+        impl Adapter for $name {
             type Time = Duration;
             type Payload = Vec<u8>;
-            type Tally = Statistics;
+            type Counters = Statistics;
 
-            const CHUNK: usize = $chunk;
-            const COPIED: usize = $copied;
-            const SAYS_WHY: bool = $says_why;
-            const PARTING: Parting = $parting;
+            const BUFFER_SIZE: usize = $chunk;
+            const COPY_MAX: usize = $copied;
+            const SENDS_REASON: bool = $says_why;
+            const CLOSE_MODE: CloseMode = $mode;
 
             fn bytes(payload: &Vec<u8>) -> &[u8] {
                 payload
@@ -42,12 +42,12 @@ macro_rules! shell {
                 Vec::new()
             }
 
-            fn give_buffer(_: Vec<u8>) {}
+            fn return_buffer(_: Vec<u8>) {}
         }
     };
 }
-shell!(Joined, usize::MAX, usize::MAX, false, Parting::Prompt);
-shell!(Pieces, 64, 16, true, Parting::Lingering);
+adapter!(Joined, usize::MAX, usize::MAX, false, CloseMode::Prompt);
+adapter!(Chunked, 64, 16, true, CloseMode::Lingering);
 
 /// Reproducible random numbers (`SplitMix64`).
 struct Random(u64);
@@ -144,7 +144,7 @@ fn breach(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> He
     Heard::Breach { code: if violation == Violation::Utf8 { 1007 } else { 1002 }, why }
 }
 
-struct Run<S: Shell> {
+struct Run<S: Adapter> {
     random: Random,
     rules: Rules<Duration>,
     endpoint: Endpoint<S>,
@@ -154,17 +154,22 @@ struct Run<S: Shell> {
     said: Vec<(usize, Heard)>,
     fed: usize,
     now: Duration,
-    is_first_piece: bool,
+    is_first_chunk: bool,
 }
 
-impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
+impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
     fn new(seed: u64, role: Role) -> Run<S> {
         let mut random = Random(seed);
         let seconds = Duration::from_secs;
-        let silence = (S::PARTING == Parting::Prompt).then_some(seconds(9));
-        let rules = Rules { close: seconds(5), ping: Some(seconds(4)), silence, mark: 200 };
+        let silence = (S::CLOSE_MODE == CloseMode::Prompt).then_some(seconds(9));
+        let rules = Rules {
+            close_timeout: seconds(5),
+            ping_interval: Some(seconds(4)),
+            ping_timeout: silence,
+            high_water: 200,
+        };
         let (wire, said) = script(&mut random, role);
-        let manner = Manner { role, parting: S::PARTING, says_why: S::SAYS_WHY };
+        let manner = Manner { role, mode: S::CLOSE_MODE, says_why: S::SENDS_REASON };
         Run {
             random,
             rules,
@@ -175,7 +180,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             said,
             fed: 0,
             now: Duration::ZERO,
-            is_first_piece: true,
+            is_first_chunk: true,
         }
     }
 
@@ -184,14 +189,14 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             0..=9 => self.feed(),
             10..=17 => self.write(),
             18..=22 => self.send(),
-            23..=26 => self.piece(),
+            23..=26 => self.chunk(),
             27..=29 => self.pass_time(),
             30..=33 => self.do_duty(),
             _ => self.interfere(),
         }
         assert_eq!(self.endpoint.pending(), self.oracle.pending().len());
         assert_eq!(self.endpoint.has_output(), self.oracle.has_output());
-        assert_eq!(self.endpoint.duty(), self.oracle.duty());
+        assert_eq!(self.endpoint.io_action(), self.oracle.io_action());
         assert_eq!(self.endpoint.may_send(), self.oracle.may_send());
         assert_eq!(self.endpoint.may_receive(), self.oracle.may_receive());
         assert_eq!(self.endpoint.check_message(), self.oracle.check_message());
@@ -210,22 +215,22 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
 
     /// Some bytes come.
     fn feed(&mut self) {
-        if self.oracle.is_cut_off || self.oracle.is_over() {
+        if self.oracle.is_read_closed || self.oracle.is_over() {
             return;
         }
         let most = [1, 3, 20, 1000][self.random.below(4)];
         let n = self.random.below(most + 1).min(self.wire.len() - self.fed);
-        let mut piece = self.wire[self.fed..self.fed + n].to_vec();
+        let mut chunk = self.wire[self.fed..self.fed + n].to_vec();
         self.fed += n;
         if n > 0 {
-            self.endpoint.heard(n);
+            self.endpoint.on_input(n);
             self.oracle.heard_something();
         }
         let mut told = Vec::new();
         let (mut at, now) = (0, self.now);
-        while at < piece.len() {
+        while at < chunk.len() {
             let (used, received) =
-                self.endpoint.receive(&mut self.decoder, &mut piece[at..], &self.rules, || now);
+                self.endpoint.receive(&mut self.decoder, &mut chunk[at..], &self.rules, || now);
             assert!(used > 0, "no byte is used");
             at += used;
             told.extend(match received {
@@ -262,7 +267,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
         let mut slices = [IoSlice::new(&[]); 64];
         let count = output.slices(&mut slices);
         let all: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
-        assert!(count < 64, "more pieces than the test looks at");
+        assert!(count < 64, "more chunks than the test looks at");
         assert_eq!(all, self.oracle.pending());
         assert_eq!(output.is_empty(), all.is_empty());
         let first = output.first();
@@ -273,11 +278,11 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             _ => self.random.below(all.len() + 1),
         };
         if n == 0 {
-            self.endpoint.blocked();
+            self.endpoint.on_write_blocked();
             self.oracle.holds_pongs = true;
             return;
         }
-        let is_all = self.endpoint.written(n);
+        let is_all = self.endpoint.on_written(n);
         self.oracle.written += n;
         self.oracle.holds_pongs = false;
         assert_eq!(is_all, !self.oracle.has_output());
@@ -300,9 +305,9 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 && self.endpoint.pending() == 0 =>
             {
                 let mut header = [0; MAX_HEADER];
-                let head = self.endpoint.header(OpCode::Binary, payload.len(), &mut header);
+                let head = self.endpoint.direct_header(OpCode::Binary, payload.len(), &mut header);
                 let n = self.random.below(head + payload.len() + 1);
-                self.endpoint.sent_beside(&header[..head], &payload, n);
+                self.endpoint.on_direct_write(&header[..head], &payload, n);
                 self.oracle.push(true, BINARY, &payload);
                 self.oracle.written += n;
                 self.oracle.holds_pongs |= n < head + payload.len();
@@ -311,7 +316,7 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
             _ => match self.endpoint.send_owned(OpCode::Binary, payload.clone()) {
                 Ok(copied) => {
                     let is_copied =
-                        self.endpoint.role() == Role::Client || payload.len() <= S::COPIED;
+                        self.endpoint.role() == Role::Client || payload.len() <= S::COPY_MAX;
                     assert_eq!(copied.is_some(), is_copied);
                 }
                 Err(unsent) => {
@@ -324,38 +329,38 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.push(true, BINARY, &payload);
     }
 
-    /// A message in pieces goes on, or is given up.
-    fn piece(&mut self) {
+    /// A message in chunks goes on, or is given up.
+    fn chunk(&mut self) {
         if !self.oracle.is_within {
-            let begun = self.endpoint.begin_pieces();
+            let begun = self.endpoint.begin_fragmented();
             let may = self.oracle.check_message();
-            assert_eq!(begun.is_err(), may == Err(Unsent::WithinMessage));
+            assert_eq!(begun.is_err(), may == Err(SendError::WithinMessage));
             self.oracle.is_within = begun.is_ok();
-            self.is_first_piece = true;
+            self.is_first_chunk = true;
             return;
         }
         let payload = self.random.payload();
-        let opcode = if self.is_first_piece { OpCode::Text } else { OpCode::Continuation };
+        let opcode = if self.is_first_chunk { OpCode::Text } else { OpCode::Continuation };
         let fin = if self.random.below(3) == 0 { Fin::Last } else { Fin::More };
         if self.random.below(8) == 0 {
             let now = self.now;
-            self.endpoint.abandon_pieces(&self.rules, || now);
+            self.endpoint.abandon_fragmented(&self.rules, || now);
             self.oracle.abandon(now);
             return;
         }
-        let sent = self.endpoint.send_piece(opcode, fin, &payload);
-        let may = if self.oracle.is_broken { Err(Unsent::Broken) } else { Ok(()) };
-        let may = may.and(if self.oracle.may_send() { Ok(()) } else { Err(Unsent::Closed) });
+        let sent = self.endpoint.send_fragment(opcode, fin, &payload);
+        let may = if self.oracle.is_broken { Err(SendError::Broken) } else { Ok(()) };
+        let may = may.and(if self.oracle.may_send() { Ok(()) } else { Err(SendError::Closed) });
         assert_eq!(sent, may);
         if sent.is_ok() {
             self.oracle.push(
                 fin == Fin::Last,
-                if self.is_first_piece { TEXT } else { 0 },
+                if self.is_first_chunk { TEXT } else { 0 },
                 &payload,
             );
-            self.is_first_piece = false;
+            self.is_first_chunk = false;
             if fin == Fin::Last {
-                self.endpoint.end_pieces();
+                self.endpoint.end_fragmented();
                 self.oracle.is_within = false;
             }
         }
@@ -370,16 +375,16 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// What a shell does.
+    /// What a adapter does.
     fn do_duty(&mut self) {
-        match self.endpoint.duty() {
-            Duty::Flush if self.endpoint.pending() > 0 => return,
-            Duty::Flush => self.endpoint.flushed(),
-            Duty::Drain { .. } => self.endpoint.drained(),
-            Duty::ShutDown => self.endpoint.shut(),
-            Duty::Serve | Duty::Over | Duty::Reset => {}
+        match self.endpoint.io_action() {
+            IoAction::Flush if self.endpoint.pending() > 0 => return,
+            IoAction::Flush => self.endpoint.on_flushed(),
+            IoAction::Drain { .. } => self.endpoint.on_drained(),
+            IoAction::ShutDown => self.endpoint.on_shut_down(),
+            IoAction::Serve | IoAction::Over | IoAction::Reset => {}
         }
-        self.oracle.done(self.oracle.duty());
+        self.oracle.done(self.oracle.io_action());
     }
 
     /// What comes at any time, in order or not.
@@ -390,16 +395,16 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 self.endpoint.close(CloseCode::new(1001), "going", &self.rules, || now);
                 self.oracle.close(1001, "going", now);
             }
-            1 if matches!(self.oracle.duty(), Duty::Serve | Duty::Flush) => {
+            1 if matches!(self.oracle.io_action(), IoAction::Serve | IoAction::Flush) => {
                 self.endpoint.fail(CloseCode::TRY_AGAIN_LATER, "no room", &self.rules, || now);
                 self.oracle.fail(1013, "no room", now);
             }
             2 => {
-                self.endpoint.cut_off();
-                self.oracle.cut_off();
+                self.endpoint.on_read_closed();
+                self.oracle.on_read_closed();
             }
             3 => {
-                self.endpoint.expire();
+                self.endpoint.give_up_step();
                 self.oracle.expire();
             }
             4 if self.random.below(4) == 0 => {
@@ -407,31 +412,32 @@ impl<S: Shell<Time = Duration, Payload = Vec<u8>>> Run<S> {
                 self.oracle.abort();
             }
             5 if self.random.below(4) == 0 => {
-                self.endpoint.broken();
-                self.oracle.break_output();
+                self.endpoint.on_write_failed();
+                self.oracle.on_write_failed();
             }
             6..=8 => {
-                self.endpoint.moved(&self.rules, now);
-                self.oracle.moved(now);
+                self.endpoint.on_progress(&self.rules, now);
+                self.oracle.on_progress(now);
             }
             9..=11 => {
-                let (before, behind) = (self.endpoint.pending(), self.endpoint.behind());
-                self.endpoint.cut();
+                let (before, behind) =
+                    (self.endpoint.pending(), self.endpoint.bytes_after_current());
+                self.endpoint.drop_after_current();
                 let after = self.endpoint.pending();
                 assert_eq!(after, before - behind);
                 self.oracle.cut(after);
             }
             12 => {
-                self.endpoint.flushed();
-                self.oracle.done(Duty::Flush);
+                self.endpoint.on_flushed();
+                self.oracle.done(IoAction::Flush);
             }
             13 => {
-                self.endpoint.drained();
-                self.oracle.done(Duty::Drain { waits: true });
+                self.endpoint.on_drained();
+                self.oracle.done(IoAction::Drain { waits: true });
             }
             14 => {
-                self.endpoint.shut();
-                self.oracle.done(Duty::ShutDown);
+                self.endpoint.on_shut_down();
+                self.oracle.done(IoAction::ShutDown);
             }
             _ => {}
         }
@@ -442,7 +448,7 @@ fn bytes(payload: &DecodedPayload<'_>) -> Vec<u8> {
     payload.as_bytes().to_vec()
 }
 
-fn runs<S: Shell<Time = Duration, Payload = Vec<u8>>>(role: Role, seeds: u64) {
+fn runs<S: Adapter<Time = Duration, Payload = Vec<u8>>>(role: Role, seeds: u64) {
     for seed in 0..seeds {
         let mut run = Run::<S>::new(seed, role);
         for step in 0..300 {
@@ -461,7 +467,7 @@ fn any_order_of_calls_and_times_over_one_buffer() {
 }
 
 #[test]
-fn any_order_of_calls_and_times_over_pieces() {
-    runs::<Pieces>(Role::Server, SEEDS);
-    runs::<Pieces>(Role::Client, SEEDS);
+fn any_order_of_calls_and_times_over_chunks() {
+    runs::<Chunked>(Role::Server, SEEDS);
+    runs::<Chunked>(Role::Client, SEEDS);
 }

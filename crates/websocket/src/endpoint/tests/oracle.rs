@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::endpoint::{Due, Duty, Parting, Rules, Unsent};
+use crate::endpoint::{CloseMode, Due, IoAction, Rules, SendError};
 use crate::protocol::Role;
 
 pub(super) const TEXT: u8 = 1;
@@ -46,11 +46,11 @@ pub(super) enum Heard {
     Breach { code: u16, why: &'static str },
 }
 
-/// What differs between two shells.
+/// What differs between two adapters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Manner {
     pub(super) role: Role,
-    pub(super) parting: Parting,
+    pub(super) mode: CloseMode,
     pub(super) says_why: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Oracle {
     /// With which number the peer has closed; 1005 stands for none.
     pub(super) peer_closed: Option<u16>,
     pub(super) has_failed: bool,
-    pub(super) is_cut_off: bool,
+    pub(super) is_read_closed: bool,
     pub(super) is_within: bool,
     is_abandoned: bool,
     deadline: Option<Duration>,
@@ -79,7 +79,7 @@ pub(super) struct Oracle {
     pub(super) pings: u32,
     pub(super) answered: u32,
     /// What is still to be done, the first of them now; empty while it is open.
-    steps: VecDeque<Duty>,
+    steps: VecDeque<IoAction>,
 }
 
 impl Oracle {
@@ -96,7 +96,7 @@ impl Oracle {
             has_sent_close: false,
             peer_closed: None,
             has_failed: false,
-            is_cut_off: false,
+            is_read_closed: false,
             is_within: false,
             is_abandoned: false,
             deadline: None,
@@ -112,12 +112,12 @@ impl Oracle {
         &self.sent[self.written..]
     }
 
-    pub(super) fn duty(&self) -> Duty {
-        self.steps.front().copied().unwrap_or(Duty::Serve)
+    pub(super) fn io_action(&self) -> IoAction {
+        self.steps.front().copied().unwrap_or(IoAction::Serve)
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.duty(), Duty::Over | Duty::Reset)
+        matches!(self.io_action(), IoAction::Over | IoAction::Reset)
     }
 
     pub(super) fn may_send(&self) -> bool {
@@ -128,11 +128,11 @@ impl Oracle {
         self.peer_closed.is_none() && !self.has_failed
     }
 
-    pub(super) fn check_message(&self) -> Result<(), Unsent> {
+    pub(super) fn check_message(&self) -> Result<(), SendError> {
         match () {
-            () if self.is_within || self.is_abandoned => Err(Unsent::WithinMessage),
-            () if self.is_broken => Err(Unsent::Broken),
-            () if !self.may_send() => Err(Unsent::Closed),
+            () if self.is_within || self.is_abandoned => Err(SendError::WithinMessage),
+            () if self.is_broken => Err(SendError::Broken),
+            () if !self.may_send() => Err(SendError::Closed),
             () => Ok(()),
         }
     }
@@ -156,7 +156,7 @@ impl Oracle {
     }
 
     fn keeps_up(&self) -> bool {
-        !self.holds_pongs && self.pending().len() < self.rules.mark
+        !self.holds_pongs && self.pending().len() < self.rules.high_water
     }
 
     /// What waits was cut to `len` bytes: whole frames, with the one that has begun to leave.
@@ -177,7 +177,7 @@ impl Oracle {
         self.ends.retain(|frame_end| *frame_end <= end);
     }
 
-    pub(super) fn break_output(&mut self) {
+    pub(super) fn on_write_failed(&mut self) {
         self.is_broken = true;
         self.sent.truncate(self.written);
         self.slot = None;
@@ -196,7 +196,7 @@ impl Oracle {
         if self.may_send() {
             self.say(Some(code), reason);
             self.has_sent_close = true;
-            self.deadline = Some(now + self.rules.close);
+            self.deadline = Some(now + self.rules.close_timeout);
         }
     }
 
@@ -212,15 +212,21 @@ impl Oracle {
             self.say(Some(code), reason);
         }
         self.has_failed = true;
-        self.deadline = Some(now + self.rules.close);
-        if matches!(self.duty(), Duty::Serve | Duty::Flush) {
-            self.end(match self.manner.parting {
-                Parting::Prompt => {
-                    &[Duty::Flush, Duty::Drain { waits: false }, Duty::ShutDown, Duty::Over]
-                }
-                Parting::Lingering => {
-                    &[Duty::Flush, Duty::ShutDown, Duty::Drain { waits: true }, Duty::Over]
-                }
+        self.deadline = Some(now + self.rules.close_timeout);
+        if matches!(self.io_action(), IoAction::Serve | IoAction::Flush) {
+            self.end(match self.manner.mode {
+                CloseMode::Prompt => &[
+                    IoAction::Flush,
+                    IoAction::Drain { waits: false },
+                    IoAction::ShutDown,
+                    IoAction::Over,
+                ],
+                CloseMode::Lingering => &[
+                    IoAction::Flush,
+                    IoAction::ShutDown,
+                    IoAction::Drain { waits: true },
+                    IoAction::Over,
+                ],
             });
         }
     }
@@ -242,13 +248,16 @@ impl Oracle {
                     self.say(*code, "");
                 }
                 self.peer_closed = Some(code.unwrap_or(1005));
-                self.deadline = Some(now + self.rules.close);
-                if self.duty() == Duty::Serve {
+                self.deadline = Some(now + self.rules.close_timeout);
+                if self.io_action() == IoAction::Serve {
                     self.end(match self.manner.role {
-                        Role::Server => &[Duty::Flush, Duty::ShutDown, Duty::Over],
-                        Role::Client => {
-                            &[Duty::Flush, Duty::Drain { waits: true }, Duty::ShutDown, Duty::Over]
-                        }
+                        Role::Server => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
+                        Role::Client => &[
+                            IoAction::Flush,
+                            IoAction::Drain { waits: true },
+                            IoAction::ShutDown,
+                            IoAction::Over,
+                        ],
                     });
                 }
             }
@@ -259,32 +268,36 @@ impl Oracle {
         }
     }
 
-    fn end(&mut self, steps: &[Duty]) {
+    fn end(&mut self, steps: &[IoAction]) {
         // A stream that has ended is not waited for.
-        let is_left_out = |duty: &Duty| self.is_cut_off && *duty == Duty::Drain { waits: true };
-        self.steps = steps.iter().filter(|duty| !is_left_out(duty)).copied().collect();
+        let is_left_out =
+            |action: &IoAction| self.is_read_closed && *action == IoAction::Drain { waits: true };
+        self.steps = steps.iter().filter(|action| !is_left_out(action)).copied().collect();
     }
 
-    pub(super) fn done(&mut self, duty: Duty) {
-        let is_it = match (self.duty(), duty) {
-            (Duty::Drain { .. }, Duty::Drain { .. }) => true,
-            (now, duty) => now == duty && !matches!(now, Duty::Serve | Duty::Over | Duty::Reset),
+    pub(super) fn done(&mut self, action: IoAction) {
+        let is_it = match (self.io_action(), action) {
+            (IoAction::Drain { .. }, IoAction::Drain { .. }) => true,
+            (now, action) => {
+                now == action && !matches!(now, IoAction::Serve | IoAction::Over | IoAction::Reset)
+            }
         };
         if is_it {
             self.steps.pop_front();
         }
     }
 
-    pub(super) fn cut_off(&mut self) {
-        self.is_cut_off = true;
-        match self.duty() {
-            Duty::Serve => self.end(match self.manner.parting {
-                Parting::Prompt => &[Duty::ShutDown, Duty::Over],
-                Parting::Lingering => &[Duty::Flush, Duty::ShutDown, Duty::Over],
+    pub(super) fn on_read_closed(&mut self) {
+        self.is_read_closed = true;
+        match self.io_action() {
+            IoAction::Serve => self.end(match self.manner.mode {
+                CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
+                CloseMode::Lingering => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
             }),
-            duty => {
-                self.done(Duty::Drain { waits: true });
-                self.steps.retain(|step| *step == duty || *step != Duty::Drain { waits: true });
+            action => {
+                self.done(IoAction::Drain { waits: true });
+                self.steps
+                    .retain(|step| *step == action || *step != IoAction::Drain { waits: true });
             }
         }
     }
@@ -294,23 +307,23 @@ impl Oracle {
             return;
         }
         let has_shut = !self.steps.is_empty()
-            && !self.steps.iter().skip(1).any(|duty| *duty == Duty::ShutDown);
-        self.end(match self.manner.parting {
-            Parting::Lingering => &[Duty::Reset],
-            Parting::Prompt if has_shut => &[Duty::Over],
-            Parting::Prompt => &[Duty::ShutDown, Duty::Over],
+            && !self.steps.iter().skip(1).any(|action| *action == IoAction::ShutDown);
+        self.end(match self.manner.mode {
+            CloseMode::Lingering => &[IoAction::Reset],
+            CloseMode::Prompt if has_shut => &[IoAction::Over],
+            CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
         });
     }
 
     pub(super) fn abort(&mut self) {
         self.has_failed = true;
-        self.steps = [Duty::Reset].into();
+        self.steps = [IoAction::Reset].into();
         self.sent.truncate(self.written);
         self.slot = None;
     }
 
-    pub(super) fn moved(&mut self, now: Duration) {
-        self.deadline = self.deadline.map(|_| now + self.rules.close);
+    pub(super) fn on_progress(&mut self, now: Duration) {
+        self.deadline = self.deadline.map(|_| now + self.rules.close_timeout);
     }
 
     pub(super) fn heard_something(&mut self) {
@@ -322,21 +335,23 @@ impl Oracle {
             return None;
         }
         let mut all = Vec::from_iter(self.deadline);
-        if let (Some(interval), true) = (self.rules.ping, self.may_send()) {
+        if let (Some(interval), true) = (self.rules.ping_interval, self.may_send()) {
             all.push(*self.next_ping.get_or_insert(now + interval));
             all.extend(
-                self.unanswered.zip(self.rules.silence).map(|(since, silence)| since + silence),
+                self.unanswered
+                    .zip(self.rules.ping_timeout)
+                    .map(|(since, silence)| since + silence),
             );
         }
         all.into_iter().min()
     }
 
-    pub(super) fn ping(&mut self) -> Result<u32, Unsent> {
+    pub(super) fn ping(&mut self) -> Result<u32, SendError> {
         if self.is_broken {
-            return Err(Unsent::Broken);
+            return Err(SendError::Broken);
         }
         if !self.may_send() {
-            return Err(Unsent::Closed);
+            return Err(SendError::Closed);
         }
         self.pings += 1;
         self.push(true, PING, &self.pings.to_be_bytes());
@@ -351,12 +366,12 @@ impl Oracle {
             self.expire();
             return Due::Close;
         }
-        let Some(interval) = self.rules.ping.filter(|_| self.may_send()) else {
+        let Some(interval) = self.rules.ping_interval.filter(|_| self.may_send()) else {
             return Due::Nothing;
         };
         if self
             .unanswered
-            .zip(self.rules.silence)
+            .zip(self.rules.ping_timeout)
             .is_some_and(|(since, silence)| since + silence <= now)
         {
             self.fail(1008, "", now);
@@ -367,7 +382,7 @@ impl Oracle {
         }
         self.next_ping = Some(now + interval);
         self.unanswered.get_or_insert(now);
-        let is_sent = if self.rules.silence.is_some() {
+        let is_sent = if self.rules.ping_timeout.is_some() {
             self.ping().is_ok()
         } else {
             let may = !self.is_broken && !self.has_output();

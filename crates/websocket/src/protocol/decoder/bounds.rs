@@ -15,9 +15,9 @@ fn a_message_past_4_gib_of_a_buffer_lies_where_its_frame_is() {
     let mut decoder = Decoder::new(Role::Client, DecoderLimits::default());
     for before in [0, (1 << 32) - 7, (1 << 32) - 3, 1 << 32, 5 << 32] {
         for at in [0, 7] {
-            let quick = decoder.quick(&mut bytes[at..]).unwrap();
-            let end = before + at + quick.frame_len();
-            assert_eq!(quick.range_before(end), before + at + 2..before + at + 7);
+            let frame = decoder.decode_whole_frame(&mut bytes[at..]).unwrap();
+            let end = before + at + frame.frame_len();
+            assert_eq!(frame.range_before(end), before + at + 2..before + at + 7);
         }
     }
 }
@@ -110,16 +110,16 @@ fn the_limit_of_a_compressed_message_is_that_of_its_inflated_bytes() {
     let lengths: &[usize] = if cfg!(miri) { &[1, 100] } else { &[1, 100, 1000, 50_000] };
     for &len in lengths {
         let (plain, bytes) = noise(len);
-        for wanted in [Wanted::Whole, Wanted::Pieces, Wanted::Nothing] {
+        for mode in [ReadMode::Message, ReadMode::Chunks, ReadMode::Discard] {
             let mut decoder = inflating(len as u64);
-            let (n, step) = decoder.step(&mut bytes.clone(), wanted).unwrap();
+            let (n, step) = decoder.step(&mut bytes.clone(), mode).unwrap();
             assert_eq!(n, bytes.len());
-            assert_eq!(step.is_none(), wanted == Wanted::Nothing);
-            if wanted == Wanted::Whole {
+            assert_eq!(step.is_none(), mode == ReadMode::Discard);
+            if mode == ReadMode::Message {
                 assert_eq!(decoder.kept(&step.unwrap().place), plain);
             }
-            let violation = inflating(len as u64 - 1).step(&mut bytes.clone(), wanted).unwrap_err();
-            assert_eq!(violation, Violation::TooBig, "{len}, {wanted:?}");
+            let violation = inflating(len as u64 - 1).step(&mut bytes.clone(), mode).unwrap_err();
+            assert_eq!(violation, Violation::TooBig, "{len}, {mode:?}");
         }
     }
 }

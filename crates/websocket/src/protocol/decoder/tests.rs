@@ -17,7 +17,7 @@ fn show(event: &Decoded<'_>) -> String {
     }
 }
 
-/// All events of `bytes`, fed in pieces that end at `cuts`.
+/// All events of `bytes`, fed in chunks that end at `cuts`.
 fn decode(bytes: &[u8], cuts: &[usize], limits: DecoderLimits) -> (Vec<String>, Option<Violation>) {
     decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
 }
@@ -30,16 +30,16 @@ fn decode_with(
     let mut events = Vec::new();
     let mut start = 0;
     for end in cuts.iter().copied().chain([bytes.len()]) {
-        let mut piece = bytes[start..end].to_vec();
+        let mut chunk = bytes[start..end].to_vec();
         start = end;
         let mut at = 0;
-        while at < piece.len() {
-            match decoder.decode(&mut piece[at..]) {
+        while at < chunk.len() {
+            match decoder.decode(&mut chunk[at..]) {
                 Ok((n, event)) => {
                     events.extend(event.iter().map(show));
                     let is_event = event.is_some();
                     at += n;
-                    assert!(is_event || at == piece.len(), "without an event all is consumed");
+                    assert!(is_event || at == chunk.len(), "without an event all is consumed");
                 }
                 Err(violation) => return (events, Some(violation)),
             }
@@ -154,8 +154,8 @@ fn a_taken_message_is_not_shown_again() {
     let mut decoder = Decoder::new(Role::Server, DecoderLimits::default());
     let mut twice = [out.clone(), out].concat();
     let half = twice.len() / 2;
-    for piece in twice.chunks_mut(half) {
-        let (_, event) = decoder.decode(piece).unwrap();
+    for chunk in twice.chunks_mut(half) {
+        let (_, event) = decoder.decode(chunk).unwrap();
         let Some(Decoded::Binary(DecodedPayload::Assembled(bytes))) = event else {
             panic!("a message was sent")
         };
@@ -276,19 +276,19 @@ fn a_bomb_in_fragments_is_stopped_by_the_sum() {
     encode_message(&mut out, OpCode::Continuation, Fin::Last, KEY, &zeros, Some(&mut deflater));
     for (limit, expected) in [(2 * len, None), (2 * len - 1, Some(Violation::TooBig))] {
         let limits = DecoderLimits { message: limit, fragments: 10 };
-        for wanted in [Wanted::Whole, Wanted::Pieces] {
+        for mode in [ReadMode::Message, ReadMode::Chunks] {
             let mut decoder =
                 Decoder::with_inflater(Role::Server, limits, Inflater::new(Takeover::None));
             let mut bytes = out.clone();
             let mut at = 0;
             let mut violation = None;
             while at < bytes.len() && violation.is_none() {
-                match decoder.step(&mut bytes[at..], wanted) {
+                match decoder.step(&mut bytes[at..], mode) {
                     Ok((n, _)) => at += n,
                     Err(error) => violation = Some(error),
                 }
             }
-            assert_eq!(violation, expected, "limit {limit}, {wanted:?}");
+            assert_eq!(violation, expected, "limit {limit}, {mode:?}");
         }
     }
 }
@@ -317,11 +317,11 @@ fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
         let inflater = Inflater::new(Takeover::None).in_steps(STRIDE);
         let mut decoder = Decoder::with_inflater(Role::Server, DecoderLimits::default(), inflater);
         let (mut seen, mut steps) = (Vec::new(), 0);
-        for piece in out.clone().chunks_mut(size) {
+        for chunk in out.clone().chunks_mut(size) {
             let mut at = 0;
-            while at < piece.len() || decoder.is_stalled() {
+            while at < chunk.len() || decoder.is_stalled() {
                 let before = decoder.assembled_mut().len();
-                let (n, event) = decoder.decode(&mut piece[at..]).unwrap();
+                let (n, event) = decoder.decode(&mut chunk[at..]).unwrap();
                 at += n;
                 match event {
                     Some(Decoded::Text(payload)) => seen.push(payload.as_bytes().to_vec()),
@@ -337,14 +337,14 @@ fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
                 }
             }
         }
-        assert!(seen == [b"?".to_vec(), text.clone(), b"next".to_vec()], "in pieces of {size}");
+        assert!(seen == [b"?".to_vec(), text.clone(), b"next".to_vec()], "in chunks of {size}");
         // Of a few bytes of input less comes than a step has.
         assert!(size < out.len() || steps + 10 > len / STRIDE, "{steps}");
     }
 }
 
 #[test]
-fn pieces_add_up_to_the_message() {
+fn chunks_add_up_to_the_message() {
     let (compressed, _) = compressed_conversation(Takeover::Kept);
     for (bytes, takeover) in [(conversation(), None), (compressed, Some(Takeover::Kept))] {
         let decoder = || match takeover {
@@ -355,16 +355,16 @@ fn pieces_add_up_to_the_message() {
                 Inflater::new(takeover),
             ),
         };
-        let messages = |wanted, size| {
+        let messages = |mode, size| {
             let mut decoder = decoder();
             let mut messages = vec![Vec::new()];
-            for piece in bytes.clone().chunks_mut(size) {
+            for chunk in bytes.clone().chunks_mut(size) {
                 let mut at = 0;
-                while at < piece.len() {
-                    let (n, step) = decoder.step(&mut piece[at..], wanted).unwrap();
+                while at < chunk.len() {
+                    let (n, step) = decoder.step(&mut chunk[at..], mode).unwrap();
                     if let Some(Step { kind: StepKind::Data { is_last, .. }, place }) = step {
                         let bytes = match place {
-                            StepBytes::Fed(range) => &piece[at..][range],
+                            StepBytes::Fed(range) => &chunk[at..][range],
                             place => decoder.kept(&place),
                         };
                         messages.last_mut().unwrap().extend_from_slice(bytes);
@@ -377,9 +377,9 @@ fn pieces_add_up_to_the_message() {
             }
             messages
         };
-        let whole = messages(Wanted::Whole, bytes.len());
+        let whole = messages(ReadMode::Message, bytes.len());
         for size in if cfg!(miri) { vec![5] } else { vec![1, 2, 3, 5, 17, bytes.len()] } {
-            assert_eq!(messages(Wanted::Pieces, size), whole, "in pieces of {size}");
+            assert_eq!(messages(ReadMode::Chunks, size), whole, "in chunks of {size}");
         }
     }
 }

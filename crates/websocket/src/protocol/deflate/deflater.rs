@@ -8,7 +8,7 @@ use zlib_rs::{Deflate, DeflateFlush};
 use crate::protocol::Role;
 use crate::protocol::deflate::{Agreed, DeflateConfig, POOLED_STATES, TAIL, Takeover};
 
-/// Whether a piece is its message's last.
+/// Whether a chunk is its message's last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fin {
     /// More follows.
@@ -56,33 +56,33 @@ impl Deflater {
     }
 
     /// Whether a whole message of `len` bytes is worth compressing.
-    pub fn is_worth(&self, len: usize) -> bool {
+    pub fn is_worth_compressing(&self, len: usize) -> bool {
         len >= self.threshold
     }
 
     /// Whether a message compressed elsewhere, by itself and with a window of 15 bits, may be sent in between.
-    pub fn takes_foreign(&self) -> bool {
+    pub fn can_send_prepared(&self) -> bool {
         self.takeover == Takeover::None && self.kind.bits == 15
     }
 
-    /// Compresses a piece of a message behind what is in `out`.
-    pub fn push(&mut self, mut piece: &[u8], fin: Fin, out: &mut Vec<u8>) {
+    /// Compresses a chunk of a message behind what is in `out`.
+    pub fn push(&mut self, mut chunk: &[u8], fin: Fin, out: &mut Vec<u8>) {
         let kind = self.kind;
         let state = self.state.get_or_insert_with(|| take_state(kind));
         let start = out.len();
         loop {
             let at = out.len();
             // Text shrinks at least to half; what does not fit takes another turn.
-            let room = piece.len() / 2 + 64;
+            let room = chunk.len() / 2 + 64;
             out.resize(at + room, 0);
             let (consumed, produced) = (state.total_in(), state.total_out());
-            let status = state.compress(piece, &mut out[at..], DeflateFlush::SyncFlush);
+            let status = state.compress(chunk, &mut out[at..], DeflateFlush::SyncFlush);
             let consumed = (state.total_in() - consumed) as usize;
             let produced = (state.total_out() - produced) as usize;
             debug_assert!(status.is_ok(), "the state was made by this module");
             out.truncate(at + produced);
-            piece = &piece[consumed..];
-            if piece.is_empty() && produced < room {
+            chunk = &chunk[consumed..];
+            if chunk.is_empty() && produced < room {
                 break;
             }
         }

@@ -49,26 +49,26 @@ impl Inflater {
         if self.state.is_some() && self.takeover == Takeover::None { STATE } else { 0 }
     }
 
-    /// Inflates a piece of a message behind what is in `out`, which will have at most `limit` bytes.
+    /// Inflates a chunk of a message behind what is in `out`, which will have at most `limit` bytes.
     ///
     /// # Errors
     /// When the bytes are no deflate stream, when they inflate to more than `limit`, or when `out`
     /// has more bytes than that already.
-    pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
-        self.push_until(piece, out, limit, usize::MAX).map(|_| ())
+    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
+        self.push_until(chunk, out, limit, usize::MAX).map(|_| ())
     }
 
-    /// As [`Inflater::push`], until `out` has `stop` bytes: how many of `piece` were consumed. With `stop` bytes there may be
+    /// As [`Inflater::push`], until `out` has `stop` bytes: how many of `chunk` were consumed. With `stop` bytes there may be
     /// more inside, which comes out when this is called again, with the rest or with nothing.
     pub(crate) fn push_until(
         &mut self,
-        piece: &[u8],
+        chunk: &[u8],
         out: &mut Vec<u8>,
         limit: u64,
         stop: usize,
     ) -> Result<usize, Violation> {
         let state = self.state.get_or_insert_with(take_state);
-        inflate(state, piece, out, limit, stop)
+        inflate(state, chunk, out, limit, stop)
     }
 
     /// Ends a message.
@@ -92,22 +92,22 @@ impl fmt::Debug for Inflater {
 
 fn inflate(
     state: &mut Inflate,
-    piece: &[u8],
+    chunk: &[u8],
     out: &mut Vec<u8>,
     limit: u64,
     stop: usize,
 ) -> Result<usize, Violation> {
-    let (mut filled, mut rest) = (out.len(), piece);
+    let (mut filled, mut rest) = (out.len(), chunk);
     let result = inflate_into(state, &mut rest, out, &mut filled, limit, stop);
     out.truncate(filled);
-    result.map(|()| piece.len() - rest.len())
+    result.map(|()| chunk.len() - rest.len())
 }
 
 /// Inflates behind the first `filled` bytes of `out`. What is past them was cleared and is not cleared again: else a peer
 /// whose blocks hold nothing would have [`STEP`] bytes cleared for each two that it sends.
 fn inflate_into(
     state: &mut Inflate,
-    piece: &mut &[u8],
+    chunk: &mut &[u8],
     out: &mut Vec<u8>,
     filled: &mut usize,
     limit: u64,
@@ -122,18 +122,18 @@ fn inflate_into(
         // One byte past the limit is asked for: it tells "exactly the limit" from "more".
         let room = (limit - *filled)
             .saturating_add(1)
-            .min((piece.len() * 4).clamp(256, STEP))
+            .min((chunk.len() * 4).clamp(256, STEP))
             .min(stop - *filled);
         if out.len() < *filled + room {
             out.resize(*filled + room, 0);
         }
         let (consumed, produced) = (state.total_in(), state.total_out());
         let status =
-            state.decompress(piece, &mut out[*filled..*filled + room], InflateFlush::SyncFlush);
+            state.decompress(chunk, &mut out[*filled..*filled + room], InflateFlush::SyncFlush);
         let consumed = (state.total_in() - consumed) as usize;
         let produced = (state.total_out() - produced) as usize;
         *filled += produced;
-        *piece = &piece[consumed..];
+        *chunk = &chunk[consumed..];
         let status = status.map_err(|_| Violation::Inflate)?;
         if *filled > limit {
             return Err(Violation::TooBig);
@@ -142,14 +142,14 @@ fn inflate_into(
             // RFC 7692, 7.2.3.5: a message may hold blocks marked final; the next one starts anew.
             Status::StreamEnd => state.reset(false),
             Status::Ok | Status::BufError
-                if consumed == 0 && produced == 0 && !piece.is_empty() =>
+                if consumed == 0 && produced == 0 && !chunk.is_empty() =>
             {
                 return Err(Violation::Inflate);
             }
             Status::Ok | Status::BufError => {}
         }
         // A full output may have left more inside the state.
-        if (piece.is_empty() && produced < room) || *filled >= stop {
+        if (chunk.is_empty() && produced < room) || *filled >= stop {
             return Ok(());
         }
     }

@@ -21,9 +21,9 @@ fn round_trip(takeover: Takeover, bits: u8, messages: &[&[u8]]) -> usize {
         deflater.push(message, Fin::Last, &mut compressed);
         total += compressed.len();
         let mut plain = Vec::new();
-        // In pieces of seven, as the network may bring it.
-        for piece in compressed.chunks(7) {
-            inflater.push(piece, &mut plain, message.len() as u64).unwrap();
+        // In chunks of seven, as the network may bring it.
+        for chunk in compressed.chunks(7) {
+            inflater.push(chunk, &mut plain, message.len() as u64).unwrap();
         }
         inflater.finish(&mut plain, message.len() as u64).unwrap();
         assert_eq!(&plain, message);

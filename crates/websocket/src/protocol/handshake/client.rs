@@ -257,8 +257,8 @@ impl ClientRequest {
                 .filter(move |header| header.name.eq_ignore_ascii_case(name))
                 .map(|header| header.value.trim_ascii())
         };
-        let has = |name, wanted: &[u8]| {
-            values(name).flat_map(elements).any(|element| element.eq_ignore_ascii_case(wanted))
+        let has = |name, mode: &[u8]| {
+            values(name).flat_map(elements).any(|element| element.eq_ignore_ascii_case(mode))
         };
         if !has("upgrade", b"websocket") || !has("connection", b"upgrade") {
             return Err(HandshakeError::NoUpgrade);

@@ -32,7 +32,7 @@ pub(crate) enum What {
     Ping,
     Cancel,
     Close,
-    ReadPiece,
+    ReadChunk,
     Receive,
     ReadTimeout,
     ReadBefore,
@@ -53,7 +53,7 @@ pub(crate) const ALL: [What; 17] = [
     What::Ping,
     What::Cancel,
     What::Close,
-    What::ReadPiece,
+    What::ReadChunk,
     What::Receive,
     What::ReadTimeout,
     What::ReadBefore,
@@ -71,7 +71,7 @@ pub(crate) struct Operation {
     pub(crate) side: usize,
     /// Polls after which it is dropped.
     pub(crate) polls: usize,
-    /// What is left to choose: a duration, the pieces of a message.
+    /// What is left to choose: a duration, the chunks of a message.
     pub(crate) choice: u8,
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn parse(data: &[u8]) -> Option<(Setup, Vec<Operation>)> {
 pub(crate) fn run(setup: &Setup, operations: &[Operation]) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let _told = Told(setup, operations);
+    let _told = Reported(setup, operations);
     runtime.expect("a runtime").block_on(async {
         let mut program = Program::new(setup);
         for operation in operations {
@@ -130,9 +130,9 @@ pub(crate) fn run(setup: &Setup, operations: &[Operation]) {
 }
 
 /// Tells which program it was.
-struct Told<'a>(&'a Setup, &'a [Operation]);
+struct Reported<'a>(&'a Setup, &'a [Operation]);
 
-impl Drop for Told<'_> {
+impl Drop for Reported<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!(
@@ -203,7 +203,7 @@ impl Program {
         let Operation { what, side, polls, choice } = operation;
         match what {
             What::Read
-            | What::ReadPiece
+            | What::ReadChunk
             | What::Receive
             | What::ReadTimeout
             | What::ReadBefore
@@ -300,8 +300,8 @@ impl Program {
                     connection.canceller().cancel();
                 }
                 match what {
-                    What::ReadPiece => match polled(connection.read_piece(), polls).await {
-                        Some(Ok(piece)) => incoming.piece(piece),
+                    What::ReadChunk => match polled(connection.read_chunk(), polls).await {
+                        Some(Ok(chunk)) => incoming.chunk(chunk),
                         Some(Err(error)) => Some(error),
                         None => None,
                     },
@@ -341,8 +341,8 @@ impl Program {
                     reader.canceller().cancel();
                 }
                 match what {
-                    What::ReadPiece => match polled(reader.read_piece(), polls).await {
-                        Some(Ok(piece)) => incoming.piece(piece),
+                    What::ReadChunk => match polled(reader.read_chunk(), polls).await {
+                        Some(Ok(chunk)) => incoming.chunk(chunk),
                         Some(Err(error)) => Some(error),
                         None => None,
                     },
@@ -410,7 +410,7 @@ impl Program {
         }
     }
 
-    /// A message in pieces, which the other side reads between them, and which is given up in the end or not.
+    /// A message in chunks, which the other side reads between them, and which is given up in the end or not.
     async fn write(&mut self, operation: Operation) {
         let Operation { side, polls, choice, .. } = operation;
         let (kind, bytes) = self.next_message(choice);
@@ -428,9 +428,9 @@ impl Program {
                 Err(error) => break 'written Some(error),
             };
             self.oracles[side].sent.push_back(Sent { kind, bytes: Vec::new(), is_finished: false });
-            for (n, piece) in bytes.chunks(size).take(40).enumerate() {
-                match polled(writer.write(piece), polls).await {
-                    Some(Ok(())) => self.oracles[side].unfinished().extend_from_slice(piece),
+            for (n, chunk) in bytes.chunks(size).take(40).enumerate() {
+                match polled(writer.write(chunk), polls).await {
+                    Some(Ok(())) => self.oracles[side].unfinished().extend_from_slice(chunk),
                     // Not taken: the rest of the message is what follows it.
                     None if self.oracles[side].unfinished().is_empty() && kind == Kind::Binary => {}
                     None => {
@@ -449,7 +449,7 @@ impl Program {
                         break 'written Some(error);
                     }
                 }
-                let what = [What::Read, What::ReadPiece, What::Ping, What::ReadPiece][n % 4];
+                let what = [What::Read, What::ReadChunk, What::Ping, What::ReadChunk][n % 4];
                 let other = Operation { what, side: 1 - side, polls, choice: 0 };
                 if !matches!(self.links[1 - side], Link::Neither) && choice % 3 > 0 {
                     Box::pin(self.operate_other(other)).await;

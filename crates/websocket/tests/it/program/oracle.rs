@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use rookery_websocket::{Error, Kind, Message, Piece};
+use rookery_websocket::{Chunk, Error, Kind, Message};
 
 /// What one side has sent and the other has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) sent: VecDeque<Sent>,
-    /// Of the first message, what was read in pieces.
+    /// Of the first message, what was read in chunks.
     shown: Vec<u8>,
     /// The reader began to close: whole messages may be missing, and the rest of one.
     pub(crate) is_thrown_away: bool,
@@ -99,19 +99,19 @@ impl Oracle {
         None
     }
 
-    pub(crate) fn piece(&mut self, piece: Option<Piece<'_>>) -> Option<Error> {
-        let Some(piece) = piece else {
+    pub(crate) fn chunk(&mut self, chunk: Option<Chunk<'_>>) -> Option<Error> {
+        let Some(chunk) = chunk else {
             self.end();
             return None;
         };
-        assert!(piece.is_last || !piece.bytes.is_empty(), "a piece of nothing");
-        assert!(piece.bytes.len() <= 70_000, "a piece of {} bytes", piece.bytes.len());
+        assert!(chunk.is_last || !chunk.bytes.is_empty(), "a chunk of nothing");
+        assert!(chunk.bytes.len() <= 70_000, "a chunk of {} bytes", chunk.bytes.len());
         let is_next = |sent: &Sent, shown: &[u8]| {
-            let is_of = sent.kind == piece.kind
-                && sent.bytes.strip_prefix(shown).is_some_and(|rest| rest.starts_with(piece.bytes));
+            let is_of = sent.kind == chunk.kind
+                && sent.bytes.strip_prefix(shown).is_some_and(|rest| rest.starts_with(chunk.bytes));
             is_of
-                && (!piece.is_last
-                    || (sent.is_finished && sent.bytes.len() == shown.len() + piece.bytes.len()))
+                && (!chunk.is_last
+                    || (sent.is_finished && sent.bytes.len() == shown.len() + chunk.bytes.len()))
         };
         if self.is_thrown_away {
             // The one that was begun, or one that begins.
@@ -119,18 +119,18 @@ impl Oracle {
             let at = begun.unwrap_or_else(|| {
                 self.shown.clear();
                 let fresh = self.sent.iter().position(|sent| is_next(sent, &[]));
-                fresh.unwrap_or_else(|| panic!("{piece:?} was never sent; {:?}", self.sent))
+                fresh.unwrap_or_else(|| panic!("{chunk:?} was never sent; {:?}", self.sent))
             });
-            // Which of two that begin alike is not known yet: none is given up before its last piece.
-            if piece.is_last {
+            // Which of two that begin alike is not known yet: none is given up before its last chunk.
+            if chunk.is_last {
                 self.sent.drain(..at);
             }
         } else {
             let first = self.sent.front().expect("nothing was sent");
-            assert!(is_next(first, &self.shown), "{piece:?} after {:?} of {first:?}", self.shown);
+            assert!(is_next(first, &self.shown), "{chunk:?} after {:?} of {first:?}", self.shown);
         }
-        self.shown.extend_from_slice(piece.bytes);
-        if piece.is_last {
+        self.shown.extend_from_slice(chunk.bytes);
+        if chunk.is_last {
             self.sent.pop_front();
             self.shown.clear();
         }

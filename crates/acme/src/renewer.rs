@@ -1,0 +1,507 @@
+//! The thread that has a certificate ordered when there is none, and renewed when it is time.
+
+use std::convert::Infallible;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use httpdate::fmt_http_date;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
+use rookery_server::with_signals_blocked;
+use rookery_websocket_client::trusting;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::http::Http;
+use crate::order;
+use crate::protocol::{Account, Authority, renewal_id};
+use crate::schedule::{Planned, Window, between, chance, renewal, stands, window_stands};
+use crate::settings::{BadSettings, Challenge, Settings};
+use crate::storage::{Lock, State, Storage, Word};
+
+/// How long one attempt may take, whatever the authority does.
+const ATTEMPT_TIME: Duration = Duration::from_secs(600);
+
+/// A certificate that is kept, or is to come.
+#[derive(Debug, Clone)]
+pub struct Acme {
+    settings: Settings,
+    storage: Storage,
+    http: Http,
+    challenges: Challenges,
+    /// Certificates for some of the hosts, until there is the one for all of them.
+    others: Vec<PathBuf>,
+}
+
+impl Acme {
+    /// Checks what is wished for, and makes the folder where it is kept. Asks nobody. Blocks for files.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
+        let settings = settings.settle()?;
+        let http =
+            Http(trusting(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?);
+        let storage = Storage::open(&settings)
+            .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
+        let challenges = Challenges::new(settings.domains.clone());
+        let mut acme = Acme { settings, storage, http, challenges, others: Vec::new() };
+        let there = acme.storage.certificate();
+        if there.exists() {
+            let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
+            match serve(pair(&there)) {
+                Ok(_) => {}
+                // It may be a good one.
+                Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
+                // One that somebody has changed is none: another is ordered.
+                Err(_) => std::fs::rename(&there, there.with_extension("unusable"))
+                    .map_err(|error| bad(error.to_string()))?,
+            }
+        }
+        if !there.exists() {
+            let others = acme.storage.others(&acme.settings.domains, SystemTime::now());
+            acme.others = others.into_iter().filter(|other| serve(pair(other)).is_ok()).collect();
+        }
+        Ok(acme)
+    }
+
+    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). Until then there are
+    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the others meanwhile.
+    pub fn pairs(&self) -> Vec<CertificatePair> {
+        let own = self.storage.certificate();
+        [&own].into_iter().chain(&self.others).map(|file| pair(file)).collect()
+    }
+
+    /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
+    pub fn challenges(&self) -> Challenges {
+        self.challenges.clone()
+    }
+
+    /// The names that the certificate is for.
+    pub fn domains(&self) -> &[String] {
+        &self.settings.domains
+    }
+
+    /// By what it can be proved whose the hosts are: `over_http` where there is a port from which requests are sent on, and
+    /// `over_tls` where clients need no certificate of their own.
+    ///
+    /// # Errors
+    /// When by nothing.
+    pub fn usable_challenges(
+        &self,
+        over_http: bool,
+        over_tls: bool,
+    ) -> Result<Vec<Challenge>, BadSettings> {
+        let wanted = self.settings.challenge;
+        let challenges: Vec<Challenge> = [(Challenge::Http, over_http), (Challenge::Tls, over_tls)]
+            .into_iter()
+            .filter(|(challenge, is_there)| {
+                *is_there && wanted.is_none_or(|wanted| wanted == *challenge)
+            })
+            .map(|(challenge, _)| challenge)
+            .collect();
+        if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
+    }
+
+    /// Starts the thread that sees to it, for a server that listens by now. `notice` is called there with lines for whoever runs
+    /// the server.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_renewer(
+        &self,
+        tls: Tls,
+        challenges: Vec<Challenge>,
+        notice: fn(&str),
+    ) -> io::Result<Renewer> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .thread_name("rookery-lookup")
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let task = RenewalTask { acme: self.clone(), tls, challenges, notice };
+        let thread = with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-acme".to_owned()).spawn(move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        biased;
+                        _ = stopped => {}
+                        never = task.run() => match never {},
+                    }
+                });
+                // A lookup of a name may block for as long as it likes.
+                runtime.shutdown_background();
+            })
+        })?;
+        Ok(Renewer { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+fn pair(file: &Path) -> CertificatePair {
+    CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
+}
+
+/// Checks that a pair can be served.
+fn serve(pair: CertificatePair) -> Result<Tls, TlsError> {
+    Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
+}
+
+/// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
+/// all of these hosts.
+fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
+    let text = || Pem::Text(pem.to_owned());
+    serve(CertificatePair { certificate: text(), key: text() })
+        .map_err(|error| format!("what was issued cannot be served: {error}"))?;
+    let issued = Issued::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
+    match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
+        Some(missing) => Err(format!("what was issued is not for {missing}")),
+        None => Ok(issued),
+    }
+}
+
+/// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
+#[derive(Debug)]
+pub struct Renewer {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Renewer {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // What it returns is nothing; a panic in it has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct RenewalTask {
+    acme: Acme,
+    tls: Tls,
+    challenges: Vec<Challenge>,
+    notice: fn(&str),
+}
+
+impl RenewalTask {
+    fn say(&self, text: &str) {
+        (self.notice)(&format!("ACME: {text}"));
+    }
+
+    fn names(&self) -> String {
+        self.acme.settings.domains.join(", ")
+    }
+
+    /// What clients get meanwhile.
+    fn without(&self, issued: Option<&Issued>, now: SystemTime) -> String {
+        match issued {
+            None if !self.acme.others.is_empty() => {
+                ". Until there is one, those that are kept for some of the names are used"
+                    .to_owned()
+            }
+            None => ". Until there is one, HTTPS is refused".to_owned(),
+            Some(issued) if issued.ends < now => {
+                ". The one from before has expired: clients refuse it".to_owned()
+            }
+            Some(issued) => {
+                format!(". The one from before is valid until {}", fmt_http_date(issued.ends))
+            }
+        }
+    }
+
+    async fn run(&self) -> Infallible {
+        let mut is_told = false;
+        loop {
+            let why = match self.acme.storage.lock() {
+                Ok(Some(lock)) => match self.renew_while_locked(lock).await {},
+                Ok(None) => {
+                    format!(
+                        "another server looks after the certificate for {}; it is used here as well",
+                        self.names()
+                    )
+                }
+                Err(error) => {
+                    format!(
+                        "the certificate for {} cannot be looked after: its lock: {error}",
+                        self.names()
+                    )
+                }
+            };
+            if !std::mem::replace(&mut is_told, true) {
+                self.say(&why);
+            }
+            tokio::time::sleep(self.acme.settings.pace.look).await;
+        }
+    }
+
+    /// Holding the lock, for as long as the thread runs.
+    async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
+        let storage = &self.acme.storage;
+        let look = self.acme.settings.pace.look;
+        let mut is_told = false;
+        let mut is_first = true;
+        // Beside what is on the disk, so that a disk that is full has nobody asked each time.
+        let mut window = storage.state().window;
+        // By a clock that nobody sets. What is written down is for whoever looks after the certificate next.
+        let mut next = Instant::now() + storage.state().rest(SystemTime::now());
+        let mut planned = Planned::default();
+        loop {
+            let issued = storage.issued(&self.acme.settings.domains);
+            let due = match &issued {
+                None => SystemTime::UNIX_EPOCH,
+                Some(issued) => renewal(issued, self.window(issued, &mut window).await),
+            };
+            let now = SystemTime::now();
+            let due = planned.wait(due, now, Instant::now());
+            let state = storage.state();
+            // After a success it is for renewals alone: who removes a certificate wants another one.
+            let is_resting = issued.is_some() || state.failures > 0;
+            let rest = if is_resting {
+                next.saturating_duration_since(Instant::now())
+            } else {
+                Duration::ZERO
+            };
+            if is_first && due.is_zero() && !rest.is_zero() && state.failures > 0 {
+                self.say(&format!(
+                    "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
+                    self.names(),
+                    span(rest),
+                    self.without(issued.as_ref(), now)
+                ));
+            }
+            is_first = false;
+            let wait = due.max(rest);
+            if !wait.is_zero() {
+                // The clock may be set, the machine sleep, and somebody remove the file.
+                tokio::time::sleep(wait.min(look)).await;
+                continue;
+            }
+            match self.attempt(issued.as_ref(), state).await {
+                Ok(rest) => next = Instant::now() + rest,
+                Err(error) => {
+                    // Without a word on the disk each start would order anew.
+                    if !std::mem::replace(&mut is_told, true) {
+                        self.say(&format!(
+                            "no certificate for {} is ordered: {} cannot be written to: {error}",
+                            self.names(),
+                            self.acme.settings.folder.display()
+                        ));
+                    }
+                    tokio::time::sleep(look).await;
+                }
+            }
+        }
+    }
+
+    /// What the authority says of a renewal; asked for again when its word does not stand any more.
+    async fn window(&self, issued: &Issued, known: &mut Option<Word>) -> Option<Window> {
+        let id = renewal_id(issued)?;
+        let now = SystemTime::now();
+        let before = known.as_ref().filter(|word| word.of == id);
+        if let Some(word) = before.filter(|word| stands(word.until, now)) {
+            return word.window;
+        }
+        let asked = async {
+            let authority = Authority::open(self.acme.http.clone(), &self.acme.settings).await?;
+            authority.window(issued).await
+        };
+        // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
+        let (window, time) = match asked.await {
+            Ok(Some((window, time))) => (Some(window), time),
+            Ok(None) | Err(_) => (before.and_then(|word| word.window), window_stands(None)),
+        };
+        *known = Some(Word { of: id, window, until: now + time });
+        let storage = &self.acme.storage;
+        // It is asked for again if it is lost.
+        let _ = storage.keep_state(&State { window: known.clone(), ..storage.state() });
+        window
+    }
+
+    /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
+    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
+        let Acme { settings, storage, challenges, .. } = &self.acme;
+        let challenge = self.challenges[state.failures as usize % self.challenges.len()];
+        let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
+        let now = SystemTime::now();
+        state.failures = state.failures.saturating_add(1);
+        state.attempted = Some(now);
+        // As if it had failed: whoever is killed meanwhile, again and again, orders no more often than that.
+        state.next = Some(now + wait(state.failures, None));
+        storage.keep_state(&state)?;
+        let what = if issued.is_some() { "renewing the" } else { "ordering a" };
+        self.say(&format!(
+            "{what} certificate for {}, from {} by {}",
+            self.names(),
+            settings.authority(),
+            challenge.name()
+        ));
+        let ordered = tokio::time::timeout(ATTEMPT_TIME, self.order(challenge, issued)).await;
+        challenges.clear();
+        let ordered = ordered.unwrap_or_else(|_| {
+            Err(Failure::new(format!(
+                "{} took longer than {} s",
+                settings.authority(),
+                ATTEMPT_TIME.as_secs()
+            )))
+        });
+        let kept = ordered.and_then(|pem| {
+            // The one from before is replaced by nothing that cannot be served.
+            let issued = accept(&pem, &settings.domains).map_err(Failure::new)?;
+            storage
+                .keep_certificate(&pem)
+                .map_err(|error| Failure::new(format!("it cannot be kept: {error}")))?;
+            Ok(issued)
+        });
+        match kept {
+            Ok(issued) => {
+                if let Err(error) = self.tls.reload() {
+                    // It is there, so it is not ordered again: the server reads it until it is served.
+                    self.say(&format!(
+                        "the certificate for {} is kept, and not served yet: {error}",
+                        self.names()
+                    ));
+                }
+                // Whatever the authority says of its renewal, or the clock of its dates.
+                let rest = between(&issued);
+                // A failure to write costs a wait.
+                let _ = storage.keep_state(&State {
+                    attempted: Some(now),
+                    next: Some(now + rest),
+                    ..State::default()
+                });
+                let until = fmt_http_date(issued.ends);
+                self.say(&format!(
+                    "there is a certificate for {}, valid until {until}",
+                    self.names()
+                ));
+                Ok(rest)
+            }
+            Err(failure) => {
+                let now = SystemTime::now();
+                let rest = wait(state.failures, failure.retry_after);
+                state.next = Some(now + rest);
+                let _ = storage.keep_state(&state);
+                self.say(&format!(
+                    "no certificate for {}: {failure}. The next attempt is in {}{}",
+                    self.names(),
+                    span(rest),
+                    self.without(issued, now)
+                ));
+                Ok(rest)
+            }
+        }
+    }
+
+    async fn order(
+        &self,
+        challenge: Challenge,
+        replaces: Option<&Issued>,
+    ) -> Result<String, Failure> {
+        let Acme { settings, storage, http, challenges, .. } = &self.acme;
+        let authority = Authority::open(http.clone(), settings).await?;
+        let account = self.account(&authority).await?;
+        let ordered =
+            order::order(&authority, &account, settings, challenges, challenge, replaces).await;
+        match ordered {
+            // Removed there, or the authority has begun anew, as those to try things with do.
+            Err(failure) if failure.is("accountDoesNotExist") => {
+                storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
+                let account = self.account(&authority).await?;
+                order::order(&authority, &account, settings, challenges, challenge, replaces).await
+            }
+            ordered => ordered,
+        }
+    }
+
+    /// The account that is kept, or a new one.
+    async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
+        let Acme { settings, storage, .. } = &self.acme;
+        let unkept =
+            |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
+        if let Some(mut account) = storage.account() {
+            if account.emails != settings.emails {
+                match authority.set_emails(&account, &settings.emails).await {
+                    // The order will hear the same.
+                    Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
+                    told => told?,
+                }
+                account.emails.clone_from(&settings.emails);
+                storage.keep_account(&account).map_err(unkept)?;
+            }
+            return Ok(account);
+        }
+        let account =
+            authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
+        storage.keep_account(&account).map_err(unkept)?;
+        Ok(account)
+    }
+}
+
+/// From 0 to 1.
+fn random() -> f64 {
+    let mut bytes = [0; 4];
+    // Without randomness nothing is ordered anyway.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    chance(&bytes)
+}
+
+/// A time as people say it.
+fn span(time: Duration) -> String {
+    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", (seconds + 30) / 60),
+        _ => format!("{} h", (seconds + 1800) / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_that_cannot_be_served() {
+        let read = |name: &str| {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+            std::fs::read_to_string(folder.join(name)).unwrap()
+        };
+        let domains =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let pem = read("localhost.pem") + &read("localhost.key");
+        let issued = accept(&pem, &domains(&["localhost"])).unwrap();
+        assert!(issued.hosts.contains(&"localhost".to_owned()));
+        for (pem, hosts, expected) in [
+            (
+                read("localhost.pem") + &read("other.key"),
+                "localhost",
+                "only one of the two been renewed",
+            ),
+            (read("localhost.pem"), "localhost", "has no private key inside"),
+            (read("localhost.key"), "localhost", "has no certificate inside"),
+            (pem, "app.example.org", "is not for app.example.org"),
+        ] {
+            let error = accept(&pem, &domains(&[hosts])).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn times_are_said_shortly() {
+        for (seconds, said) in [
+            (0, "0 s"),
+            (75, "75 s"),
+            (121, "2 min"),
+            (3601, "60 min"),
+            (7200, "2 h"),
+            (90_000, "25 h"),
+        ] {
+            assert_eq!(span(Duration::from_secs(seconds)), said);
+        }
+        assert_eq!(span(Duration::from_millis(1)), "1 s");
+    }
+}

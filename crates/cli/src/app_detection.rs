@@ -1,0 +1,317 @@
+//! What is to be served: a site, which is served here, or something for R, which works out what it is (`serve-detect.R`).
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use rookery_settings::near;
+
+use crate::failure::Failure;
+use crate::user_paths::{expand, folder_of};
+
+/// Where a document's front matter is looked for; as many in R.
+const FRONT_MATTER_LINES: usize = 200;
+/// Bytes of it that are read: a document may be one line.
+const FRONT_MATTER_BYTES: u64 = 64 << 10;
+
+/// The words of plumber's annotations.
+const VERBS: [&str; 9] =
+    ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
+/// Bytes of an R file that are read for the kind of its app.
+const SCRIPT_BYTES: u64 = 64 << 10;
+
+/// What is to be served.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// Absolute, without links.
+    pub(crate) path: PathBuf,
+    /// The folder that it is, or is in: where its R starts, so that its `.Rprofile` is read.
+    pub(crate) folder: PathBuf,
+    /// Whether it is a folder with `index.html` and nothing of R's in it: a source that lies beside a page is not published.
+    pub(crate) is_site: bool,
+}
+
+impl Target {
+    /// # Errors
+    /// When it is not there.
+    pub(crate) fn find(asked: &Path) -> Result<Target, Failure> {
+        let path = fs::canonicalize(expand(asked)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => not_there(asked),
+            _ => Failure::Serving(format!("`{}` cannot be served: {error}.", asked.display())),
+        })?;
+        if path.is_dir() {
+            let is_site = is_site(&path);
+            return Ok(Target { folder: path.clone(), path, is_site });
+        }
+        Ok(Target { folder: folder_of(&path).into(), path, is_site: false })
+    }
+}
+
+impl Target {
+    /// Returns what kind of app it is, by the names of its files.
+    ///
+    /// # Errors
+    /// Fails when there is nothing that can be served.
+    pub(crate) fn kind(&self) -> Result<&'static str, Failure> {
+        if self.is_site {
+            return Ok("a site");
+        }
+        let nothing = |why: &str| {
+            Err(Failure::Serving(format!("`{}` cannot be served: {why}.", self.path.display())))
+        };
+        if !self.path.is_dir() {
+            let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            return match name.rsplit_once('.').map(|(_, extension)| extension) {
+                Some("yml" | "yaml") if name.starts_with("_server.") => {
+                    Ok("what _server.yml describes")
+                }
+                Some("r") => Ok(kind_of_script(&self.path)),
+                Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok(kind_of_document(&self.path)),
+                Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
+                _ => nothing("it is no R file, document or `_server.yml`"),
+            };
+        }
+        let entries = fs::read_dir(&self.path)
+            .map(|entries| entries.flatten().map(|entry| entry.path()).collect());
+        let entries: Vec<PathBuf> = entries.unwrap_or_default();
+        let has = |name: &str| {
+            entries
+                .iter()
+                .any(|path| path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name)))
+        };
+        let is_document = |path: &PathBuf| {
+            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+            (extension == "rmd" || extension == "qmd") && may_be_shiny(path)
+        };
+        for (name, kind) in [
+            ("_server.yml", "what _server.yml describes"),
+            ("app.R", "an app of R"),
+            ("server.R", "a Shiny app"),
+            ("entrypoint.R", "a plumber API"),
+            ("plumber.R", "a plumber API"),
+        ] {
+            if has(name) {
+                return Ok(if name == "app.R" {
+                    kind_of_script(&self.path.join(name))
+                } else {
+                    kind
+                });
+            }
+        }
+        if let Some(document) = entries.iter().find(|path| is_document(path)) {
+            return Ok(kind_of_document(document));
+        }
+        nothing(
+            "it has neither `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, a document with Shiny nor `index.html`",
+        )
+    }
+}
+
+impl Target {
+    /// Returns what is served in the words of R's `detect_target()`, such as `Shiny app (app.R)`.
+    pub(crate) fn label(&self) -> String {
+        const NAMES: [&str; 5] = ["_server.yml", "app.R", "server.R", "entrypoint.R", "plumber.R"];
+        let file = if self.path.is_dir() {
+            NAMES.iter().map(|name| self.path.join(name)).find(|path| path.is_file())
+        } else {
+            Some(self.path.clone())
+        };
+        let name = file
+            .as_deref()
+            .and_then(Path::file_name)
+            .map(|name| name.to_string_lossy().into_owned());
+        let kind = self.kind().unwrap_or("an app of R");
+        match (kind, file, name) {
+            ("what _server.yml describes", Some(file), Some(name)) => {
+                let text = fs::read_to_string(file).unwrap_or_default();
+                let engine =
+                    text.lines().find_map(|line| line.strip_prefix("engine:")).unwrap_or_default();
+                let engine = engine.split('#').next().unwrap_or_default();
+                format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
+            }
+            ("an app of R", _, Some(name)) => format!("the app that {name} ends with"),
+            (kind, _, name) => {
+                let kind = kind.trim_start_matches("an ").trim_start_matches("a ");
+                name.map_or_else(|| kind.to_owned(), |name| format!("{kind} ({name})"))
+            }
+        }
+    }
+}
+
+/// Returns what a document with Shiny is, by its extension.
+fn kind_of_document(path: &Path) -> &'static str {
+    let is_quarto = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("qmd"));
+    if is_quarto { "a Quarto document with Shiny" } else { "an R Markdown document with Shiny" }
+}
+
+/// A document with Shiny is R's; whether it is one R finds out, where its front matter may say so. Case does not matter.
+fn is_site(folder: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    folder.join("index.html").is_file()
+        && !entries.flatten().any(|entry| {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().to_lowercase();
+            let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+            let is_document = extension == "rmd" || extension == "qmd";
+            name == "_server.yml" || extension == "r" || (is_document && may_be_shiny(&path))
+        })
+}
+
+/// Whether a front matter names Shiny, in whatever place. A document that cannot be read is not served either.
+fn may_be_shiny(document: &Path) -> bool {
+    let Ok(file) = File::open(document) else { return false };
+    let lines = BufReader::new(file.take(FRONT_MATTER_BYTES)).split(b'\n').map_while(Result::ok);
+    let mut lines = lines.take(FRONT_MATTER_LINES).map(|line| line.trim_ascii_end().to_vec());
+    lines.next().is_some_and(|first| first == b"---")
+        && lines
+            .take_while(|line| line != b"---" && line != b"...")
+            .any(|line| line.windows(5).any(|word| word == b"shiny"))
+}
+
+/// Returns the kind of an R file by words in it, as `detect_script()` in R does by its calls.
+fn kind_of_script(path: &Path) -> &'static str {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(SCRIPT_BYTES).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    if read.is_err() {
+        return "an app of R";
+    }
+    let code = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let annotations = text.lines().map(str::trim_start).filter_map(|line| {
+        let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
+        words.trim_start().strip_prefix('@')?.split_whitespace().next()
+    });
+    if annotations.into_iter().any(|word| VERBS.contains(&word)) {
+        "a plumber API"
+    } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {
+        "a Shiny app"
+    } else if code().any(|line| line.contains("Ambiorix$new(")) {
+        "an ambiorix app"
+    } else {
+        "an app of R"
+    }
+}
+
+fn not_there(asked: &Path) -> Failure {
+    let path = expand(asked);
+    let parent = folder_of(&path);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let names: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let found = near(&name, names.iter().map(String::as_str));
+    // As the folder was written.
+    let place = if parent == Path::new(".") { Path::new("") } else { parent };
+    let found = found.iter().map(|name| place.join(name).display().to_string());
+    let names: Vec<String> = found.map(|name| format!("`{name}`")).collect();
+    let hint = match names.join(", ") {
+        none if none.is_empty() => none,
+        names => format!("\nDid you mean {names}?"),
+    };
+    let looked = match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => format!(" (looked in {})", folder.display()),
+        _ => String::new(),
+    };
+    Failure::Serving(format!("`{}` does not exist{looked}.{hint}", asked.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kind_of_an_app_is_told_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let kind = |name: &str, text: &str| {
+            let own = folder.path().join(name.replace('.', "-"));
+            fs::create_dir(&own).unwrap();
+            fs::write(own.join(name), text).unwrap();
+            let kind = |path: &Path| Target::find(path).unwrap().kind().ok();
+            (kind(&own), kind(&own.join(name)))
+        };
+        assert_eq!(kind("app.R", ""), (Some("an app of R"), Some("an app of R")));
+        let shiny_app = Some("a Shiny app");
+        fs::remove_dir_all(folder.path().join("app-R")).unwrap();
+        assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
+        assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
+        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an app of R"));
+        assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
+        assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
+        assert_eq!(kind("index.html", ""), (Some("a site"), None));
+        let shiny = "---\nruntime: shiny\n---\n";
+        assert_eq!(
+            kind("a.Rmd", shiny),
+            (Some("an R Markdown document with Shiny"), Some("an R Markdown document with Shiny"))
+        );
+        assert_eq!(kind("a.qmd", shiny).0, Some("a Quarto document with Shiny"));
+        assert_eq!(kind("b.Rmd", "---\n---\n"), (None, None));
+        assert_eq!(kind("notes.txt", ""), (None, None));
+        let label = |name: &str| Target::find(&folder.path().join(name)).unwrap().label();
+        assert_eq!(label("app-R"), "Shiny app (app.R)");
+        assert_eq!(label("api-R/api.R"), "plumber API (api.R)");
+        assert_eq!(label("not-R/not.R"), "the app that not.R ends with");
+        assert_eq!(label("index-html"), "site");
+        let described = Some("what _server.yml describes");
+        assert_eq!(kind("_server.yml", "engine: x # y\n"), (described, described));
+        let label = Target::find(&folder.path().join("_server-yml")).unwrap().label();
+        assert_eq!(label, "_server.yml (engine x)");
+    }
+
+    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_folder_with_an_index_is_a_site_unless_something_in_it_is_for_r() {
+        let index = ("index.html", "<p>");
+        for (files, is_site) in [
+            (&[index][..], true),
+            (&[index, ("style.css", ""), ("index.Rmd", "---\ntitle: x\n---\nshiny")], true),
+            (&[("INDEX.HTML", "")], false),
+            (&[("page.html", "")], false),
+            (&[], false),
+            (&[index, ("App.R", "")], false),
+            (&[index, ("_server.yml", "")], false),
+            (&[index, ("plumber.R", "")], false),
+            (&[index, ("secrets.r", "")], false),
+            (&[index, ("doc.qmd", "---\r\nserver: shiny\r\n---\r\n")], false),
+            (&[index, ("doc.Rmd", "---\nruntime: shiny\n---\n")], false),
+            (&[index, ("doc.Rmd", "title: x\nruntime: shiny\n")], true),
+        ] {
+            let folder = folder(files);
+            let found = Target::find(folder.path()).unwrap();
+            assert_eq!((found.is_site, &found.folder), (is_site, &found.path), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_for_r_in_its_folder() {
+        let folder = folder(&[("my app.R", "1")]);
+        let found = Target::find(&folder.path().join("my app.R")).unwrap();
+        assert!(!found.is_site && found.path.ends_with("my app.R"));
+        assert_eq!(found.folder, fs::canonicalize(folder.path()).unwrap());
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_told_with_what_is_near() {
+        let folder = folder(&[("shiny-app", "")]);
+        let said = |name: &str| match Target::find(&folder.path().join(name)) {
+            Err(Failure::Serving(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
+        assert!(said("shinyapp").contains(&near), "{}", said("shinyapp"));
+        assert!(!said("something/else").contains("Did you mean"));
+        let Err(Failure::Serving(relative)) = Target::find(Path::new("not-here-at-all")) else {
+            panic!("it is not")
+        };
+        assert!(
+            relative.starts_with("`not-here-at-all` does not exist (looked in /"),
+            "{relative}"
+        );
+    }
+}

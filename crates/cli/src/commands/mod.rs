@@ -1,0 +1,6 @@
+//! The commands besides `serve` and `dev`.
+
+pub(crate) mod check;
+pub(crate) mod new_app;
+pub(crate) mod status;
+pub(crate) mod version;

@@ -1,0 +1,239 @@
+//! `rookery new`: writes a small app to begin with.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rookery_settings::{SCHEMA, escaped};
+
+use crate::failure::Failure;
+use crate::terminal::startup_screen::shell_word;
+use crate::user_paths::expand;
+
+/// The files of a kind of app, by their path in its folder.
+type Files = &'static [(&'static str, &'static str)];
+
+const STYLE: &str = include_str!("../../templates/style.css");
+/// The schema that the first line of each `_server.yml` names. It lies beside the file, so that an
+/// editor finds the one of this version, also without a network.
+const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
+
+const SHINY: Files = &[
+    ("_server.yml", include_str!("../../templates/shiny/_server.yml")),
+    SCHEMA_FILE,
+    ("app.R", include_str!("../../templates/shiny/app.R")),
+    ("www/style.css", STYLE),
+];
+const API: Files = &[
+    ("_server.yml", include_str!("../../templates/api/_server.yml")),
+    SCHEMA_FILE,
+    ("plumber.R", include_str!("../../templates/api/plumber.R")),
+    ("www/index.html", include_str!("../../templates/api/index.html")),
+    ("www/style.css", STYLE),
+];
+const SITE: Files = &[
+    ("_server.yml", include_str!("../../templates/site/_server.yml")),
+    SCHEMA_FILE,
+    ("public/index.html", include_str!("../../templates/site/index.html")),
+    ("public/style.css", STYLE),
+];
+
+/// A kind of app that can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Shiny,
+    Api,
+    Site,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Shiny, Kind::Api, Kind::Site];
+
+    /// Returns the kind of this name.
+    ///
+    /// # Errors
+    /// Fails with a message when there is none.
+    pub(crate) fn parse(name: &str) -> Result<Kind, String> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            let name = escaped(name);
+            format!("`{name}` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.")
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Shiny => "shiny",
+            Kind::Api => "api",
+            Kind::Site => "site",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Kind::Shiny => "a Shiny app",
+            Kind::Api => "a plumber API",
+            Kind::Site => "a site",
+        }
+    }
+
+    fn files(self) -> Files {
+        match self {
+            Kind::Shiny => SHINY,
+            Kind::Api => API,
+            Kind::Site => SITE,
+        }
+    }
+}
+
+/// What `rookery new` is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NewApp {
+    pub(crate) kind: Kind,
+    /// The folder, which does not exist or is empty.
+    pub(crate) folder: PathBuf,
+}
+
+/// Writes the app, and returns what is said about it.
+///
+/// # Errors
+/// Fails when there is something in the folder, or it cannot be written to. Fails for a name with
+/// control characters, which no message and no command to paste could show.
+pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
+    let name = app.folder.to_string_lossy();
+    if name.contains(char::is_control) {
+        return Err(Failure::CommandLine(format!(
+            "The name of the folder must have no control characters, such as line ends: `{}`.",
+            escaped(&name)
+        )));
+    }
+    let folder = expand(&app.folder);
+    let failed = |error: &io::Error| {
+        Failure::Serving(format!("`{}` cannot be written: {error}.", app.folder.display()))
+    };
+    if let Some(name) = occupant(&folder).map_err(|error| failed(&error))? {
+        return Err(Failure::Serving(format!(
+            "`{}` is not empty (it has `{}`), and nothing is overwritten: name another folder, or empty this one.",
+            app.folder.display(),
+            escaped(&name)
+        )));
+    }
+    for (name, content) in app.kind.files() {
+        write_new(&folder.join(name), content).map_err(|error| failed(&error))?;
+    }
+    let names: Vec<&str> = app.kind.files().iter().map(|(name, _)| *name).collect();
+    Ok(format!(
+        "Made {} in {}:\n  {}\nNext: rookery dev {}\n",
+        app.kind.title(),
+        app.folder.display(),
+        names.join("\n  "),
+        word(&app.folder)
+    ))
+}
+
+/// Returns the name of something in a folder; `None` if the folder is empty or does not exist.
+fn occupant(folder: &Path) -> io::Result<Option<String>> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => {
+            let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+            entries.next().map(|entry| entry.map(name)).transpose()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_new(path: &Path, content: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    File::create_new(path)?.write_all(content.as_bytes())
+}
+
+/// Returns a path as a word of a shell that is no option.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app_detection::Target;
+    use crate::failure::said;
+    use crate::settings::server_yml;
+
+    fn new(kind: Kind, folder: &Path) -> Result<String, Failure> {
+        write(&NewApp { kind, folder: folder.into() })
+    }
+
+    #[test]
+    fn each_kind_of_app_has_settings_that_name_their_schema_and_can_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        for kind in Kind::ALL {
+            let folder = root.path().join("a b").join(kind.name());
+            let told = new(kind, &folder).unwrap();
+            assert!(
+                told.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())),
+                "{told}"
+            );
+            let text = fs::read_to_string(folder.join("_server.yml")).unwrap();
+            let first = text.lines().next().unwrap();
+            let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
+            assert_eq!(fs::read_to_string(folder.join(schema)).unwrap(), SCHEMA);
+            let target = Target::find(&folder).unwrap();
+            assert!(!target.is_site && target.kind().is_ok());
+            let file = server_yml::read(&target).unwrap().unwrap();
+            assert!(file.app.exists() && file.given.is_empty() && file.notes.is_empty());
+            // The options that comments suggest are options.
+            let on = text.replace("# options:", "options:").replace("#   ", "  ");
+            fs::write(folder.join("_server.yml"), on).unwrap();
+            assert!(server_yml::read(&target).unwrap().unwrap().given.len() >= 2);
+        }
+    }
+
+    #[test]
+    fn nothing_is_overwritten() {
+        let root = tempfile::tempdir().unwrap();
+        let (empty, taken) = (root.path().join("empty"), root.path().join("taken"));
+        fs::create_dir(&empty).unwrap();
+        new(Kind::Site, &empty).unwrap();
+        fs::create_dir(&taken).unwrap();
+        fs::write(taken.join(".keep"), "mine").unwrap();
+        let told = said(new(Kind::Api, &taken));
+        assert!(
+            told.contains("is not empty (it has `.keep`), and nothing is overwritten"),
+            "{told}"
+        );
+        assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
+        assert!(said(new(Kind::Site, &empty)).contains("is not empty"));
+        let file = taken.join(".keep");
+        assert!(said(new(Kind::Site, &file)).contains("cannot be written"));
+        assert!(said(new(Kind::Site, &file.join("below"))).contains("cannot be written"));
+        assert_eq!(fs::read_to_string(file).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_name_with_control_characters_is_refused_and_shown_escaped() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, shown) in
+            [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
+        {
+            let told = said(new(Kind::Site, &root.path().join(name)));
+            assert!(told.contains("no control characters"), "{told}");
+            assert!(told.ends_with(shown) || told.contains("..."), "{told}");
+            assert!(!told.contains(char::is_control), "{told:?}");
+        }
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+        fs::write(root.path().join("a\x1bb"), "").unwrap();
+        assert!(said(new(Kind::Site, root.path())).contains("`a\\u{1b}b`"));
+        assert!(!Kind::parse("\x1b[31m").unwrap_err().contains('\x1b'));
+    }
+
+    #[test]
+    fn the_next_command_can_be_pasted_into_a_shell() {
+        assert_eq!(word(Path::new("my app")), "'my app'");
+        assert_eq!(word(Path::new("it's")), "'it'\\''s'");
+        assert_eq!(word(Path::new("-x")), "./-x");
+        assert_eq!(word(Path::new("../app_1.2")), "../app_1.2");
+    }
+}

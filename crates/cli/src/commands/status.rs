@@ -1,0 +1,265 @@
+//! `rookery status`: asks servers what they do.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rookery_status::{ADMIN_SOCKET, AdminAt, run_folders};
+
+use crate::failure::Failure;
+use crate::settings::admin_address;
+use crate::user_paths::settle;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StatusOf {
+    /// An app's path, a process id or an address; none: all there are.
+    pub(crate) which: Option<OsString>,
+    pub(crate) is_json: bool,
+}
+
+/// A server answers at once, also when R is busy: one that does not is stuck.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// More than a server with a thousand workers says.
+const MOST: u64 = 16 << 20;
+
+/// What people read, and what programs do.
+const TEXT: &str = "/status.txt";
+const JSON: &str = "/status";
+
+/// What servers say.
+///
+/// # Errors
+/// When there is none, or it does not answer.
+pub(crate) fn tell(of: &StatusOf) -> Result<Vec<u8>, Failure> {
+    let Some(which) = of.which.as_deref() else { return tell_found(None, of.is_json) };
+    let Some(place) = place(which) else { return tell_found(Some(&Wanted::of(which)), of.is_json) };
+    ask(&place, if of.is_json { JSON } else { TEXT }).map_err(|error| {
+        Failure::Serving(format!("Nobody answers at {}: {error}.", Path::new(which).display()))
+    })
+}
+
+/// What those say that are found and meant, or all.
+fn tell_found(wanted: Option<&Wanted>, is_json: bool) -> Result<Vec<u8>, Failure> {
+    let mut texts = Vec::new();
+    let mut troubles = Vec::new();
+    for (pid, place) in places() {
+        match said(pid, &place, wanted, is_json) {
+            Ok(text) => texts.extend(text),
+            Err(trouble) => troubles.push(trouble),
+        }
+    }
+    if texts.is_empty() {
+        return Err(Failure::Serving(why_none(wanted, &troubles)));
+    }
+    let between: &[u8] = if is_json { b"" } else { b"\n" };
+    let mut text = texts.join(between);
+    for trouble in troubles {
+        text.extend_from_slice(trouble.as_bytes());
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+/// What a server says; `None` if it is not meant, or gone.
+///
+/// # Errors
+/// What is wrong with one that is meant, or may be.
+fn said(
+    pid: u32,
+    place: &AdminAt,
+    wanted: Option<&Wanted>,
+    is_json: bool,
+) -> Result<Option<Vec<u8>>, String> {
+    let ask = |path, fault| match ask(place, path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if has_gone(&error) => Ok(None),
+        Err(error) => Err(format!("Process {pid} {fault}: {error}.")),
+    };
+    match wanted {
+        Some(Wanted::Process(id)) if *id != pid => return Ok(None),
+        Some(Wanted::App(app)) => {
+            // One that hangs may be the one that is meant.
+            let text = ask(TEXT, "does not say what it serves")?;
+            let text = text.filter(|text| target(text) == Some(app.as_os_str()));
+            if !is_json || text.is_none() {
+                return Ok(text);
+            }
+        }
+        _ => {}
+    }
+    ask(if is_json { JSON } else { TEXT }, "does not answer")
+}
+
+fn why_none(wanted: Option<&Wanted>, troubles: &[String]) -> String {
+    if !troubles.is_empty() {
+        return troubles.join("\n");
+    }
+    let none = match wanted {
+        None => "No server of apps of this user runs on this machine".to_owned(),
+        Some(Wanted::Process(pid)) => {
+            format!("Process {pid} is no server of apps of this user")
+        }
+        Some(Wanted::App(app)) => {
+            format!("No server of apps of this user serves {}", app.display())
+        }
+    };
+    format!(
+        "{none}. One that has another TMPDIR is found by its `--admin`: `rookery status unix:/path/of/its/socket`."
+    )
+}
+
+/// Whether a server has been killed, and what it left is not yet removed.
+fn has_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
+}
+
+/// Who of those that are found is meant.
+enum Wanted {
+    Process(u32),
+    App(PathBuf),
+}
+
+impl Wanted {
+    fn of(which: &OsStr) -> Wanted {
+        match which.to_str().and_then(|text| text.parse().ok()) {
+            Some(pid) => Wanted::Process(pid),
+            None => {
+                let path = settle(Path::new(which));
+                Wanted::App(fs::canonicalize(&path).unwrap_or(path))
+            }
+        }
+    }
+}
+
+/// An address, a socket, or neither.
+fn place(which: &OsStr) -> Option<AdminAt> {
+    if let Some(Ok(at)) = which.to_str().map(admin_address::address) {
+        return Some(at);
+    }
+    let path = settle(Path::new(which));
+    let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket.then_some(AdminAt::Unix(path))
+}
+
+/// Those of this user, by their process id.
+fn places() -> Vec<(u32, AdminAt)> {
+    let mut parents = vec![std::env::temp_dir()];
+    // Where the path would be too long elsewhere.
+    if parents[0] != Path::new("/tmp") {
+        parents.push("/tmp".into());
+    }
+    let folders = parents.iter().flat_map(|parent| run_folders(parent));
+    let mut places: Vec<_> =
+        folders.map(|(pid, folder)| (pid, AdminAt::Unix(folder.join(ADMIN_SOCKET)))).collect();
+    places.sort_by_key(|(pid, _)| *pid);
+    places
+}
+
+/// What is served, by the second line of the text: `<target> is at <address>`.
+fn target(text: &[u8]) -> Option<&OsStr> {
+    let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
+    line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
+}
+
+fn ask(place: &AdminAt, path: &str) -> io::Result<Vec<u8>> {
+    match place {
+        AdminAt::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, PATIENCE)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            exchange(stream, path)
+        }
+        AdminAt::Unix(socket) => {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            exchange(stream, path)
+        }
+    }
+}
+
+fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
+    // HTTP/1.0: the reply is whole, and ends with the connection.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut reply = Vec::new();
+    stream.take(MOST).read_to_end(&mut reply).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it takes too long"),
+        _ => error,
+    })?;
+    let odd = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "what it says is not what a server of rookery's says",
+        )
+    };
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(odd)?;
+    if !reply.starts_with(b"HTTP/1.") || reply.get(9..12) != Some(b"200") {
+        return Err(odd());
+    }
+    Ok(reply.split_off(end + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_a_socket_and_an_app_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("admin");
+        let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(place(socket.as_os_str()), Some(AdminAt::Unix(socket.clone())));
+        assert_eq!(
+            place(OsStr::new("unix:/none/there")),
+            Some(AdminAt::Unix("/none/there".into()))
+        );
+        let address = "127.0.0.1:9100".parse().unwrap();
+        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAt::Tcp(address)));
+        for other in ["1234", "app/", "/none/there"] {
+            assert_eq!(place(OsStr::new(other)), None, "{other}");
+        }
+        assert!(matches!(Wanted::of(OsStr::new("1234")), Wanted::Process(1234)));
+        assert!(matches!(Wanted::of(folder.path().as_os_str()), Wanted::App(_)));
+    }
+
+    #[test]
+    fn the_target_may_have_any_name() {
+        let of = |text: &'static str| target(text.as_bytes()).and_then(OsStr::to_str);
+        assert_eq!(of("rookery\n/my app is at x is at http://a\n"), Some("/my app is at x"));
+        assert_eq!((of("rookery"), of("a\nb\n"), of("")), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_no_server_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("admin");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        for (says, kind) in [
+            ("HTTP/1.1 200 OK\r\nA: b\r\n\r\ntext", None),
+            ("HTTP/1.1 404 Not Found\r\n\r\ntext", Some(io::ErrorKind::InvalidData)),
+            ("SSH-2.0\r\n", Some(io::ErrorKind::InvalidData)),
+            ("", Some(io::ErrorKind::InvalidData)),
+        ] {
+            let listener = listener.try_clone().unwrap();
+            let answers = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                // All of the request, which may come in pieces: else its sender finds the connection closed.
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    let mut byte = [0];
+                    stream.read_exact(&mut byte).unwrap();
+                    head.push(byte[0]);
+                }
+                stream.write_all(says.as_bytes()).unwrap();
+            });
+            let said = ask(&AdminAt::Unix(path.clone()), "/status");
+            answers.join().unwrap();
+            assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
+        }
+    }
+}

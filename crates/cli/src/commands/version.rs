@@ -1,0 +1,123 @@
+//! `rookery --version --verbose`: what a bug report needs to say of the program and its system. It
+//! prints no environment variables, because they may hold secrets.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::serve::r_command;
+
+/// Returns the description, a line for each fact.
+pub(crate) fn describe() -> Vec<u8> {
+    let known = |text: &'static str| if text.is_empty() { "unknown" } else { text };
+    let program = std::env::current_exe().map(|path| path.display().to_string());
+    let mut facts = vec![
+        ("commit", known(env!("ROOKERY_BUILD_COMMIT")).to_owned()),
+        ("target", known(env!("ROOKERY_BUILD_TARGET")).to_owned()),
+        ("compiler", known(env!("ROOKERY_BUILD_RUSTC")).to_owned()),
+        ("build", known(env!("ROOKERY_BUILD_PROFILE")).to_owned()),
+        ("features", features().join(", ")),
+        ("program", program.unwrap_or_else(|error| format!("unknown: {error}"))),
+    ];
+    match r_command::package() {
+        Ok(package) => {
+            facts.push((
+                "package",
+                format!("{} in {}", package_version(&package), package.display()),
+            ));
+        }
+        Err(_) => facts.push(("package", "not found beside the program".to_owned())),
+    }
+    match r_command::program() {
+        Some(program) => {
+            facts.push(("R", format!("{}, {}", r_version(&program), program.display())))
+        }
+        None => facts.push(("R", "not found on PATH".to_owned())),
+    }
+    facts.push(("system", system()));
+    let mut text = format!("rookery {}\n", env!("CARGO_PKG_VERSION"));
+    for (name, fact) in facts {
+        let _ = writeln!(text, "{:<9} {fact}", format!("{name}:"));
+    }
+    text.into_bytes()
+}
+
+/// Returns what this build can do that another may not.
+fn features() -> Vec<&'static str> {
+    let mut features = vec!["http2", "tls", "acme", "mimalloc"];
+    if cfg!(target_os = "linux") {
+        features.push("supervisor");
+    }
+    if cfg!(debug_assertions) {
+        features.push("debug assertions");
+    }
+    features
+}
+
+/// Returns the version of the installed package.
+fn package_version(package: &Path) -> String {
+    let text = fs::read_to_string(package.join("DESCRIPTION")).unwrap_or_default();
+    let version = text.lines().find_map(|line| line.strip_prefix("Version:"));
+    version.map_or_else(|| "an unknown version".to_owned(), |version| version.trim().to_owned())
+}
+
+/// Returns the first line of `R --version`, which starts no R.
+fn r_version(program: &Path) -> String {
+    let output =
+        Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let text = output
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    line.map_or_else(|| "an unknown version".to_owned(), |line| line.chars().take(120).collect())
+}
+
+/// Returns the name of the system, its kernel and the number of processors.
+fn system() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    let name = name.map_or(std::env::consts::OS, |name| name.trim_matches('"'));
+    let kernel = Command::new("uname").args(["-s", "-r", "-m"]).stdin(Stdio::null()).output();
+    let kernel = kernel.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    format!(
+        "{name}, {}, {}",
+        kernel.unwrap_or_else(|_| std::env::consts::ARCH.to_owned()),
+        rookery_status::counted(processors, "processor")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_has_a_line_for_each_fact_and_nothing_of_the_environment() {
+        let text = String::from_utf8(describe()).unwrap();
+        let names: Vec<&str> = text
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "commit", "target", "compiler", "build", "features", "program", "package", "R",
+                "system"
+            ]
+        );
+        assert!(text.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{text}");
+        assert!(text.contains("\ncompiler: rustc 1."), "{text}");
+        assert!(text.contains(std::env::consts::ARCH), "{text}");
+    }
+
+    #[test]
+    fn the_version_of_a_package_is_that_of_its_description() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(package_version(folder.path()), "an unknown version");
+        fs::write(folder.path().join("DESCRIPTION"), "Package: rookery\nVersion: 1.2.3\n").unwrap();
+        assert_eq!(package_version(folder.path()), "1.2.3");
+    }
+}

@@ -1,0 +1,367 @@
+//! The address to serve on, and what is said when it cannot be had.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+
+use rookery_server::{ListenError, Listener, ListenerConfig, Server, literal_address};
+
+use crate::failure::Failure;
+use crate::listen::port_owner::{self, port_holder};
+use crate::user_paths::{folder_of, settle};
+
+/// The address to serve on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Address {
+    /// `host` is as it was given, with its zone.
+    Tcp { host: String, socket: SocketAddr },
+    /// The absolute path of a Unix socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Of `--host` and `--port`.
+    ///
+    /// # Errors
+    /// When the host is none of this machine's, or the folder of a socket is not there.
+    pub(crate) fn of(host: &str, port: u16) -> Result<Address, Failure> {
+        if let Some(path) = host.strip_prefix("unix:") {
+            let path = settle(Path::new(path));
+            let folder = folder_of(&path);
+            if path.file_name().is_none() || !folder.is_dir() {
+                let folder = folder.display();
+                return Err(Failure::Serving(format!(
+                    "The folder of the socket, `{folder}`, does not exist."
+                )));
+            }
+            return Ok(Address::Unix(path));
+        }
+        // By IPv4, which clients try as well where the name has both addresses.
+        let host = match host {
+            "localhost" if TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).is_err() => "::1",
+            "localhost" => "127.0.0.1",
+            host => host,
+        };
+        match literal_address(host, port) {
+            Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
+            None => Err(Failure::Serving(format!(
+                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" is for this \
+                 machine only, \"0.0.0.0\" and \"::\" are for all its networks."
+            ))),
+        }
+    }
+
+    /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
+    pub(crate) fn everywhere() -> &'static str {
+        let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
+            .is_ok_and(|text| text.trim() == "1");
+        let takes_both = !is_alone && TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+        if takes_both { "::" } else { "0.0.0.0" }
+    }
+
+    /// Checks that the address can be listened on. Returns a message if it is in use, perhaps by
+    /// the server whose settings are checked.
+    ///
+    /// # Errors
+    /// Fails when it could not be listened on if it were free.
+    pub(crate) fn check(&self) -> Result<Option<String>, Failure> {
+        match self.try_to_bind() {
+            Ok(()) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                Ok(Some(self.refused(&error).message()))
+            }
+            Err(error) => Err(self.refused(&error)),
+        }
+    }
+
+    /// Checks that the address can be bound: whoever fails to bind it later says much less.
+    ///
+    /// # Errors
+    /// When it cannot be bound.
+    #[cfg(any(not(target_os = "linux"), test))]
+    pub(crate) fn probe(&self) -> Result<(), Failure> {
+        self.try_to_bind().map_err(|error| self.refused(&error))
+    }
+
+    /// Binds a port and closes it again. Of a Unix socket, whose file would be there for a moment,
+    /// checks the path.
+    ///
+    /// # Errors
+    /// The system's; [`AddrInUse`](io::ErrorKind::AddrInUse) also where another server listens at a
+    /// path.
+    pub(crate) fn try_to_bind(&self) -> io::Result<()> {
+        let path = match self {
+            Address::Tcp { socket, .. } => return TcpListener::bind(socket).map(drop),
+            Address::Unix(path) => path,
+        };
+        // Fails for a path that is too long.
+        std::os::unix::net::SocketAddr::from_pathname(path)?;
+        if !folder_of(path).is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
+        }
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(found) if found.file_type().is_socket() => {
+                if port_owner::is_listening(path) {
+                    return Err(io::ErrorKind::AddrInUse.into());
+                }
+                Ok(())
+            }
+            Ok(found) => {
+                let what = if found.is_dir() { "a folder" } else { "a file that is no socket" };
+                let message = format!("{what} is there; choose another path, or move it away");
+                Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
+            }
+        }
+    }
+
+    /// Returns a description of the process that keeps the address from being bound if it is a worker
+    /// whose supervisor has gone.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn orphan(&self) -> Option<String> {
+        match self {
+            Address::Unix(path) => port_owner::orphan_on_path(path),
+            Address::Tcp { socket, .. } => match TcpListener::bind(socket) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    port_owner::orphan_on_port(socket.port())
+                }
+                _ => None,
+            },
+        }
+    }
+
+    /// The address with another port, from which requests are sent on to this one.
+    ///
+    /// # Errors
+    /// When it has no ports.
+    pub(crate) fn beside(&self, port: u16) -> Result<Address, Failure> {
+        match self {
+            Address::Tcp { host, socket } => {
+                Ok(Address::Tcp { host: host.clone(), socket: SocketAddr::new(socket.ip(), port) })
+            }
+            Address::Unix(_) => Err(Failure::CommandLine(
+                "`--redirect-from` is a port beside `--port`: a server on a Unix socket has none."
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Listens on it.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub(crate) fn listen(
+        &self,
+        server: &Server,
+        site: ListenerConfig,
+    ) -> Result<Listener, Failure> {
+        let listener = match self {
+            Address::Tcp { socket, .. } => server.listen_tcp(*socket, site),
+            Address::Unix(path) => server.listen_unix(path, None, site),
+        };
+        listener.map_err(|error| match error {
+            ListenError::Bind { source, .. } => self.refused(&source),
+            other => Failure::Serving(format!("{other}.")),
+        })
+    }
+
+    fn refused(&self, error: &io::Error) -> Failure {
+        Failure::Address(match self {
+            Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
+                "Cannot listen on the socket `{}`: another server listens there, or it is no socket; stop the server, or \
+                 choose another path.",
+                path.display()
+            ),
+            Address::Unix(path) => {
+                format!("Cannot listen on the socket `{}`: {error}.", path.display())
+            }
+            Address::Tcp { host, socket } => refused_port(host, socket.port(), error),
+        })
+    }
+
+    /// Where a browser finds it, once the system has chosen the port.
+    pub(crate) fn shown(
+        &self,
+        port: Option<u16>,
+        scheme: &str,
+        domain: Option<&str>,
+    ) -> impl fmt::Display {
+        match (self, domain) {
+            (Address::Unix(path), _) => path.display().to_string(),
+            // As everybody finds it.
+            (Address::Tcp { socket, .. }, Some(domain)) => match port.unwrap_or(socket.port()) {
+                443 => format!("{scheme}://{domain}"),
+                port => format!("{scheme}://{domain}:{port}"),
+            },
+            (Address::Tcp { host, socket }, None) => {
+                let host = match socket.ip() {
+                    IpAddr::V4(Ipv4Addr::UNSPECIFIED) => "127.0.0.1",
+                    IpAddr::V6(Ipv6Addr::UNSPECIFIED) => "::1",
+                    _ => host.as_str(),
+                };
+                let port = port.unwrap_or(socket.port());
+                if socket.is_ipv6() {
+                    format!("{scheme}://[{host}]:{port}")
+                } else {
+                    format!("{scheme}://{host}:{port}")
+                }
+            }
+        }
+    }
+}
+
+fn refused_port(host: &str, port: u16, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = match port_holder(port) {
+                Some(holder) => format!("by {holder}"),
+                None => format!(
+                    "by a process of another user, or one that cannot be seen from here; {}",
+                    port_question(port)
+                ),
+            };
+            let other = if port < u16::MAX { port + 1 } else { 8000 };
+            return format!(
+                "Port {port} of {host} is in use, {by}.\nChoose another one, with `--port {other}`, or let the system \
+                 choose: `--port 0`."
+            );
+        }
+        io::ErrorKind::PermissionDenied => {
+            "\nPorts below 1024 are for the administrator on most systems: choose a higher one, or let others have them \
+             (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            format!(
+                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" is for all of them."
+            )
+        }
+        _ => String::new(),
+    };
+    format!("Cannot listen on {host} port {port}: {error}.{hint}")
+}
+
+/// The command that may tell who holds a port.
+fn port_question(port: u16) -> String {
+    if cfg!(target_os = "macos") {
+        format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may tell")
+    } else {
+        format!("`sudo ss -ltnp 'sport = :{port}'` may tell")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(failure: Failure) -> String {
+        match failure {
+            Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
+            Failure::NeverReady(_) | Failure::CrashLoop | Failure::Ended(_) => {
+                unreachable!("nothing was started")
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_is_an_address() {
+        assert!(
+            matches!(Address::of("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
+        );
+        assert!(
+            matches!(Address::of("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
+        );
+        assert!(text(Address::of("example.org", 1).unwrap_err()).contains("not \"example.org\""));
+    }
+
+    #[test]
+    fn unix_names_a_socket_in_a_folder_that_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        assert_eq!(
+            Address::of(&format!("unix:{}", path.display()), 1).unwrap(),
+            Address::Unix(path)
+        );
+        assert!(
+            text(Address::of("unix:/no/such/folder/s", 1).unwrap_err()).contains("does not exist")
+        );
+        assert!(text(Address::of("unix:/", 1).unwrap_err()).contains("does not exist"));
+    }
+
+    #[test]
+    fn a_busy_port_is_told_with_who_holds_it() {
+        let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = busy.local_addr().unwrap().port();
+        let said = Address::of("127.0.0.1", port).unwrap().check().unwrap().unwrap();
+        assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
+        assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
+        if cfg!(target_os = "linux") {
+            assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
+        }
+        drop(busy);
+        assert_eq!(Address::of("127.0.0.1", port).unwrap().check().unwrap(), None);
+    }
+
+    #[test]
+    fn an_address_of_no_interface_is_told_as_such() {
+        // TEST-NET-1 of RFC 5737: nobody's.
+        let said = text(Address::of("192.0.2.1", 0).unwrap().check().unwrap_err());
+        assert!(
+            said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn the_path_of_a_socket_is_checked_without_binding_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| Address::Unix(folder.path().join(name));
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        for (name, says) in [
+            ("file", "a file that is no socket is there"),
+            ("folder", "a folder is there"),
+            ("no/s", "its folder does not exist"),
+            (&"x".repeat(108), "path must be shorter than"),
+        ] {
+            let said = text(at(name).check().unwrap_err());
+            assert!(
+                said.starts_with("Cannot listen on the socket `") && said.contains(says),
+                "{said}"
+            );
+        }
+        assert_eq!(at("s").check().unwrap(), None);
+        assert!(!folder.path().join("s").exists());
+        let listens = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        if cfg!(target_os = "linux") {
+            assert!(at("s").check().unwrap().unwrap().contains("another server listens there"));
+        }
+        // A server that was killed has left its file, which is replaced.
+        drop(listens);
+        assert_eq!(at("s").check().unwrap(), None);
+    }
+
+    #[test]
+    fn addresses_are_shown_as_a_browser_takes_them() {
+        for (host, shown) in [
+            ("127.0.0.1", "http://127.0.0.1:80"),
+            ("0.0.0.0", "http://127.0.0.1:80"),
+            ("::1", "http://[::1]:80"),
+            ("::", "http://[::1]:80"),
+        ] {
+            assert_eq!(Address::of(host, 80).unwrap().shown(None, "http", None).to_string(), shown);
+        }
+        let chosen =
+            Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https", None).to_string();
+        assert_eq!(chosen, "https://127.0.0.1:81");
+        for (port, shown) in
+            [(443, "https://app.example.org"), (8443, "https://app.example.org:8443")]
+        {
+            let address = Address::of("0.0.0.0", port).unwrap();
+            assert_eq!(address.shown(None, "https", Some("app.example.org")).to_string(), shown);
+        }
+    }
+}

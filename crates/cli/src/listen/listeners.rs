@@ -1,0 +1,165 @@
+//! The ports that clients come to: that of what is served, and the one beside it that sends clients there; or the sockets that a service
+//! manager has opened for it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rookery_server::{
+    GivenPlace, GivenSockets, Listener, ListenerConfig, Notice, Redirect, Server,
+};
+use rookery_systemd::{Activated, Activation};
+
+use crate::failure::{Failure, say, tell};
+use crate::listen::address::Address;
+use crate::settings::combined::Settings;
+use crate::terminal::startup_screen::network_url;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    /// The one from which requests in the clear are redirected first, if there is any.
+    listeners: Vec<Listener>,
+    has_redirect: bool,
+    /// Where they are, as a browser takes it.
+    pub(crate) shown: String,
+    /// The URL to open in a browser; `None` where there are only Unix sockets.
+    pub(crate) url: Option<String>,
+    scheme: &'static str,
+    /// The addresses without a name.
+    unnamed: Vec<SocketAddr>,
+}
+
+impl Ports {
+    /// Listens on both; on what a service manager has handed over instead, if it has.
+    ///
+    /// # Errors
+    /// When that cannot be done.
+    pub(crate) fn listen(
+        server: &Server,
+        address: &Address,
+        beside: Option<&Address>,
+        site: ListenerConfig,
+        settings: &Settings,
+    ) -> Result<Ports, Failure> {
+        let scheme = if site.tls.is_some() { "https" } else { "http" };
+        let domains = settings.0.list("domain");
+        let domain = domains.first().map(String::as_str);
+        // What is between a client and one port is between it and the other.
+        let (proxies, proxy_protocol) = (site.proxies.clone(), site.proxy_protocol);
+        let opened = site.tls.clone();
+        // SAFETY: called once, since this is; and nobody uses descriptors that the environment says are somebody's.
+        let given = unsafe { Activation::take() };
+        let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
+        let given = given_sockets(given);
+        let mut shown = Vec::new();
+        let mut unnamed = Vec::new();
+        let mut add = |at: &Address, port: Option<u16>| {
+            shown.push(at.shown(port, scheme, domain).to_string());
+            if let (Address::Tcp { socket, .. }, None) = (at, domain) {
+                unnamed.push(SocketAddr::new(socket.ip(), port.unwrap_or(socket.port())));
+            }
+        };
+        let mut listeners = if given.is_empty() {
+            let listener = address.listen(server, site)?;
+            let port = listener.local_addr().map(|local| local.port());
+            add(address, port);
+            vec![listener]
+        } else {
+            for place in given.places() {
+                let (at, port) = place_shown(place);
+                add(&at, port);
+            }
+            tell("it serves on the sockets of the service manager: --host and --port are not used");
+            let listener = server.listen_given(&given, site).map_err(|error| {
+                Failure::Address(format!(
+                    "The sockets of the service manager cannot be used: {error}."
+                ))
+            })?;
+            vec![listener]
+        };
+        let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
+        let mut has_redirect = false;
+        if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
+            has_redirect = true;
+            let redirect = Some(Arc::new(Redirect { tls, port }));
+            let site = ListenerConfig {
+                redirect,
+                proxies,
+                proxy_protocol,
+                notice: Notice(tell),
+                ..ListenerConfig::default()
+            };
+            listeners.insert(0, beside.listen(server, site)?);
+        }
+        let url = shown.iter().find(|shown| shown.contains("://")).cloned();
+        Ok(Ports { listeners, has_redirect, shown: shown.join(" and "), url, scheme, unnamed })
+    }
+
+    /// Returns the URLs for other machines, to which this one has the address `own`.
+    pub(crate) fn network(&self, own: Option<IpAddr>) -> Vec<String> {
+        self.unnamed.iter().filter_map(|listens| network_url(self.scheme, *listens, own)).collect()
+    }
+
+    /// Copies of the sockets, for a worker to accept on: those of the address, and those from which requests in the clear are
+    /// redirected.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn copies(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
+        let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
+        let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
+            let copies: Vec<_> =
+                listeners.iter().map(Listener::copy_sockets).collect::<io::Result<_>>()?;
+            Ok(copies.into_iter().flatten().collect())
+        };
+        Ok((copies(listeners)?, copies(redirects)?))
+    }
+
+    /// Accepts connections, or leaves them to whoever has copies of the sockets.
+    pub(crate) fn set_accepting(&self, is_on: bool) {
+        self.listeners.iter().for_each(|listener| listener.set_accepting(is_on));
+    }
+
+    /// How many connections there are. Asks the thread that has them.
+    pub(crate) fn connections(&self) -> usize {
+        self.listeners.iter().map(Listener::connections).sum()
+    }
+
+    /// Lets in nobody more, and says whom it waits for.
+    pub(crate) fn drain(&self) {
+        self.listeners.iter().for_each(Listener::drain);
+        let left = self.connections();
+        if left > 0 {
+            let what = if left == 1 { "connection is" } else { "connections are" };
+            say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
+        }
+    }
+
+    pub(crate) fn stop(self) {
+        self.listeners.into_iter().for_each(Listener::stop);
+    }
+}
+
+fn given_sockets(activation: Activation) -> GivenSockets {
+    let mut given = GivenSockets::default();
+    for (_, socket) in activation.sockets {
+        match socket {
+            Activated::Tcp(socket) => given.push_tcp(socket),
+            Activated::Unix(socket) => given.push_unix(socket),
+        }
+    }
+    given
+}
+
+fn place_shown(place: GivenPlace) -> (Address, Option<u16>) {
+    match place {
+        GivenPlace::Tcp(local) => {
+            (Address::Tcp { host: local.ip().to_string(), socket: local }, Some(local.port()))
+        }
+        GivenPlace::Unix(path) => {
+            (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None)
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The addresses and listeners of the server, and the processes that already use them.
+
+pub(crate) mod address;
+pub(crate) mod listeners;
+#[cfg(target_os = "linux")]
+pub(crate) mod orphaned_worker;
+pub(crate) mod port_owner;

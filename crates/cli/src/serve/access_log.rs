@@ -1,0 +1,111 @@
+//! Where the access log goes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
+use rookery_server::output;
+
+use crate::failure::{Failure, output_deadline, tell};
+use crate::user_paths::{folder_of, is_writable, settle};
+
+/// Where the access log goes.
+#[derive(Debug, Clone)]
+pub(crate) enum LogTo {
+    Stdout,
+    Nothing,
+    /// Appended to.
+    File(PathBuf),
+}
+
+impl LogTo {
+    /// With an absolute path, which can be written: said now, not at the first request.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub(crate) fn settled(&self) -> Result<LogTo, Failure> {
+        let LogTo::File(asked) = self else { return Ok(self.clone()) };
+        let path = settle(asked);
+        let folder = folder_of(&path);
+        if !folder.is_dir() {
+            let folder = folder.display();
+            return Err(Failure::Serving(format!(
+                "The folder of the access log, `{folder}`, does not exist."
+            )));
+        }
+        if path.is_dir() || !is_writable(if path.exists() { &path } else { folder }) {
+            return Err(Failure::Serving(format!(
+                "The access log `{}` cannot be written.",
+                path.display()
+            )));
+        }
+        Ok(LogTo::File(path))
+    }
+
+    /// Opens it; none for [`Nothing`](LogTo::Nothing).
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
+        let mut reopener = Reopener::default();
+        let opened = match self {
+            LogTo::Nothing => return Ok(None),
+            // Workers write there as well.
+            LogTo::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
+            LogTo::File(path) => LogFile::open(path, tell).and_then(|file| {
+                reopener = file.reopener();
+                AccessLog::written(file, format)
+            }),
+        };
+        match opened {
+            Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
+            Err(error) => Err(Failure::Serving(format!(
+                "The access log{} cannot be opened: {error}.",
+                self.name()
+            ))),
+        }
+    }
+
+    fn name(&self) -> String {
+        if let LogTo::File(path) = self { format!(" `{}`", path.display()) } else { String::new() }
+    }
+}
+
+/// An access log that is open.
+#[derive(Debug)]
+pub(crate) struct Log {
+    log: Arc<AccessLog>,
+    reopener: Reopener,
+}
+
+impl Log {
+    pub(crate) fn access_log(&self) -> Arc<AccessLog> {
+        Arc::clone(&self.log)
+    }
+
+    pub(crate) fn reopener(&self) -> Reopener {
+        self.reopener.clone()
+    }
+
+    /// Ends the log at the end of the program.
+    pub(crate) fn close(&self) {
+        self.log.close_until(output_deadline());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_the_log_goes_is_checked_before_serving() {
+        let folder = tempfile::tempdir().unwrap();
+        let settled =
+            |path: PathBuf| LogTo::File(path).settled().map_err(|failure| format!("{failure:?}"));
+        let there = folder.path().join("access.log");
+        assert!(matches!(settled(there.clone()), Ok(LogTo::File(path)) if path == there));
+        assert!(!there.exists());
+        assert!(settled(folder.path().join("no/log")).unwrap_err().contains("does not exist"));
+        assert!(settled(folder.path().into()).unwrap_err().contains("cannot be written"));
+    }
+}

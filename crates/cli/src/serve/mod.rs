@@ -1,0 +1,17 @@
+//! `rookery serve` and `rookery dev`: serving a static site in this process, or an app in supervised R
+//! processes.
+
+pub(crate) mod access_log;
+#[cfg(target_os = "linux")]
+pub(crate) mod file_watcher;
+pub(crate) mod r_command;
+#[cfg(target_os = "linux")]
+pub(crate) mod reload;
+// Compiled for tests on Linux as well, so that changes elsewhere cannot break it unnoticed.
+#[cfg(any(not(target_os = "linux"), test))]
+#[cfg_attr(target_os = "linux", allow(dead_code))]
+pub(crate) mod single_process;
+pub(crate) mod static_site;
+#[cfg(target_os = "linux")]
+pub(crate) mod supervised;
+pub(crate) mod tls;

@@ -1,0 +1,171 @@
+//! Systems other than Linux have no supervisor: the program becomes the R process that serves, whose
+//! process id, signals and exit status are then the app's own.
+
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+
+use rookery_server::output;
+use rookery_settings::lines::Lines;
+use rookery_status::AdminAt;
+
+use crate::app_detection::Target;
+use crate::command_line::Serve;
+use crate::failure::Failure;
+use crate::listen::address::Address;
+use crate::process::signals;
+use crate::serve::access_log::LogTo;
+use crate::serve::r_command::{command, hand_over_log, place};
+use crate::serve::tls;
+use crate::settings::workers::Workers;
+
+/// Serves with one R process. Returns only when that has failed.
+///
+/// # Errors
+/// When the address or a certificate is not available, or there is no R.
+pub(crate) fn serve(
+    serve: &Serve,
+    target: &Target,
+    address: &Address,
+    beside: Option<&Address>,
+    log: &LogTo,
+) -> Result<(), Failure> {
+    if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
+        return Err(Failure::Serving(
+            "Options about workers, such as `--workers`, need Linux: leave them out, and one R process serves."
+                .to_owned(),
+        ));
+    }
+    tls::check(&serve.settings)?;
+    address.probe()?;
+    beside.map_or(Ok(()), Address::probe)?;
+    Err(become_r(serve, target, address, log))
+}
+
+/// Replaces this process by R. Returns only when that failed, with the reason.
+fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Failure {
+    let mut command = match command(target, handed_over(serve, target, address, log)) {
+        Ok(command) => command,
+        Err(failure) => return failure,
+    };
+    if signals::is_ignored(libc::SIGINT) {
+        // R handles it all the same: blocked, it does not come.
+        signals::block(&[libc::SIGINT]);
+    }
+    output::flush();
+    let error = command.exec();
+    let program = command.get_program().to_string_lossy();
+    Failure::Serving(format!("R could not be started ({program}): {error}."))
+}
+
+fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Lines {
+    let mut lines = place(target, address);
+    serve.settings.hand_over_https(&mut lines, |_| true);
+    serve.settings.hand_over(&mut lines);
+    hand_over_log(serve, log, &mut lines);
+    match &serve.admin {
+        Some(AdminAt::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
+        Some(AdminAt::Unix(path)) => {
+            lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat())
+        }
+        None => {}
+    }
+    if serve.opens_browser {
+        lines.line("open", b"TRUE");
+    }
+    if signals::is_ignored(libc::SIGINT) {
+        lines.line("interrupt", b"ignored");
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::path::Path;
+
+    use super::*;
+    use crate::command_line::{self, Asked};
+    use crate::failure::said;
+
+    fn asked(words: &[&str]) -> Serve {
+        let words = ["rookery", "serve", "."].iter().chain(words);
+        match command_line::read(words.map(OsString::from)) {
+            Ok(Asked::Serve(command)) => {
+                Serve::of(rookery_settings::Settings::combine(command.options.given), false)
+                    .unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What R is told, from the folder of these tests.
+    fn told(words: &[&str]) -> String {
+        let asked = asked(words);
+        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+        let address = Address::of(&asked.host, asked.port).unwrap();
+        let log = asked.log.settled().unwrap();
+        String::from_utf8(handed_over(&asked, &target, &address, &log).into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn address_log_and_settings_are_handed_over() {
+        let here = std::env::current_dir().unwrap().display().to_string();
+        let text = told(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
+        let wanted = format!(
+            "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\nlog_format=common\nadmin=unix:{here}/look\n"
+        );
+        assert!(text.starts_with(&wanted), "{text}");
+        let text = told(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
+        let wanted = format!(
+            "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\nlog_format=json\n"
+        );
+        assert!(text.starts_with(&wanted), "{text}");
+        let text = told(&[
+            "--trusted-proxies=10.0.0.0/8,unix",
+            "--limit=body_bytes=10 MB",
+            "--ws-compression=level=6",
+            "--request-id-header=off",
+        ]);
+        let wanted = "cli:text:trusted_proxies=10.0.0.0/8\ncli:text:trusted_proxies=unix\n\
+                      cli:number:max_body_size=10000000\ncli:number:ws_compression.level=6\n\
+                      cli:number:ws_compression.threshold=512\ncli:flag:ws_compression.takeover=FALSE\n\
+                      cli:flag:request_id_header=FALSE\n";
+        assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn how_tls_is_to_be_spoken_is_handed_over() {
+        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+        let [cert, key] =
+            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
+        let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
+        let text =
+            told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
+        let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
+                      tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
+                      tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
+        assert!(text.contains(wanted), "{text}");
+        let ca = tls.join("ca.pem").display().to_string();
+        let acme = [
+            "--domain=b.example.org",
+            "--agree-tos",
+            "--email=me@example.org",
+            "--acme-profile=shortlived",
+        ];
+        let text = told(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
+        let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
+                      tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
+                      tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
+        assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn options_about_workers_need_linux() {
+        let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
+        let address = Address::of("127.0.0.1", 0).unwrap();
+        for words in [&["--workers", "2"][..], &["--drain", "5s"]] {
+            let refused = serve(&asked(words), &target, &address, None, &LogTo::Nothing);
+            assert!(said(refused).starts_with("Options about workers"), "{words:?}");
+        }
+    }
+}

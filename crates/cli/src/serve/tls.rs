@@ -1,0 +1,359 @@
+//! What HTTPS is spoken with.
+
+use std::path::{Path, PathBuf};
+
+use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer};
+use rookery_server::tls::{
+    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
+};
+use rookery_settings::Value;
+use rookery_websocket_client::Roots;
+
+use crate::failure::{Failure, tell};
+use crate::settings::combined::{self, Https, Settings};
+use crate::user_paths::settle;
+
+/// What HTTPS is spoken with, and who sees to its certificate.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) tls: Tls,
+    /// The certificate for this machine only, if it is served with that.
+    pub(crate) development: Option<DevelopmentCertificate>,
+    acme: Option<(Acme, Vec<Challenge>)>,
+}
+
+impl Opened {
+    /// Has the certificate ordered and renewed, where an authority issues it, until what it returns is dropped. The server listens
+    /// by now.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
+        let Some((acme, challenges)) = &self.acme else { return Ok(None) };
+        let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), tell);
+        renewer.map(Some).map_err(|error| {
+            Failure::Serving(format!(
+                "The thread that orders certificates cannot be started: {error}."
+            ))
+        })
+    }
+}
+
+/// Reads certificates and keys; none without HTTPS. The one to develop with is made if it is not there; the start-up screen
+/// shows its fingerprint, to be compared with what a browser shows.
+///
+/// # Errors
+/// When they cannot be read, or do not belong together.
+pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
+    if settings.https() != Some(Https::Development) {
+        return of_files(settings, tell);
+    }
+    let folder = data_folder().join("tls");
+    let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
+        let folder = folder.display();
+        Failure::Serving(format!(
+            "No certificate to develop with can be kept in {folder}: {error}."
+        ))
+    })?;
+    let pairs = vec![pair(&made.file, &made.file)];
+    let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
+    Ok(Some(Opened { tls, development: Some(made), acme: None }))
+}
+
+/// Reads certificates and keys anew, and says so.
+pub(crate) fn reload(tls: &Tls) {
+    match tls.reload() {
+        Ok(()) => tell("TLS: the certificates have been read anew"),
+        Err(error) => {
+            tell(&format!("TLS: {error}. New connections are given the certificate from before"))
+        }
+    }
+}
+
+/// Reads certificates again, from the files that settings name now, and reports that.
+///
+/// # Errors
+/// Fails when they cannot be used; those from before stay.
+#[cfg(target_os = "linux")]
+pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
+    if settings.https() != Some(Https::Files) {
+        reload(tls);
+        return Ok(());
+    }
+    tls.replace(of_pairs(&settings.0)).map_err(|error| Failure::Serving(error.to_string()))?;
+    tell("TLS: the certificates have been read anew");
+    Ok(())
+}
+
+/// Whether files can be used, for an R that is to read them: it takes a while to start.
+///
+/// # Errors
+/// When they cannot.
+pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+    if settings.https() == Some(Https::Development) {
+        return Ok(());
+    }
+    of_files(settings, |_| ()).map(drop)
+}
+
+/// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
+pub(crate) fn development_file() -> Option<PathBuf> {
+    Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
+}
+
+fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {
+    let files = |name| all.value(name).and_then(|value| value.paths().map(<[PathBuf]>::to_vec));
+    let certificates = files("tls_cert").unwrap_or_default();
+    let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
+    let is_text = |name, text| all.text(name).is_some_and(|own| own == text);
+    TlsSettings {
+        pairs: certificates
+            .iter()
+            .zip(&keys)
+            .map(|(certificate, key)| pair(certificate, key))
+            .collect(),
+        client_ca: combined::path(all, "tls_client_ca").map(Pem::File),
+        client_is_optional: is_text("tls_client_auth", "optional"),
+        minimum: if is_text("tls_min_version", "1.3") {
+            TlsVersion::Tls13
+        } else {
+            TlsVersion::Tls12
+        },
+        only_http1: !all.flag("http2"),
+        only_http1_websockets: !all.flag("http2_websockets"),
+        hsts: all.value("hsts").as_ref().and_then(hsts),
+        challenges: None,
+    }
+}
+
+fn hsts(value: &Value) -> Option<Hsts> {
+    let is_on = |name| value.field(name).and_then(Value::flag) == Some(true);
+    #[expect(clippy::cast_sign_loss, reason = "it is from 0 to 2^31 - 1")]
+    let max_age = value.field("max_age")?.number()? as u32;
+    Some(Hsts {
+        max_age,
+        include_subdomains: is_on("include_subdomains"),
+        preload: is_on("preload"),
+    })
+}
+
+/// Returns `None` without HTTPS.
+fn of_files(settings: &Settings, notice: fn(&str)) -> Result<Option<Opened>, Failure> {
+    let mut asked = of_pairs(&settings.0);
+    let opened = |tls, acme| Ok(Some(Opened { tls, development: None, acme }));
+    match settings.https() {
+        None => return Ok(None),
+        Some(Https::Authority) => {}
+        Some(_) => return opened(read(asked, notice)?, None),
+    }
+    let over_tls = asked.client_ca.is_none() || asked.client_is_optional;
+    let prepared = Acme::prepare(of_authority(&settings.0)).and_then(|acme| {
+        let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
+        Ok((acme, challenges))
+    });
+    let acme = prepared.map_err(|error| refused(&error))?;
+    asked.pairs = acme.0.pairs();
+    asked.challenges = Some(acme.0.challenges());
+    opened(read(asked, notice)?, Some(acme))
+}
+
+fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
+    let folder = combined::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
+    let usual = rookery_acme::Settings::new(all.list("domain"), folder);
+    let staging = || all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned());
+    let challenge = all.text("acme_challenge");
+    rookery_acme::Settings {
+        emails: all.list("email"),
+        agrees: all.flag("agree_tos"),
+        directory: all
+            .text("acme_directory")
+            .or_else(staging)
+            .unwrap_or_else(|| usual.directory.clone()),
+        roots: combined::path(all, "acme_ca")
+            .map_or(Roots::System, |path| Roots::These(path.to_string_lossy().into_owned())),
+        profile: all.text("acme_profile"),
+        challenge: [Challenge::Http, Challenge::Tls]
+            .into_iter()
+            .find(|way| challenge.as_deref() == Some(way.name())),
+        ..usual
+    }
+}
+
+/// What is wrong with what an authority is asked for, with the option that mends it.
+fn refused(error: &BadSettings) -> Failure {
+    match error {
+        BadSettings::Terms(_) => {
+            Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`."))
+        }
+        BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
+        BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
+        BadSettings::Roots(_) => Failure::Serving(format!("`--acme-ca`: {error}.")),
+        BadSettings::Folder(..) => Failure::Serving(format!("`--acme-dir`: {error}.")),
+        BadSettings::Unanswerable(_) => Failure::CommandLine(format!(
+            "`--domain`: {error}: see `--redirect-from` and `--acme-challenge`."
+        )),
+        _ => Failure::CommandLine(format!("`--domain`: {error}.")),
+    }
+}
+
+fn pair(certificate: &Path, key: &Path) -> CertificatePair {
+    CertificatePair { certificate: Pem::File(settle(certificate)), key: Pem::File(settle(key)) }
+}
+
+fn read(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
+    Tls::new(settings, notice).map_err(|error| Failure::Serving(format!("{error}")))
+}
+
+/// Where R keeps data of the package: `tools::R_user_dir("rookery", "data")`.
+fn data_folder() -> PathBuf {
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let own = if cfg!(target_os = "macos") {
+        "~/Library/Application Support/org.R-project.R"
+    } else {
+        "~/.local/share"
+    };
+    let base =
+        folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
+    settle(&base).join("R").join("rookery")
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_acme::LETS_ENCRYPT;
+
+    use super::*;
+    use crate::command_line::tests::options_of;
+
+    fn settings(words: &[&str]) -> Settings {
+        let given = options_of(&[&["serve", "a"], words].concat()).given;
+        Settings(rookery_settings::Settings::combine(given))
+    }
+
+    fn files(words: &[&str]) -> TlsSettings {
+        of_pairs(&settings(words).0)
+    }
+
+    #[test]
+    fn certificates_and_what_browsers_are_told_are_understood() {
+        let pairs = |asked: &TlsSettings| -> Vec<(Pem, Pem)> {
+            asked.pairs.iter().map(|pair| (pair.certificate.clone(), pair.key.clone())).collect()
+        };
+        let pem = |path| Pem::File(settle(Path::new(path)));
+        let one = files(&["--tls-cert", "c"]);
+        assert_eq!(pairs(&one), [(pem("c"), pem("c"))]);
+        assert_eq!((one.client_is_optional, one.minimum), (false, TlsVersion::Tls12));
+        assert_eq!((one.only_http1, one.only_http1_websockets, one.hsts), (false, false, None));
+        assert_eq!(settings(&["--tls-cert", "c"]).redirect_from(), None);
+        let two = files(&[
+            "--tls-cert=c",
+            "--tls-key=k",
+            "--tls-cert=d",
+            "--tls-key=l",
+            "--tls-client-ca=r",
+            "--tls-client-auth=optional",
+            "--tls-min-version=1.3",
+            "--no-http2",
+        ]);
+        assert_eq!(pairs(&two), [(pem("c"), pem("k")), (pem("d"), pem("l"))]);
+        assert_eq!((two.client_is_optional, two.minimum), (true, TlsVersion::Tls13));
+        assert!(two.client_ca == Some(pem("r")) && two.only_http1);
+        let own = [
+            "--tls-cert=c",
+            "--no-http2-websockets",
+            "--hsts=60,subdomains",
+            "--redirect-from",
+            "80",
+        ];
+        assert_eq!(
+            (files(&own).only_http1_websockets, settings(&own).redirect_from()),
+            (true, Some(80))
+        );
+        let hsts = Hsts { max_age: 60, include_subdomains: true, preload: false };
+        assert_eq!(files(&own).hsts, Some(hsts));
+        assert_eq!(files(&["--tls-cert=c", "--hsts=off"]).hsts, None);
+    }
+
+    #[test]
+    fn what_an_authority_is_asked_for_is_understood() {
+        let asked =
+            |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
+        let plain = asked(&[]);
+        assert!(!plain.agrees && plain.directory == LETS_ENCRYPT && plain.emails.is_empty());
+        let acme = asked(&[
+            "--domain=c.org",
+            "--agree-tos",
+            "--email=me@b.org",
+            "--acme-staging",
+            "--acme-profile=shortlived",
+            "--acme-challenge=tls-alpn-01",
+            "--acme-dir=d",
+            "--acme-ca=f",
+        ]);
+        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
+        assert_eq!(
+            (acme.directory.as_str(), acme.profile.as_deref()),
+            (LETS_ENCRYPT_STAGING, Some("shortlived"))
+        );
+        assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), settle(Path::new("d"))));
+        assert!(matches!(acme.roots, Roots::These(path) if path.ends_with("/f")));
+        assert_eq!(asked(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
+    }
+
+    #[test]
+    fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = format!("--acme-dir={}", folder.path().join("acme").display());
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
+        // Without the port that requests are sent on from by default.
+        let usual = ["--domain=app.example.org", "--redirect-from=none", &dir];
+        let said = |words: &[&str]| match check(&settings(&[&usual[..], words].concat())) {
+            Ok(()) => "fine".to_owned(),
+            Err(Failure::CommandLine(said) | Failure::Serving(said)) => said,
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(said(&["--agree-tos"]), "fine");
+        for (words, says) in [
+            (
+                &[][..],
+                "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
+                 https://letsencrypt.org/repository/: they have to be agreed to, with `--agree-tos`.",
+            ),
+            (&["--agree-tos", "--email=me"], "`--email`: `me` is no address of mail."),
+            (
+                &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
+                "`--acme-ca`: the authority cannot be trusted: /nowhere/ca.pem cannot be read",
+            ),
+            (
+                &["--agree-tos", "--acme-dir=/proc/acme"],
+                "`--acme-dir`: certificates cannot be kept in /proc/acme: ",
+            ),
+            (
+                &["--agree-tos", "--acme-challenge=http-01"],
+                "`--domain`: http-01 needs a port from which requests are sent on",
+            ),
+            (
+                &["--agree-tos", "--domain=*.a.org"],
+                "`--domain`: there is no certificate for `*.a.org`: ",
+            ),
+            (
+                &["--agree-tos", &client_ca],
+                "`--domain`: an authority, which has no certificate of a client, needs a port",
+            ),
+        ] {
+            let said = said(words);
+            assert!(said.starts_with(says), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_there_is_said_at_once() {
+        let Err(Failure::Serving(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
+        else {
+            panic!("there is none")
+        };
+        assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");
+        check(&settings(&["--tls=dev"])).unwrap();
+        check(&settings(&[])).unwrap();
+    }
+}

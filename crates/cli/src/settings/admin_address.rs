@@ -1,0 +1,34 @@
+//! Where the admin listener is, as the command line names it.
+
+use std::path::Path;
+
+use rookery_status::AdminAt;
+
+use crate::failure::Failure;
+use crate::user_paths::settle;
+
+/// # Errors
+/// When it is no address.
+pub(crate) fn address(text: &str) -> Result<AdminAt, Failure> {
+    match AdminAt::parse(text) {
+        Some(AdminAt::Unix(path)) => Ok(AdminAt::Unix(settle(Path::new(&path)))),
+        Some(tcp @ AdminAt::Tcp(_)) => Ok(tcp),
+        None => Err(Failure::CommandLine(format!(
+            "`--admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::said;
+
+    #[test]
+    fn a_socket_is_where_the_command_was_given() {
+        assert_eq!(address("[::1]:9100").unwrap(), AdminAt::Tcp("[::1]:9100".parse().unwrap()));
+        assert_eq!(address("unix:/run/r/admin").unwrap(), AdminAt::Unix("/run/r/admin".into()));
+        assert!(matches!(address("unix:a").unwrap(), AdminAt::Unix(path) if path.is_absolute()));
+        assert!(said(address("9100")).ends_with("not `9100`."));
+    }
+}

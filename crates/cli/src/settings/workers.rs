@@ -1,0 +1,284 @@
+//! What `--workers`, and the options that go with it, ask for.
+
+use std::time::Duration;
+
+use rookery_settings::{Settings, Value};
+
+use crate::failure::Failure;
+use crate::settings::combined;
+
+/// How R processes serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
+pub(crate) struct Workers {
+    pub(crate) count: u32,
+    /// Whether the count is that of the processors.
+    pub(crate) is_auto: bool,
+    /// Whether the worker shares the terminal, where R can prompt.
+    pub(crate) is_interactive: bool,
+    /// Whether a worker that fails is started again.
+    pub(crate) restarts: bool,
+    /// How many more wait, ready, to take the place of one that ends.
+    pub(crate) spares: u32,
+    /// How many more there may be while one takes another's place, which has to end first where that is 0.
+    pub(crate) surge: u32,
+    /// What a new one is asked for before it serves.
+    pub(crate) warmup: Vec<String>,
+    pub(crate) max_sessions: Option<u64>,
+    /// How many requests one may have in hand whose R waits for something else.
+    pub(crate) max_in_flight: usize,
+    pub(crate) max_requests: Option<u64>,
+    pub(crate) max_age: Option<Duration>,
+    pub(crate) max_memory: MaxMemory,
+    /// How long a request waits for a worker.
+    pub(crate) queue_timeout: Duration,
+    pub(crate) kill_stuck: Option<Duration>,
+    pub(crate) start_timeout: Duration,
+    /// How often a failed start is retried while no worker has ever been ready.
+    pub(crate) start_retries: u32,
+    pub(crate) drain: Duration,
+    /// For WebSockets; none: the same.
+    pub(crate) drain_sessions: Option<Duration>,
+    pub(crate) sticky: Sticky,
+    /// The part of the cookie's name that identifies this server; `None` to derive it from the
+    /// app's path and address.
+    pub(crate) name: Option<String>,
+    /// Whether they are replaced when a file of the app has changed.
+    pub(crate) reload: bool,
+    /// Whether the program ends when all of them end again and again.
+    pub(crate) fail_fast: bool,
+    /// So many have to be ready for the whole to be.
+    pub(crate) min_ready: u32,
+    /// What a probe of that is answered with while it ends.
+    pub(crate) drain_status: u16,
+    /// Whether another begins once more with a GET whose worker has ended.
+    pub(crate) retry_begun: bool,
+    /// Whether something was given that only the front end can do.
+    pub(crate) needs_front_end: bool,
+    /// Whether a client that sends a FIN behind its request is answered also where that had to wait.
+    pub(crate) keep_half_closed: bool,
+}
+
+/// How much memory of its own a worker may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MaxMemory {
+    /// Its share of what the control group may have, where that is limited.
+    Share,
+    Bytes(u64),
+    /// As much as it likes.
+    Any,
+}
+
+/// Whether clients come back to the worker that they began with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sticky {
+    Auto,
+    None,
+    Cookie,
+}
+
+impl Workers {
+    /// Returns the settings about workers. `is_dev` is for who writes an app: a single R process shares the
+    /// terminal.
+    ///
+    /// # Errors
+    /// Fails when several workers are to share a terminal.
+    pub(crate) fn of(all: &Settings, is_dev: bool) -> Result<Workers, Failure> {
+        let is_auto = all.value("workers").is_some_and(|count| count.is_word("auto"));
+        let count = if is_auto { processors() } else { small(all, "workers") };
+        let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
+        if is_interactive && count > 1 {
+            return Err(Failure::CommandLine(
+                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`."
+                    .to_owned(),
+            ));
+        }
+        let time = |name| combined::time(all, name);
+        Ok(Workers {
+            count,
+            is_auto,
+            is_interactive,
+            restarts: all.text("restart").is_none_or(|when| when != "never"),
+            spares: small(all, "spares"),
+            surge: u32::from(all.text("surge").is_some_and(|surge| surge == "1")),
+            warmup: all.list("warmup"),
+            max_sessions: whole(all, "max_sessions"),
+            max_in_flight: whole(all, "max_in_flight")
+                .and_then(|most| usize::try_from(most).ok())
+                .unwrap_or(usize::MAX),
+            max_requests: whole(all, "max_requests"),
+            max_age: time("max_age"),
+            max_memory: match all.value("max_memory") {
+                None => MaxMemory::Share,
+                #[expect(clippy::cast_sign_loss, reason = "it is at least 32 MiB")]
+                Some(Value::Number(bytes)) if bytes.is_finite() => MaxMemory::Bytes(bytes as u64),
+                Some(_) => MaxMemory::Any,
+            },
+            queue_timeout: time("queue_timeout").unwrap_or_default(),
+            kill_stuck: time("worker_timeout"),
+            start_timeout: time("start_timeout").unwrap_or_default(),
+            start_retries: small(all, "start_retries"),
+            drain: match time("drain") {
+                _ if is_interactive && !all.is_given("drain") => Duration::from_millis(300),
+                drain => drain.unwrap_or_default(),
+            },
+            drain_sessions: all.given("drain_sessions").and_then(|_| time("drain_sessions")),
+            reload: all.flag("reload"),
+            fail_fast: all.flag("fail_fast"),
+            min_ready: small(all, "min_ready").min(count),
+            drain_status: if all.text("drain_status").is_some_and(|status| status == "404") {
+                404
+            } else {
+                503
+            },
+            retry_begun: all.flag("retry_safe_methods"),
+            needs_front_end: ["max_sessions", "max_in_flight", "queue_timeout"]
+                .iter()
+                .any(|name| all.given(name).is_some())
+                || all.flag("retry_safe_methods")
+                || all.text("sticky").as_deref() == Some("cookie"),
+            keep_half_closed: all.flag("keep_half_closed"),
+            name: all.text("cookie_suffix"),
+            sticky: match all.text("sticky").as_deref() {
+                Some("none") => Sticky::None,
+                Some("cookie") => Sticky::Cookie,
+                _ => Sticky::Auto,
+            },
+        })
+    }
+
+    /// Returns whether one R process serves, and none waits.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_single(&self) -> bool {
+        self.count == 1 && self.spares == 0
+    }
+}
+
+/// Returns whether a person is at the terminal of this process.
+fn is_at_terminal() -> bool {
+    use std::io::IsTerminal as _;
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Returns a whole number that was given, or the default, if there is one.
+#[expect(clippy::cast_sign_loss, reason = "no setting is negative")]
+fn whole(all: &Settings, name: &str) -> Option<u64> {
+    all.number(name).map(|number| number as u64)
+}
+
+/// Returns a whole number that always has a value, at most 1000.
+fn small(all: &Settings, name: &str) -> u32 {
+    whole(all, name).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+}
+
+/// As many as platforms say, else as the process may use of the machine's: its control group and its affinity count.
+fn processors() -> u32 {
+    const MOST: u32 = 1000;
+    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
+    match told {
+        Some(count @ 1..=MOST) => count,
+        _ => std::thread::available_parallelism()
+            .map_or(1, |count| count.get().min(MOST as usize) as u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command_line::tests::options_of;
+    use crate::failure::said;
+
+    use super::*;
+
+    fn of(words: &[&str]) -> Result<Workers, Failure> {
+        Workers::of(&Settings::combine(options_of(&[&["serve", "a"], words].concat()).given), false)
+    }
+
+    #[test]
+    fn one_worker_has_the_same_settings_as_several() {
+        let one = of(&[]).unwrap();
+        assert_eq!((one.count, one.restarts, one.is_interactive), (1, true, false));
+        assert_eq!(of(&["--workers=1"]).unwrap(), one);
+        assert_eq!(of(&["--drain=5s"]).unwrap().drain, Duration::from_secs(5));
+        assert!(!of(&["--restart=never"]).unwrap().restarts);
+        let interactive = of(&["--interactive"]).unwrap();
+        assert!(interactive.is_interactive && interactive.drain < Duration::from_secs(1));
+        assert!(
+            said(of(&["--interactive", "--workers=2"]))
+                .starts_with("`--interactive` is for a single worker")
+        );
+        // However many processors there are.
+        let auto = of(&["--workers=auto"]).unwrap();
+        assert_eq!((auto.count, auto.is_auto), (processors(), true));
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_table() {
+        let workers = of(&["--workers=4"]).unwrap();
+        assert_eq!(
+            (workers.count, workers.spares, workers.surge, workers.max_in_flight),
+            (4, 0, 1, 64)
+        );
+        assert_eq!(
+            (workers.max_memory, workers.max_requests, workers.max_age),
+            (MaxMemory::Share, None, None)
+        );
+        assert_eq!((workers.drain, workers.drain_sessions), (Duration::from_secs(60), None));
+        assert_eq!(
+            (workers.queue_timeout, workers.start_timeout),
+            (Duration::from_secs(10), Duration::from_secs(60))
+        );
+        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (1, 503, 3));
+        assert!(!workers.fail_fast && !workers.retry_begun && !workers.keep_half_closed);
+        let reloaded = of(&["--reload"]).unwrap();
+        assert_eq!(
+            (reloaded.count, reloaded.start_retries, reloaded.drain),
+            (1, 0, Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    fn settings_of_workers_are_understood() {
+        let workers = of(&[
+            "--workers=2",
+            "--max-requests=1000",
+            "--max-age=12h",
+            "--max-memory=1.5GB",
+            "--drain=500ms",
+            "--drain-sessions=4h",
+            "--spares=1",
+            "--worker-timeout=1min",
+            "--max-sessions=20",
+            "--warmup=/, /predict?x=1",
+            "--surge=0",
+            "--max-in-flight=1",
+            "--queue-timeout=500ms",
+            "--min-ready=2",
+            "--drain-status=404",
+            "--start-retries=20",
+            "--sticky=cookie",
+            "--cookie-suffix=billing",
+            "--retry-safe-methods",
+            "--keep-half-closed",
+            "--fail-fast",
+        ])
+        .unwrap();
+        assert_eq!(
+            (workers.max_requests, workers.max_memory),
+            (Some(1000), MaxMemory::Bytes(1_500_000_000))
+        );
+        assert_eq!(workers.max_age, Some(Duration::from_secs(12 * 3600)));
+        assert_eq!(
+            (workers.drain, workers.queue_timeout),
+            (Duration::from_millis(500), Duration::from_millis(500))
+        );
+        assert_eq!(workers.drain_sessions, Some(Duration::from_secs(4 * 3600)));
+        assert_eq!((workers.spares, workers.max_sessions, workers.surge), (1, Some(20), 0));
+        assert_eq!((workers.kill_stuck, workers.max_in_flight), (Some(Duration::from_secs(60)), 1));
+        assert_eq!(workers.warmup, ["/", "/predict?x=1"]);
+        assert_eq!((workers.min_ready, workers.drain_status, workers.start_retries), (2, 404, 20));
+        assert_eq!((workers.sticky, workers.name.as_deref()), (Sticky::Cookie, Some("billing")));
+        assert!(workers.retry_begun && workers.keep_half_closed && workers.fail_fast);
+        assert_eq!(of(&["--workers=4", "--max-memory=0"]).unwrap().max_memory, MaxMemory::Any);
+        assert_eq!(of(&["--workers=4", "--max-memory=none"]).unwrap().max_memory, MaxMemory::Any);
+    }
+}

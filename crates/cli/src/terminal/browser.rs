@@ -1,0 +1,100 @@
+//! `--open`: shows what is served in the user's browser.
+
+use std::process::{Command, Stdio};
+
+use crate::failure::tell;
+
+/// Why no browser is opened.
+#[derive(Debug, PartialEq, Eq)]
+enum Reason {
+    /// The user sits at another machine, where the address of this one may mean another.
+    OverSsh,
+    /// There is no display to open it on.
+    NoDisplay,
+}
+
+/// Opens the URL in a browser, without waiting for it. The address has been printed already, so where
+/// no browser can be opened it is enough to say why.
+pub(crate) fn open(url: Option<&str>) {
+    let Some(url) = url else {
+        return tell("`--open` opens nothing: a browser reaches no Unix socket");
+    };
+    match reason_against(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+        Some(Reason::OverSsh) => {
+            return tell(&format!("`--open` opens no browser over SSH: the address is {url}"));
+        }
+        Some(Reason::NoDisplay) => {
+            return tell(&format!(
+                "`--open` opens no browser without a display: the address is {url}"
+            ));
+        }
+        None => {}
+    }
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(program);
+    command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    apart(&mut command);
+    let failed = |error: &dyn std::fmt::Display| {
+        tell(&format!("`--open`: `{program}` opened no browser ({error}): the address is {url}"));
+    };
+    match command.spawn() {
+        Err(error) => failed(&error),
+        Ok(mut child) => {
+            let url = url.to_owned();
+            // Waiting for the process leaves no zombie. It may itself be the browser.
+            let waiting =
+                std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
+                    if child.wait().is_ok_and(|status| !status.success()) {
+                        tell(&format!(
+                            "`--open`: `{program}` opened no browser: the address is {url}"
+                        ));
+                    }
+                });
+            if let Err(error) = waiting {
+                failed(&error);
+            }
+        }
+    }
+}
+
+/// Keeps Ctrl-C and the settings of this program from a browser, which outlives it.
+fn apart(command: &mut Command) {
+    use std::os::unix::process::CommandExt as _;
+    command.process_group(0);
+    for name in rookery_settings::environment::program_variables() {
+        command.env_remove(name);
+    }
+    for name in rookery_systemd::NAMES {
+        command.env_remove(name);
+    }
+}
+
+fn reason_against(has: impl Fn(&str) -> bool) -> Option<Reason> {
+    let has_display = has("DISPLAY") || has("WAYLAND_DISPLAY");
+    if (has("SSH_CONNECTION") || has("SSH_TTY")) && !has_display {
+        return Some(Reason::OverSsh);
+    }
+    // xdg-open looks for browsers of a terminal then, which would take the terminal from the server.
+    let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
+    (needs_display && !has_display).then_some(Reason::NoDisplay)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_is_opened_where_the_user_sees_it() {
+        let reason = |names: &[&str]| reason_against(|name| names.contains(&name));
+        for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
+        {
+            assert_eq!(reason(names), None, "{names:?}");
+        }
+        for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {
+            assert_eq!(reason(names), Some(Reason::OverSsh), "{names:?}");
+        }
+        if !cfg!(target_os = "macos") {
+            assert_eq!(reason(&[]), Some(Reason::NoDisplay));
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The terminal and desktop of the person who started the server.
+
+pub(crate) mod browser;
+#[cfg(target_os = "linux")]
+pub(crate) mod r_prompt;
+pub(crate) mod startup_screen;

@@ -1,0 +1,189 @@
+//! The start-up screen: what is served, where, and how to stop it.
+
+use std::io::IsTerminal as _;
+use std::net::{IpAddr, SocketAddr};
+
+use rookery_server::network_address;
+use rookery_server::tls::DevelopmentCertificate;
+use rookery_status::{AdminAt, counted};
+
+use crate::app_detection::Target;
+use crate::listen::listeners::Ports;
+
+/// What the start-up screen shows.
+///
+/// The line that begins with `Serving on` is for programs as well: its third word is the address,
+/// and a terminal only adds colour to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Screen<'a> {
+    /// The kind of app, such as `Shiny app (app.R)`, and its folder.
+    pub(crate) what: String,
+    /// The number of workers; `None` for a site, which has none.
+    pub(crate) workers: Option<u32>,
+    /// The address.
+    pub(crate) shown: &'a str,
+    /// The addresses for other machines.
+    pub(crate) network: Vec<String>,
+    /// The certificate of `--tls dev`.
+    pub(crate) development: Option<&'a DevelopmentCertificate>,
+    pub(crate) admin: Option<&'a AdminAt>,
+    /// Whether a change of a file restarts the workers.
+    pub(crate) reloads: bool,
+}
+
+impl<'a> Screen<'a> {
+    /// Describes a target that is served at these ports.
+    pub(crate) fn of(target: &Target, ports: &'a Ports) -> Screen<'a> {
+        Screen {
+            what: format!("{} in {}", target.label(), target.folder.display()),
+            workers: None,
+            shown: &ports.shown,
+            network: ports.network(network_address()),
+            development: None,
+            admin: None,
+            reloads: false,
+        }
+    }
+
+    /// Returns the lines, with escape sequences for colour if `is_coloured`.
+    pub(crate) fn text(&self, is_coloured: bool) -> String {
+        let pen = Pen { is_coloured };
+        let workers =
+            self.workers.map(|count| format!(" with {}", counted(count as usize, "worker")));
+        let mut lines = vec![
+            format!(
+                "{} {}: {}{}",
+                pen.bold("rookery"),
+                env!("CARGO_PKG_VERSION"),
+                self.what,
+                workers.unwrap_or_default()
+            ),
+            format!("Serving on {} {}", pen.address(self.shown), pen.dim("(Ctrl-C stops)")),
+        ];
+        let mut detail = |label: &str, value: &str| {
+            let label = if label.is_empty() {
+                " ".repeat(12)
+            } else {
+                pen.dim(&format!("{:<12}", format!("{label}:")))
+            };
+            lines.push(format!("  {label} {value}"));
+        };
+        for address in &self.network {
+            detail("Network", &pen.address(address));
+        }
+        if let Some(made) = self.development {
+            let file = made.file.display().to_string();
+            let what = if made.is_new { "Made a certificate" } else { "The certificate" };
+            detail("HTTPS", &format!("{what} for localhost: {file}"));
+            detail(
+                "",
+                &format!(
+                    "SHA-256 fingerprint, as the browser shows it: {}",
+                    spaced(&made.fingerprint)
+                ),
+            );
+            for line in trust(&file) {
+                detail("", &line);
+            }
+        }
+        match self.admin {
+            Some(AdminAt::Tcp(address)) => {
+                detail("Admin", &pen.address(&format!("http://{address}")))
+            }
+            Some(AdminAt::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
+            None => {}
+        }
+        if self.reloads {
+            detail("Reload", "when a file of the app changes");
+        }
+        lines.join("\n")
+    }
+}
+
+/// Returns how to have the development certificate trusted.
+fn trust(file: &str) -> [String; 3] {
+    let file = shell_word(file);
+    let browsers = if cfg!(target_os = "macos") {
+        format!("security add-trusted-cert -k ~/Library/Keychains/login.keychain-db {file}")
+    } else {
+        format!("certutil -A -a -d sql:$HOME/.pki/nssdb -t P,, -n rookery -i {file}")
+    };
+    [
+        "A browser warns once: compare the fingerprint and accept, or trust the certificate:"
+            .to_owned(),
+        browsers,
+        format!("curl --cacert {file} https://localhost:..."),
+    ]
+}
+
+/// Quotes a path for a shell where that is needed.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// Returns a fingerprint as browsers show it: `AB:CD:...`.
+fn spaced(fingerprint: &str) -> String {
+    let upper = fingerprint.to_uppercase();
+    let pairs: Vec<&str> =
+        (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();
+    pairs.join(":")
+}
+
+/// Writes text with or without colour.
+#[derive(Debug, Clone, Copy)]
+struct Pen {
+    is_coloured: bool,
+}
+
+impl Pen {
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.is_coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    fn address(self, text: &str) -> String {
+        self.paint("1;36", text)
+    }
+}
+
+/// Returns true if standard error is to be coloured: a terminal is, unless `NO_COLOR` is set, and
+/// anything is with `CLICOLOR_FORCE`.
+pub(crate) fn is_coloured() -> bool {
+    is_coloured_in(|name| std::env::var(name).ok(), std::io::stderr().is_terminal())
+}
+
+fn is_coloured_in(variable: impl Fn(&str) -> Option<String>, is_terminal: bool) -> bool {
+    let text = |name| variable(name).unwrap_or_default();
+    if !text("NO_COLOR").is_empty() {
+        return false;
+    }
+    if !matches!(text("CLICOLOR_FORCE").as_str(), "" | "0") {
+        return true;
+    }
+    is_terminal && text("TERM") != "dumb" && text("CLICOLOR") != "0"
+}
+
+/// Returns the URL of this machine for others, if `listens` accepts connections from them.
+pub(crate) fn network_url(
+    scheme: &str,
+    listens: SocketAddr,
+    own: Option<IpAddr>,
+) -> Option<String> {
+    let own = own.filter(|own| listens.is_ipv6() || own.is_ipv4())?;
+    listens
+        .ip()
+        .is_unspecified()
+        .then(|| format!("{scheme}://{}", SocketAddr::new(own, listens.port())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! A model of the deadlines: whatever order things happened in, a peer that does nothing useful from then on is late in time.
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::Limits;
+use crate::connections::model_testing::for_all_sequences;
+
+/// A tick a second.
+fn ticks(reply_rate: u32) -> TimeLimits {
+    TimeLimits::of(&Limits {
+        handshake_time: Duration::from_secs(10),
+        head_time: Duration::from_secs(30),
+        idle_time: Duration::from_secs(20),
+        body_rate: reply_rate,
+        reply_rate,
+        ..Limits::default()
+    })
+}
+
+/// Ticks by which whoever stands still is late: the longest of the limits above, with the grace of a rate.
+const LATEST: u32 = 64;
+
+const PHASES: [Phase; 8] = [
+    Phase::Handshake,
+    Phase::Idle,
+    Phase::Head,
+    Phase::Body,
+    Phase::Application,
+    Phase::Reply,
+    Phase::Stream,
+    Phase::Flush,
+];
+
+struct Model {
+    activity: Activity,
+    ticks: TimeLimits,
+    now: u32,
+}
+
+impl Model {
+    fn new(reply_rate: u32) -> Model {
+        Model {
+            activity: Activity::new(u32::MAX - 50, true),
+            ticks: ticks(reply_rate),
+            now: u32::MAX - 50,
+        }
+    }
+
+    fn read(&self, n: usize) {
+        self.activity.on_read(&Poll::Ready(Ok(n)), self.now);
+    }
+
+    fn written(&self, n: usize) {
+        self.activity.on_written(&Poll::Ready(Ok(n)), self.now);
+    }
+
+    /// A tick; says whether the peer is late.
+    fn tick(&mut self) -> bool {
+        self.now = self.now.wrapping_add(1);
+        self.activity.is_late(&self.ticks, self.now, || Some(1000))
+    }
+
+    fn does(&mut self, operation: usize) {
+        let (activity, now) = (&self.activity, self.now);
+        match operation {
+            0 => self.read(1000),
+            1 => self.read(0),
+            2 => activity.on_read(&Poll::Pending, now),
+            3 => self.written(1000),
+            4 => activity.on_written(&Poll::Pending, now),
+            5 => activity.on_disk_wait(),
+            6 => activity.on_left(),
+            7 => activity.on_application_wait(),
+            8 => activity.excuse(now),
+            9 => activity.on_flushed(now),
+            10 => activity.linger(now),
+            11 => activity.on_blank_lines(2),
+            12 => activity.on_parked(),
+            13..=20 => activity.enter(PHASES[operation - 13], now),
+            _ => drop(self.tick()),
+        }
+    }
+}
+
+const KINDS: usize = 24;
+
+/// What a peer can do for ever without sending a request, taking a part of a reply, or getting on with either.
+fn useless(activity: &Activity, now: u32, at: u32) {
+    let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
+    let pending = || {
+        activity.on_read(&Poll::Pending, now);
+        activity.on_written(&Poll::Pending, now);
+    };
+    match activity.phase() {
+        // Over HTTP/2 a frame that is answered, such as PING; over HTTP/1 a blank line.
+        Phase::Idle if at % 2 == 0 => activity.on_written(&Poll::Ready(Ok(17)), now),
+        Phase::Idle => activity.on_blank_lines(2),
+        // Bytes of a head, however many.
+        Phase::Head => read(1 << 20),
+        Phase::Handshake => {
+            read(1);
+            activity.on_written(&Poll::Ready(Ok(100)), now);
+        }
+        // A frame of DATA that is empty, and what was said of the body.
+        Phase::Body => {
+            read(0);
+            activity.on_written(&Poll::Ready(Ok(100)), now);
+            pending();
+        }
+        // The next request comes, and the reply is not read.
+        Phase::Reply | Phase::Stream | Phase::Flush => {
+            read(1000);
+            pending();
+        }
+        Phase::Application => {}
+    }
+}
+
+#[test]
+fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
+    for rate in [0, 512] {
+        for_all_sequences(KINDS, 30, |operations| {
+            let mut model = Model::new(rate);
+            for operation in operations {
+                model.does(*operation);
+            }
+            let phase = model.activity.phase();
+            if phase == Phase::Application {
+                return Ok(());
+            }
+            for at in 0..LATEST {
+                useless(&model.activity, model.now, at);
+                if model.tick() {
+                    return Ok(());
+                }
+            }
+            Err(format!("not late in {phase:?} with a rate of {rate}"))
+        });
+    }
+}
+
+#[test]
+fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
+    let first_late = |between: &dyn Fn(&Model, u32)| {
+        let mut model = Model::new(512);
+        model.activity.enter(Phase::Idle, model.now);
+        (1..LATEST).find(|at| {
+            between(&model, *at);
+            let slowness = model.activity.slowness(&model.ticks, model.now);
+            assert_eq!(slowness, Some(at - 1).filter(|ticks| *ticks > 1), "it counts for eviction");
+            model.tick()
+        })
+    };
+    assert_eq!(first_late(&|_, _| ()), Some(21));
+    assert_eq!(first_late(&|model, _| model.written(17)), Some(21));
+    assert_eq!(first_late(&|model, _| model.activity.on_blank_lines(2)), Some(21));
+    assert_eq!(first_late(&|model, at| useless(&model.activity, model.now, at)), Some(21));
+}
+
+#[test]
+fn reading_the_next_request_does_not_excuse_a_reply_that_is_not_taken() {
+    let mut model = Model::new(0);
+    model.activity.enter(Phase::Reply, model.now);
+    model.activity.on_written(&Poll::Pending, model.now);
+    // What lies in the socket at the first look has been written, and not taken.
+    model.tick();
+    let late = (2..LATEST).find(|_| {
+        model.read(1);
+        model.tick()
+    });
+    assert!(late.is_some_and(|at| at <= 23), "{late:?}");
+    // One that takes a byte a tick is not late without a rate.
+    let mut model = Model::new(0);
+    model.activity.enter(Phase::Reply, model.now);
+    for _ in 0..LATEST {
+        model.written(1001);
+        model.activity.on_written(&Poll::Pending, model.now);
+        assert!(!model.tick());
+    }
+}

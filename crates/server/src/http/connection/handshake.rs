@@ -1,0 +1,194 @@
+//! The first bytes of a connection: TLS where it is spoken, and what is said to those who speak the other of the two.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use rookery_exchange::ClientCertificate;
+
+use crate::http::connection::activity::Phase;
+use crate::http::connection::http_connection::HttpConnection;
+use crate::http::connection::lingering_close;
+use crate::http::request::head::is_host;
+use crate::net::listen::Ends;
+use crate::net::tls::certificate;
+use crate::net::tls::stream::Greeting;
+use crate::rejection::Rejection;
+
+/// Bytes of a request in the clear that are read to name the URL that was meant.
+const HEAD_BYTES: usize = 8 << 10;
+
+/// Hears whom the proxy speaks for, and agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
+pub(crate) async fn agree(connection: &HttpConnection) -> bool {
+    if connection.has_tls() {
+        // Whether the peer has said anything is known after the reactor's next turn.
+        tokio::task::yield_now().await;
+    }
+    if connection.config.proxy_protocol && !hear_proxy(connection).await {
+        return false;
+    }
+    let greeting = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(None);
+        }
+        let greeting = connection.transport.borrow_mut().poll_handshake(cx).map(Some);
+        connection.end_handshake();
+        greeting
+    });
+    match greeting.await {
+        // An authority has seen what it came for: an answer to anything else would be taken for that of the host (RFC 8737, 3).
+        Some(Ok(Greeting::Done)) if is_challenge(connection) => false,
+        Some(Ok(Greeting::Done)) => {
+            // What a client of HTTP/2 says first has to come in the time of the handshake.
+            if !connection.speaks_http2() {
+                connection.enter(Phase::Head);
+            }
+            note_client(connection);
+            true
+        }
+        Some(Ok(Greeting::Plain)) => {
+            answer_plain(connection).await;
+            false
+        }
+        Some(Err(error)) => {
+            // Who goes in the middle of it has changed its mind; browsers do.
+            if error.kind() == io::ErrorKind::InvalidData {
+                connection.shared.report(Rejection::Handshake);
+                connection.has_rest.set(true);
+            }
+            false
+        }
+        None => false,
+    }
+}
+
+/// Takes the header of the PROXY protocol: from now on the client is whom it names.
+async fn hear_proxy(connection: &HttpConnection) -> bool {
+    if !connection.config.proxies.is_empty() && !connection.is_proxy {
+        connection.shared.report(Rejection::Proxy);
+        return false;
+    }
+    let header = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(None);
+        }
+        let header = connection.transport.borrow().poll_proxy_header(cx).map(Some);
+        if header.is_pending() {
+            connection.end_handshake();
+        }
+        header
+    });
+    match header.await {
+        Some(Ok(None)) => true,
+        Some(Ok(Some((remote, local)))) => {
+            connection.ends.set(Ends::of(remote, local));
+            true
+        }
+        Some(Err(error)) => {
+            if error.kind() == io::ErrorKind::InvalidData {
+                connection.shared.report(Rejection::Proxy);
+            }
+            false
+        }
+        None => false,
+    }
+}
+
+fn is_challenge(connection: &HttpConnection) -> bool {
+    connection.transport.borrow_mut().tls().is_some_and(|tls| tls.is_challenge())
+}
+
+fn note_client(connection: &HttpConnection) {
+    let mut transport = connection.transport.borrow_mut();
+    if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
+        let (subject, fingerprint) = certificate::identity(der);
+        // The first and only time.
+        let _ = connection.client.set(Arc::new(ClientCertificate { subject, fingerprint }));
+    }
+}
+
+/// A request in the clear, where TLS is spoken: an answer that a person understands. A redirect would hide that cookies may
+/// have gone in the clear.
+async fn answer_plain(connection: &HttpConnection) {
+    let head = read_head(connection).await;
+    let url = url(&head, connection.ends.get().local);
+    let text = format!(
+        "400 Bad Request: this port speaks HTTPS{}{url}\n",
+        if url.is_empty() { "" } else { ": " }
+    );
+    lingering_close::refuse_with(connection, Rejection::PlainOnTls, &text);
+}
+
+/// Reads to the end of a head, as far as it is needed, and as long as a handshake may take.
+async fn read_head(connection: &HttpConnection) -> Vec<u8> {
+    let mut head = Vec::new();
+    poll_fn(|cx| {
+        connection.set_waker(cx);
+        while !connection.end.get().is_now() && head.len() < HEAD_BYTES && !has_end(&head) {
+            let mut scratch = connection.shared.scratch.0.borrow_mut();
+            let room = HEAD_BYTES - head.len();
+            match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch[..room])) {
+                Ok(n) if n > 0 => head.extend_from_slice(&scratch[..n]),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    head
+}
+
+fn has_end(head: &[u8]) -> bool {
+    head.windows(4).any(|window| window == b"\r\n\r\n")
+}
+
+/// The URL that was meant; empty when that cannot be told.
+fn url(head: &[u8], local: Option<SocketAddr>) -> String {
+    let text = String::from_utf8_lossy(head);
+    let mut lines = text.split("\r\n");
+    let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
+    let target = if target.starts_with('/') && target.is_ascii() { target } else { "/" };
+    let host = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then(|| value.trim())
+    });
+    match (host.filter(|host| !host.is_empty() && is_host(host.as_bytes())), local) {
+        (Some(host), _) => format!("https://{host}{target}"),
+        (None, Some(local)) => format!("https://{local}{target}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// What a TLS client begins with (RFC 8446, 5.1): a handshake's record.
+pub(crate) fn is_tls(read: &[u8]) -> bool {
+    matches!(read, [22, 3, ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_that_was_meant() {
+        let local = Some("192.0.2.1:8443".parse().unwrap());
+        for (head, expected) in [
+            (
+                "GET /a?b=c HTTP/1.1\r\nHost: example.org:8443\r\n\r\n",
+                "https://example.org:8443/a?b=c",
+            ),
+            ("GET /a HTTP/1.0\r\nAccept: */*\r\n\r\n", "https://192.0.2.1:8443/a"),
+            ("GET / HTTP/1.1\r\nhOST:  a \r\n", "https://a/"),
+            ("GET / HTTP/1.1\r\nHost: a b/<c>\r\n\r\n", "https://192.0.2.1:8443/"),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "https://192.0.2.1:8443/"),
+            ("GET http://x/ HTTP/1.1\r\nHost: a\r\n\r\n", "https://a/"),
+            ("NONSENSE", "https://192.0.2.1:8443/"),
+        ] {
+            assert_eq!(url(head.as_bytes(), local), expected, "{head}");
+        }
+        assert_eq!(url(b"GET / HTTP/1.0\r\n\r\n", None), "");
+    }
+}

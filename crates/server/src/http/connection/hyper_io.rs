@@ -1,0 +1,121 @@
+//! A connection's transport as hyper sees it. It keeps the connection's deadlines, at the cost of a cell written per read and
+//! write, and no timer.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::io::ReadBuf;
+
+use crate::http::connection::http_connection::HttpConnection;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct HyperIo {
+    connection: Rc<HttpConnection>,
+    /// Bytes that an earlier hyper read and did not take, until this one has read them all; and how many of them it has.
+    rewound: Bytes,
+    reread: usize,
+}
+
+impl HyperIo {
+    pub(crate) fn new(connection: &Rc<HttpConnection>, rewound: Bytes) -> HyperIo {
+        HyperIo { connection: Rc::clone(connection), rewound, reread: 0 }
+    }
+
+    /// All that has been read from the peer and not been taken by hyper, which has `read` of it.
+    pub(crate) fn untaken(self, read: Bytes) -> Bytes {
+        if self.rewound.is_empty() {
+            return read;
+        }
+        // Left for a stream, it may have had no room for all that lies behind the request.
+        self.rewound.slice(self.reread - read.len()..)
+    }
+}
+
+/// Whether `bytes` are ends of lines and nothing else: before a request line these are ignored (RFC 9112, 2.2).
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
+}
+
+/// Drops the blank lines that `read` begins with.
+pub(crate) fn without_blank_lines(read: &Bytes) -> Bytes {
+    let blank = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    read.slice(blank..)
+}
+
+impl Read for HyperIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.rewound.is_empty() {
+            let rest = &self.rewound[self.reread..];
+            let take = rest.len().min(buffer.remaining());
+            buffer.put_slice(&rest[..take]);
+            self.reread += take;
+            if self.reread == self.rewound.len() {
+                self.rewound = Bytes::new();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        // hyper keeps a head in one buffer, of which this is the rest.
+        let size = self.connection.activity.head_read() + buffer.remaining();
+        if !self.connection.hold_buffer(size) {
+            return Poll::Pending;
+        }
+        // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
+        let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
+        let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
+        let n = unfilled.filled().len();
+        let read = polled.map_ok(|()| n);
+        if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
+            self.connection.has_read_blank_lines(n);
+        } else {
+            self.connection.has_read(&read);
+        }
+        ready!(read)?;
+        // SAFETY: `n` bytes of the unfilled part were initialised by the read.
+        unsafe { buffer.advance(n) };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for HyperIo {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.connection.refuses() {
+            return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
+        }
+        self.connection.poll_write(cx, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.connection.poll_flush(cx))?;
+        self.connection.has_flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

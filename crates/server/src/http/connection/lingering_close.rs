@@ -1,0 +1,119 @@
+//! How a connection says goodbye: with an answer where none of hyper's can be sent, and without throwing away what was
+//! written.
+
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use crate::connections::table::TableEntry as _;
+use crate::http::connection::http_connection::{End, HttpConnection, Reset};
+use crate::logging::access_log::pending_record::record_unreadable;
+use crate::rejection::Rejection;
+
+/// Writes the answer to a head that could not be read; the connection is closed after it.
+pub(crate) fn refuse(connection: &HttpConnection, rejection: Rejection) {
+    refuse_with(connection, rejection, rejection.text());
+}
+
+/// [`refuse`], in other words than the rejection's own. What does not fit the socket's buffer is lost, with a client that does
+/// not read.
+pub(crate) fn refuse_with(connection: &HttpConnection, rejection: Rejection, text: &str) {
+    connection.shared.report(rejection);
+    record_unreadable(
+        &connection.shared.log,
+        connection.ends.get().remote,
+        rejection.status(),
+        text.len(),
+    );
+    let hsts = connection.hsts().and_then(|value| value.to_str().ok());
+    let hsts =
+        hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        status = rejection.status_line(),
+        date = httpdate::fmt_http_date(std::time::SystemTime::now()),
+        len = text.len(),
+    );
+    let _ = connection
+        .transport
+        .borrow_mut()
+        .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
+    connection.has_rest.set(true);
+}
+
+/// Closes on a peer that speaks TLS where HTTP is spoken in the clear: it understands no answer, but a person wants to know.
+pub(crate) fn refuse_tls(connection: &HttpConnection) {
+    let rejection = Rejection::TlsOnPlain;
+    connection.shared.report(rejection);
+    record_unreadable(&connection.shared.log, connection.ends.get().remote, rejection.status(), 0);
+    if connection.shared.may_notice() {
+        let who = connection
+            .ends
+            .get()
+            .remote
+            .map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
+        let notice = connection.config.notice.0;
+        notice(&format!(
+            "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"
+        ));
+    }
+    connection.has_rest.set(true);
+}
+
+/// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
+/// thrown away by a reset (RFC 9112, 9.6).
+pub(crate) async fn close(connection: &HttpConnection) {
+    if connection.reset.get() != Reset::No {
+        return cut(connection).await;
+    }
+    connection.transport.borrow_mut().shut_down();
+    if !connection.has_rest.get() || !connection.lingers.get() {
+        return;
+    }
+    connection.end.set(End::No);
+    // The sweep gives it `idle_time`, this loop less.
+    connection.activity.linger(connection.shared.connections.clock.now());
+    let patience = connection.shared.connections.limits.close_time;
+    let mut left = LINGER_BYTES;
+    let rest = poll_fn(|cx| {
+        while left > 0 && !connection.is_ending() {
+            let mut scratch = connection.shared.scratch.0.borrow_mut();
+            match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch)) {
+                Ok(n) if n > 0 => left = left.saturating_sub(n),
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    });
+    let _ = tokio::time::timeout(patience, rest).await;
+}
+
+/// What a client may send after its request was refused before the connection is reset all the same.
+const LINGER_BYTES: usize = 16 << 20;
+
+/// How often it is asked whether the peer's system has all.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Ends a connection with a reset, behind what was written of a reply that is not whole: a FIN would look like its end
+/// (HTTP/1.0 has no other).
+async fn cut(connection: &HttpConnection) {
+    if connection.reset.get() == Reset::Written && connection.lingers.get() {
+        connection.end.set(End::No);
+        connection.activity.linger(connection.shared.connections.clock.now());
+        // A reset throws away what the peer's system has not acknowledged.
+        let written = async {
+            let has_unsent = || {
+                let mut transport = connection.transport.borrow_mut();
+                transport.flush_now();
+                transport.unsent().is_some_and(|bytes| bytes > 0)
+            };
+            while !connection.is_ending() && has_unsent() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let _ =
+            tokio::time::timeout(connection.shared.connections.limits.close_time, written).await;
+    }
+    connection.transport.borrow_mut().reset_on_close();
+}

@@ -1,0 +1,9 @@
+//! A client's connection, from the handshake to the close.
+
+pub(crate) mod activity;
+pub(crate) mod handshake;
+pub(crate) mod handshake_limit;
+pub(crate) mod http1_driver;
+pub(crate) mod http_connection;
+pub(crate) mod hyper_io;
+pub(crate) mod lingering_close;

@@ -1,0 +1,90 @@
+//! A connection's transport as h2 sees it.
+
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::session::Http2Session;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::http::connection::http_connection::HttpConnection;
+
+/// See the module.
+pub(super) struct H2Io {
+    pub(super) connection: Rc<HttpConnection>,
+    pub(super) session: Rc<Http2Session>,
+}
+
+impl AsyncRead for H2Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let H2Io { connection, session } = &*self;
+        loop {
+            if session.take_rewritten(buffer) {
+                if session.held_for_frames() == 0 {
+                    connection.release_buffer();
+                }
+                return Poll::Ready(Ok(()));
+            }
+            if session.has_read_enough() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = buffer.filled().len();
+            ready!(connection.transport.borrow_mut().poll_read_buf(cx, buffer))?;
+            let read = &buffer.filled()[before..];
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let kept = session.follow(read);
+            buffer.set_filled(before + kept);
+            let held = session.held_for_frames();
+            if held > 0 && !connection.hold_buffer(UNCHARGED_BYTES + held) {
+                return Poll::Pending;
+            }
+            if kept > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+}
+
+impl AsyncWrite for H2Io {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[io::IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = self.connection.poll_write(cx, buffers);
+        self.session.has_written(written.is_pending(), false);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = self.connection.poll_flush(cx);
+        self.session.has_written(flushed.is_pending(), true);
+        flushed
+    }
+
+    /// The FIN is the connection's to send.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(cx)
+    }
+}

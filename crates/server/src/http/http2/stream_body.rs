@@ -1,0 +1,205 @@
+//! A request's body, as a stream of frames. What is read is granted again at once: whoever reads puts it away, and does not read on
+//! while it cannot.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+use super::session::{Http2Session, STREAM_WINDOW};
+use crate::http::connection::http_connection::HttpConnection;
+use crate::http::request::request_body::RequestBody;
+use crate::rejection::Rejection;
+
+/// Where the reply of a stream goes; its body says `100 Continue` there.
+pub(super) type Respond = Rc<RefCell<SendResponse<Bytes>>>;
+
+/// See the module.
+pub(super) struct StreamBody {
+    /// None: there is no body.
+    frames: Option<RecvStream>,
+    connection: Rc<HttpConnection>,
+    /// Its length, if the peer told it.
+    length: Option<u64>,
+    read: u64,
+    /// Bytes that were taken from h2 and have not been read, at most a stream's window.
+    held: Vec<u8>,
+    /// How the frames ended, once they have.
+    end: Option<Result<(), h2::Error>>,
+    /// For what of it may lie here unread.
+    _room: Option<Room>,
+    /// Whom it is to be said that the body is wanted.
+    continues: Option<Respond>,
+}
+
+impl StreamBody {
+    /// The body of a request with these headers. `None` when there is no room for it.
+    pub(super) fn new(
+        frames: RecvStream,
+        headers: &HeaderMap,
+        connection: &Rc<HttpConnection>,
+        session: &Rc<Http2Session>,
+        respond: &Respond,
+    ) -> Option<StreamBody> {
+        let length = headers
+            .get(http::header::CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        let window = STREAM_WINDOW as usize;
+        let charged = match length {
+            _ if frames.is_end_stream() => 0,
+            Some(length) => usize::try_from(length).unwrap_or(window).min(window),
+            None => window,
+        };
+        let room = if charged > 0 { Some(Room::take(session, charged)?) } else { None };
+        let expects = headers.get(http::header::EXPECT);
+        let continues = expects
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+            .then(|| Rc::clone(respond));
+        let connection = Rc::clone(connection);
+        let (held, end) = (Vec::new(), None);
+        Some(StreamBody {
+            frames: Some(frames),
+            connection,
+            length,
+            read: 0,
+            held,
+            end,
+            _room: room,
+            continues,
+        })
+    }
+
+    /// None at all: what comes of the stream is somebody else's.
+    pub(super) fn none(connection: &Rc<HttpConnection>) -> StreamBody {
+        let connection = Rc::clone(connection);
+        let (held, end) = (Vec::new(), None);
+        let length = Some(0);
+        StreamBody {
+            frames: None,
+            connection,
+            length,
+            read: 0,
+            held,
+            end,
+            _room: None,
+            continues: None,
+        }
+    }
+
+    /// Returns the bytes that were held, or the next frame, or the end.
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        if !self.held.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.held).into())));
+        }
+        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
+        match self.end.take() {
+            None => frames.poll_data(cx),
+            Some(Ok(())) => {
+                self.end = Some(Ok(()));
+                Poll::Ready(None)
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+        }
+    }
+}
+
+/// What may come of a stream before it is read, charged to its session until this is dropped.
+pub(super) struct Room {
+    session: Rc<Http2Session>,
+    bytes: usize,
+}
+
+impl Room {
+    /// `None` when there is none.
+    pub(super) fn take(session: &Rc<Http2Session>, bytes: usize) -> Option<Room> {
+        session.begin_body(bytes).then(|| Room { session: Rc::clone(session), bytes })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.session.end_body(self.bytes);
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        if self.frames.is_none() {
+            return Poll::Ready(None);
+        }
+        let polled = self.poll_data(cx);
+        if polled.is_pending() {
+            if let Some(respond) = self.continues.take() {
+                let mut response = Response::new(());
+                *response.status_mut() = StatusCode::CONTINUE;
+                // Failing means that the stream is over, which reading tells as well.
+                let _ = respond.borrow_mut().send_informational(response);
+            }
+        }
+        let now = self.connection.shared.connections.clock.now();
+        let read = match &polled {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Some(Ok(data))) => Poll::Ready(Ok(data.len())),
+            Poll::Ready(_) => Poll::Ready(Ok(0)),
+        };
+        self.connection.activity.on_read(&read, now);
+        match ready!(polled) {
+            Some(Ok(data)) => {
+                self.continues = None;
+                self.read += data.len() as u64;
+                // Failing means that the stream is over.
+                if let Some(frames) = &mut self.frames {
+                    let _ = frames.flow_control().release_capacity(data.len());
+                }
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            None => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.is_empty() && self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, |length| {
+            SizeHint::with_exact(length.saturating_sub(self.read))
+        })
+    }
+}
+
+impl RequestBody for StreamBody {
+    /// Its stream has been reset, by h2 if what came was wrong, or the connection is over: there is nobody to answer.
+    fn rejection(_: &h2::Error) -> Option<Rejection> {
+        None
+    }
+
+    fn is_cut_short(_: &h2::Error) -> bool {
+        true
+    }
+
+    fn hold_unread(&mut self, cx: &mut Context<'_>) {
+        let Some(frames) = &mut self.frames else { return };
+        while self.end.is_none() {
+            match frames.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => self.held.extend_from_slice(&data),
+                Poll::Ready(Some(Err(error))) => self.end = Some(Err(error)),
+                Poll::Ready(None) => self.end = Some(Ok(())),
+                Poll::Pending => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the connections of an I/O thread have in common.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rookery_error::{ErrorHook as _, Reports};
+use rookery_exchange::{Blocks, Exchange};
+
+use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
+use crate::connections::table::ConnectionTable;
+use crate::http::connection::handshake_limit::HandshakeLimit;
+use crate::http::request::context_pool::{ContextParts, ContextPool};
+use crate::http::request::stream::registry::RequestStreams;
+use crate::http::response::compress::Gzip;
+use crate::http::response::header_name_cache::HeaderNameCache;
+use crate::http::response::stream::registry::ResponseStreams;
+use crate::logging::access_log::pending_record::CurrentLog;
+use crate::net::transport::Scratch;
+use crate::rejection::Rejection;
+use crate::static_files::FileCache;
+use crate::websocket::sockets::WebSockets;
+
+/// What the connections of an I/O thread have in common.
+pub(crate) struct HttpState {
+    pub(crate) connections: Rc<ConnectionTable>,
+    pub(crate) dispatch: Rc<Dispatch>,
+    pub(crate) websockets: Rc<WebSockets>,
+    /// Handshakes of TLS that are under way.
+    pub(crate) handshakes: HandshakeLimit,
+    /// Replies that come in pieces.
+    pub(crate) streams: ResponseStreams,
+    /// Bodies of requests that go to the application in pieces.
+    pub(crate) bodies: RequestStreams,
+    /// Where entries of the access log go, if anywhere.
+    pub(crate) log: Arc<CurrentLog>,
+    /// Where errors go.
+    reports: Arc<Reports<Rejection>>,
+    /// What connections that are being closed read into.
+    pub(crate) scratch: Rc<Scratch>,
+    /// What large bodies that stay in memory lie in.
+    pub(crate) blocks: Arc<Blocks>,
+    /// Compresses small bodies; 300 KiB, made when first needed.
+    pub(crate) gzip: RefCell<Option<Gzip>>,
+    pub(crate) header_names: HeaderNameCache,
+    /// Small files that are kept in memory.
+    pub(crate) file_cache: RefCell<FileCache>,
+    parts: ContextPool,
+    /// When something was last said on account of what a peer sent.
+    noticed: Cell<Option<Instant>>,
+}
+
+/// Peers make the server say something at most this often.
+const NOTICE_EVERY: Duration = Duration::from_secs(60);
+
+impl HttpState {
+    pub(crate) fn new(
+        websockets: Rc<WebSockets>,
+        scratch: Rc<Scratch>,
+        log: Arc<CurrentLog>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<HttpState> {
+        Rc::new(HttpState {
+            connections: Rc::clone(&websockets.shared.connections),
+            dispatch: Rc::clone(&websockets.shared.dispatch),
+            websockets,
+            handshakes: HandshakeLimit::default(),
+            streams: ResponseStreams::default(),
+            bodies: RequestStreams::default(),
+            log,
+            reports,
+            scratch,
+            blocks: Arc::default(),
+            gzip: RefCell::default(),
+            header_names: HeaderNameCache::default(),
+            file_cache: RefCell::default(),
+            parts: ContextPool::default(),
+            noticed: Cell::new(None),
+        })
+    }
+
+    /// The parts of a new call.
+    pub(crate) fn parts(&self) -> Box<ContextParts> {
+        self.parts.take(&self.reports, &self.connections.budget)
+    }
+
+    /// Takes the parts of a call back, whose entry is recorded.
+    pub(crate) fn keep(&self, parts: Box<ContextParts>) {
+        self.parts.give(parts);
+    }
+
+    /// Reports what happened outside a call.
+    pub(crate) fn report(&self, rejection: Rejection) {
+        let hook = self.reports.hook();
+        // What has no head has no id yet.
+        hook.begin(Dispatch::next_id());
+        hook.throw(rejection.error());
+    }
+
+    /// Opens the stream that is the reply of an exchange.
+    pub(crate) fn open_stream(&self, exchange: &Exchange) {
+        self.streams.open(&self.connections, &self.dispatch, exchange);
+    }
+
+    /// Whether something may be said again that peers have it say.
+    pub(crate) fn may_notice(&self) -> bool {
+        let now = Instant::now();
+        let may = self.noticed.get().is_none_or(|last| now.duration_since(last) >= NOTICE_EVERY);
+        if may {
+            self.noticed.set(Some(now));
+        }
+        may
+    }
+
+    /// Takes an exchange back whose client has gone.
+    pub(crate) fn disown(&self, exchange: Box<Exchange>) {
+        if is_accepted(&exchange) {
+            self.websockets.forget(exchange.id());
+        } else if is_streamed(&exchange) {
+            self.streams.forget(exchange.id());
+        }
+        self.dispatch.disown(exchange);
+    }
+}
+
+impl fmt::Debug for HttpState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpState").finish_non_exhaustive()
+    }
+}

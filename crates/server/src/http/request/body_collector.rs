@@ -1,0 +1,153 @@
+//! A request's body: in the exchange's memory while it is small, in a temporary file when it is not.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, Write as _};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use rookery_exchange::{Charge, Exchange, Share};
+
+use crate::blocking::blocking_task::BlockingTask;
+use crate::blocking::unnamed_file::UnnamedFile;
+use crate::http::request::request_body::RequestBody;
+use crate::http::request::request_context::RequestContext;
+use crate::http::request::spool_folder::{Reserve, SpoolFolder};
+use crate::rejection::Rejection;
+
+/// Bytes gathered before they are written to the file in one go, on another thread: a fraction of a millisecond of
+/// disk, and 4,000 hand-overs for a gigabyte.
+const BATCH: usize = 256 << 10;
+
+/// Bytes that have arrived before a block is taken for a body: nothing is reserved for what is only announced, and a
+/// copy of this much is a small part of what the block saves.
+const BLOCK_FROM: u64 = 64 << 10;
+
+/// Reads the body into the exchange.
+///
+/// # Errors
+/// What to answer instead; `None` when there is nobody to answer.
+pub(crate) async fn collect<B: RequestBody>(
+    mut body: B,
+    mut exchange: Box<Exchange>,
+    context: &RequestContext,
+) -> Result<Box<Exchange>, Option<Rejection>> {
+    let limits = &context.shared().connections.limits;
+    // Whatever is wrong with the folder has been said there; to the client it is one and the same.
+    let refused = |_: io::Error| Some(Rejection::DiskFull);
+    let mut spool: Option<Spool> = None;
+    let mut len = 0u64;
+    // A body of unknown length, or one that will not stay in memory, needs no block.
+    let mut announced =
+        body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let frame = frame.map_err(|error| B::rejection(&error))?;
+        // Trailers are read and dropped, as with httpuv.
+        let Ok(data) = frame.into_data() else { continue };
+        len += data.len() as u64;
+        if len > limits.body_bytes {
+            return Err(Some(Rejection::BodyTooLarge));
+        }
+        if spool.is_none() && len <= limits.body_memory as u64 {
+            exchange.push_body(&data);
+            context.hold_request(&mut exchange, 0).map_err(Some)?;
+            if len >= BLOCK_FROM {
+                let block = announced
+                    .take()
+                    .and_then(|total| context.shared().blocks.take(usize::try_from(total).ok()?));
+                if let Some(block) = block {
+                    exchange.body_mut().use_block(block);
+                }
+            }
+            continue;
+        }
+        let mut file = match spool.take() {
+            Some(file) => file,
+            None => {
+                let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
+                context.hold_request(&mut exchange, in_memory).map_err(Some)?;
+                let file = while_held(&mut body, Spool::start(&exchange, context))
+                    .await
+                    .map_err(refused)?;
+                context.let_go_beside(&exchange, file.batch.capacity());
+                file
+            }
+        };
+        file.batch.extend_from_slice(&data);
+        context.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
+        file.charge.set(file.batch.capacity());
+        spool = Some(while_held(&mut body, file.written_if_full(context)).await.map_err(refused)?);
+    }
+    if let Some(spool) = spool {
+        let file = spool.finish().await.map_err(refused)?;
+        exchange.body_mut().set_file(file, len);
+    }
+    Ok(exchange)
+}
+
+/// Awaits `work`, during which the body is held and not read.
+async fn while_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    poll_fn(|cx| {
+        body.hold_unread(cx);
+        work.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// A temporary file without a name: nothing is left behind, whatever happens.
+struct Spool {
+    file: UnnamedFile,
+    batch: Vec<u8>,
+    /// For the batch, wherever it is.
+    charge: Charge,
+    reserve: Reserve,
+    folder: Arc<SpoolFolder>,
+}
+
+impl Spool {
+    /// Makes the file and moves into it what is in memory.
+    async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
+        let batch = exchange.body().segments().collect::<Vec<_>>().concat();
+        let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
+        let (reserve, folder) = (
+            Reserve::of(&context.shared().connections.limits),
+            Arc::clone(&context.connection.config.spool),
+        );
+        context.connection.activity.away.set(charge.bytes());
+        let job = BlockingTask::start(move || {
+            let file = folder.file().inspect_err(|error| folder.complain(error))?;
+            Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.written()
+        });
+        let spool = job.await;
+        context.connection.activity.away.set(0);
+        spool
+    }
+
+    async fn written_if_full(self, context: &RequestContext) -> io::Result<Spool> {
+        if self.batch.len() < BATCH {
+            return Ok(self);
+        }
+        context.connection.activity.away.set(self.charge.bytes());
+        let spool = BlockingTask::start(move || self.written()).await;
+        context.connection.activity.away.set(0);
+        spool
+    }
+
+    async fn finish(self) -> io::Result<File> {
+        BlockingTask::start(move || self.written()).await.map(|spool| spool.file.into_file())
+    }
+
+    fn written(mut self) -> io::Result<Spool> {
+        let written = self
+            .reserve
+            .check(&self.file, self.batch.len() as u64)
+            .and_then(|()| (&*self.file).write_all(&self.batch))
+            .inspect_err(|error| self.folder.complain(error));
+        // The first one was all that had been in memory.
+        self.batch.clear();
+        self.batch.shrink_to(2 * BATCH);
+        self.charge.set(self.batch.capacity());
+        written.map(|()| self)
+    }
+}

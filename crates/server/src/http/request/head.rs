@@ -1,0 +1,285 @@
+//! A request's head: what is refused, and what goes into the exchange.
+
+use std::net::Ipv4Addr;
+
+use http::header::{HOST, TRANSFER_ENCODING};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method};
+use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
+
+use crate::net::listen::Ends;
+use crate::rejection::Rejection;
+
+/// What a request is called, as its exchange has it ([`Exchange::request_id`]).
+pub(crate) fn request_id(
+    id: ExchangeId,
+    headers: &HeaderMap,
+    is_believed: bool,
+    told: Option<&[u8]>,
+) -> RequestId {
+    let only = |name: &str| {
+        let mut lines =
+            headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
+        lines.next().filter(|_| lines.next().is_none())
+    };
+    let given = told.or_else(|| if is_believed { only("x-request-id") } else { None });
+    RequestId::of(id, given, only("traceparent"))
+}
+
+/// What hyper lets through and a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110, 4.2.4 and 9.3.6). The Host of
+/// an absolute target becomes the request's (RFC 9112, 3.2.2).
+pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
+    let mut hosts = head.headers.get_all(HOST).iter();
+    let is_fine = match (hosts.next(), hosts.next()) {
+        (None, _) => head.version < http::Version::HTTP_11,
+        (Some(_), Some(_)) => false,
+        (Some(host), None) => is_host(host.as_bytes()),
+    };
+    if !is_fine {
+        return Err(Rejection::Host);
+    }
+    if head.method == Method::CONNECT
+        || (head.uri.scheme().is_none() && head.uri.authority().is_some())
+    {
+        return Err(Rejection::Target);
+    }
+    if head.uri.scheme().is_some() {
+        take_host(head)?;
+    } else if !names_path(head) {
+        return Err(Rejection::Target);
+    }
+    if has_body { check_coding(&head.headers) } else { Ok(()) }
+}
+
+/// Returns whether a target without a host names a path, or is the `*` of OPTIONS (RFC 9112, 3.2.1 and 3.2.4). `http` reads
+/// others as well: a query alone, and the `*` of any method.
+fn names_path(head: &Parts) -> bool {
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
+}
+
+/// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
+fn take_host(head: &mut Parts) -> Result<(), Rejection> {
+    let authority = head.uri.authority().map(http::uri::Authority::as_str);
+    let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
+    let value = host.and_then(|host| HeaderValue::from_str(host).ok()).ok_or(Rejection::Target)?;
+    head.headers.insert(HOST, value);
+    Ok(())
+}
+
+/// Chunked, once, is all that is undone here. What does not end with chunked hyper has refused.
+fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
+    let lines = headers.get_all(TRANSFER_ENCODING);
+    let codings = || {
+        let items = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+        items.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty())
+    };
+    let is_chunked = |coding: &[u8]| {
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        name.trim_ascii_end().eq_ignore_ascii_case(b"chunked")
+    };
+    match (codings().filter(|coding| is_chunked(coding)).count(), codings().count()) {
+        (2.., _) => Err(Rejection::BodyUnreadable),
+        (chunked, all) if chunked < all => Err(Rejection::TransferCoding),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
+pub(crate) fn is_host(value: &[u8]) -> bool {
+    let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
+        // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
+        // something else is enough.
+        let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
+        let is_fine =
+            end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
+        (is_fine, &literal[end + 1..])
+    } else {
+        let end = value.iter().position(|byte| !is_host_byte(*byte)).unwrap_or(value.len());
+        (has_whole_escapes(&value[..end]), &value[end..])
+    };
+    is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
+}
+
+/// Whether the Host is a name, and not an address (RFC 6797, 8.1.1).
+pub(crate) fn names_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.split(':').next().unwrap_or_default();
+    !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
+}
+
+/// `unreserved`, `sub-delims` and the `%` of `pct-encoded`. A table, because each byte of each request's Host is looked at.
+fn is_host_byte(byte: u8) -> bool {
+    const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
+    const TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut at = 0;
+        while at < 256 {
+            table[at] = (at as u8).is_ascii_alphanumeric();
+            at += 1;
+        }
+        at = 0;
+        while at < MARKS.len() {
+            table[MARKS[at] as usize] = true;
+            at += 1;
+        }
+        table
+    };
+    TABLE[usize::from(byte)]
+}
+
+/// Whether two hexadecimal digits follow each `%`.
+fn has_whole_escapes(host: &[u8]) -> bool {
+    !host.contains(&b'%')
+        || host.split(|byte| *byte == b'%').skip(1).all(|part| {
+            part.len() >= 2 && part[0].is_ascii_hexdigit() && part[1].is_ascii_hexdigit()
+        })
+}
+
+/// Whether a comma-separated list has a token, in whatever case.
+pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
+    list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
+}
+
+/// Writes the head into the exchange.
+pub(crate) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade: bool) {
+    let version =
+        if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
+    let method = head.method.as_str().as_bytes();
+    if head.uri.scheme().is_some() {
+        // The absolute form keeps scheme and authority, as httpuv has it. Only proxies' clients send it.
+        exchange.set_request_line(method, head.uri.to_string().as_bytes(), version);
+    } else {
+        let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
+        exchange.set_request_line(method, target.as_bytes(), version);
+    }
+    for (name, value) in &head.headers {
+        // No header that anybody has defined, but one that programs of CGI take for the address of a proxy (httpoxy).
+        if name == "proxy" {
+            continue;
+        }
+        exchange.push_header(name.as_str().as_bytes(), value.as_bytes());
+    }
+    exchange.end_head(ends.remote, ends.local, is_upgrade);
+}
+
+/// Whether the client came by `https`, as far as this end knows (`is_own`), or a proxy that is believed says. Of several values
+/// the last is the proxy's: those before it are what it was sent.
+pub(crate) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool) -> bool {
+    if !is_believed {
+        return is_own;
+    }
+    let last = headers.get_all("x-forwarded-proto").iter().next_back();
+    let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
+    // Of a WebSocket some say `wss`.
+    let is_secure =
+        |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
+    told.map_or(is_own, |told| is_secure(told.trim_ascii()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_a_list() {
+        for (list, expected) in [
+            ("close", true),
+            ("Close", true),
+            ("keep-alive, close", true),
+            ("closed", false),
+            ("", false),
+        ] {
+            assert_eq!(has_token(list.as_bytes(), b"close"), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_that_is_believed_says_how_the_client_came() {
+        let headers = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("x-forwarded-proto", HeaderValue::from_static(value));
+            }
+            headers
+        };
+        for (values, is_own, is_believed, expected) in [
+            (&["https"][..], false, false, false),
+            (&["http"], true, false, true),
+            (&["https"], false, true, true),
+            (&["HTTPS"], false, true, true),
+            (&["http"], true, true, false),
+            (&["https, http"], true, true, false),
+            (&["https", "http"], true, true, false),
+            (&["http", "https"], false, true, true),
+            (&["wss"], false, true, true),
+            (&["ws"], true, true, false),
+            (&[], true, true, true),
+            (&[], false, true, false),
+        ] {
+            assert_eq!(
+                came_by_https(&headers(values), is_own, is_believed),
+                expected,
+                "{values:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for (host, expected) in [
+            ("a.example", true),
+            ("localhost:8443", true),
+            ("1.2.3.4.example", true),
+            ("192.0.2.1", false),
+            ("192.0.2.1:443", false),
+            ("[::1]", false),
+            ("[2001:db8::1]:443", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            assert_eq!(names_host(&headers), expected, "{host}");
+        }
+        assert!(!names_host(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn host_rules_of_rfc_9112() {
+        let head = |version, hosts: &[&str]| {
+            let mut request = http::Request::builder().version(version).uri("/");
+            for host in hosts {
+                request = request.header(HOST, *host);
+            }
+            request.body(()).unwrap().into_parts().0
+        };
+        for (version, hosts, expected) in [
+            (http::Version::HTTP_11, &["a"][..], Ok(())),
+            (http::Version::HTTP_11, &[], Err(Rejection::Host)),
+            (http::Version::HTTP_11, &["a", "a"], Err(Rejection::Host)),
+            (http::Version::HTTP_10, &[], Ok(())),
+            (http::Version::HTTP_10, &["a", "b"], Err(Rejection::Host)),
+        ] {
+            assert_eq!(check(&mut head(version, hosts), false), expected, "{version:?} {hosts:?}");
+        }
+    }
+
+    #[test]
+    fn a_target_names_a_path() {
+        for (method, target, expected) in [
+            ("GET", "/", Ok(())),
+            ("GET", "/?x", Ok(())),
+            ("GET", "http://a?x", Ok(())),
+            ("OPTIONS", "*", Ok(())),
+            ("GET", "*", Err(Rejection::Target)),
+            ("GET", "?x", Err(Rejection::Target)),
+            ("GET", "a", Err(Rejection::Target)),
+        ] {
+            // A path is all that h2 gives; over HTTP/1.1 hyper refuses some of these itself.
+            let path = http::uri::PathAndQuery::try_from(target).map(http::Uri::from);
+            let uri = path.unwrap_or_else(|_| target.parse().unwrap());
+            let request = http::Request::builder().method(method).uri(uri).header(HOST, "a");
+            let mut head = request.body(()).unwrap().into_parts().0;
+            assert_eq!(check(&mut head, false), expected, "{method} {target}");
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! A request, from its head to the application's response.
+
+pub(crate) mod body_collector;
+pub(crate) mod context_pool;
+pub(crate) mod handler;
+pub(crate) mod head;
+pub(crate) mod pending_response;
+pub(crate) mod request_body;
+pub(crate) mod request_context;
+pub mod session_cookie;
+pub(crate) mod spool_folder;
+pub(crate) mod stream;
+pub(crate) mod worker_header;

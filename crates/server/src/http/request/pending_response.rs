@@ -1,0 +1,197 @@
+//! Asking the application, and waiting for its answer.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
+
+use crate::application::dispatch::Answer;
+use crate::http::connection::http_connection::HttpConnection;
+use crate::http::request::request_context::RequestContext;
+
+/// The client has gone: there is nobody to answer.
+#[derive(Debug)]
+pub(crate) struct ClientDisconnected;
+
+impl std::fmt::Display for ClientDisconnected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the client has gone")
+    }
+}
+
+impl std::error::Error for ClientDisconnected {}
+
+/// Why the application is not waited for any more.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// The client has gone.
+    ClientDisconnected,
+    /// The application has had its time.
+    Overdue,
+}
+
+/// Why there is no answer.
+pub(crate) enum Unanswered {
+    /// Too many wait for the application: the exchange has come back.
+    Refused(Box<Exchange>),
+    /// The client has gone.
+    ClientDisconnected,
+    /// The application has had its time.
+    Overdue,
+    /// The application keeps the exchange, and has its body come in pieces.
+    Receives(PendingResponse),
+}
+
+/// Hands the exchange of a call to the application and waits for its answer.
+pub(crate) async fn ask(
+    context: &mut RequestContext,
+    exchange: Box<Exchange>,
+    event: fn(Box<Exchange>) -> Event,
+) -> Result<Answer, Unanswered> {
+    context.is_asked();
+    let mut asking = PendingResponse::new(&context.connection, &exchange);
+    let mut logged = Logged::new(context, &exchange);
+    match logged.context.shared().dispatch.push(event(exchange)) {
+        Ok(()) => match (&mut asking).await {
+            Ok(Answer::Receive(_)) => {
+                asking.is_over = false;
+                Err(Unanswered::Receives(asking))
+            }
+            Ok(answer) => Ok(answer),
+            Err(Lost::ClientDisconnected) => Err(Unanswered::ClientDisconnected),
+            Err(Lost::Overdue) => {
+                logged.ended = Some(Ended::Time);
+                Err(Unanswered::Overdue)
+            }
+        },
+        Err(PushError::Full(exchange)) => {
+            asking.cancel();
+            Err(Unanswered::Refused(exchange))
+        }
+        Err(_) => Err(Unanswered::ClientDisconnected),
+    }
+}
+
+/// Has the log's entry say what became of the request at workers, however the asking ends: also when it is dropped, since the client has
+/// gone and the application keeps the exchange.
+struct Logged<'a> {
+    context: &'a mut RequestContext,
+    /// Of a request that is logged.
+    fate: Option<Arc<Fate>>,
+    ended: Option<Ended>,
+}
+
+impl<'a> Logged<'a> {
+    fn new(context: &'a mut RequestContext, exchange: &Exchange) -> Logged<'a> {
+        let fate = context.is_logged().then(|| exchange.fate());
+        Logged { context, fate, ended: None }
+    }
+}
+
+impl Drop for Logged<'_> {
+    fn drop(&mut self) {
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else {
+            return;
+        };
+        upstream.ended = self.ended.or(upstream.ended);
+        self.context.pending_record().set_upstream(upstream);
+    }
+}
+
+/// Waits for the application. Dropped before, it tells the application that nobody waits for its answer.
+#[derive(Debug)]
+pub(crate) struct PendingResponse {
+    connection: Rc<HttpConnection>,
+    slot: u32,
+    fate: Arc<Fate>,
+    is_over: bool,
+}
+
+impl PendingResponse {
+    fn new(connection: &Rc<HttpConnection>, exchange: &Exchange) -> PendingResponse {
+        PendingResponse {
+            connection: Rc::clone(connection),
+            slot: exchange.slot(),
+            fate: exchange.fate(),
+            is_over: false,
+        }
+    }
+
+    /// The answer, when it has come. Does not look whether there is anybody to answer.
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
+        let answer = self.connection.shared.dispatch.answer(self.slot);
+        self.is_over |= answer.is_some();
+        answer
+    }
+
+    /// The exchange was not handed over after all.
+    fn cancel(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Future for PendingResponse {
+    type Output = Result<Answer, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Woken by the connection's own waker, which it keeps while it is driven.
+        if let Some(answer) = self.answer() {
+            return Poll::Ready(Ok(answer));
+        }
+        if self.connection.is_overdue() {
+            return Poll::Ready(Err(Lost::Overdue));
+        }
+        // Asked first, since that is what finds a FIN.
+        let has_gone = self.connection.is_reset(cx)
+            || (self.fate.is_waiting() && self.connection.waits_no_more());
+        if has_gone { Poll::Ready(Err(Lost::ClientDisconnected)) } else { Poll::Pending }
+    }
+}
+
+impl Drop for PendingResponse {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.fate.depart();
+            let shared = &self.connection.shared;
+            if self.fate.is_waiting() {
+                shared.dispatch.application.has_left();
+            }
+            match shared.dispatch.abandon(self.slot) {
+                Some(exchange) => shared.disown(exchange),
+                None => self.connection.leaves_behind(&self.fate),
+            }
+        }
+    }
+}
+
+/// Closes the place of an exchange whose body is being read, should that end before [`Reading::done`].
+#[derive(Debug)]
+pub(crate) struct Reading {
+    connection: Rc<HttpConnection>,
+    slot: u32,
+    is_done: bool,
+}
+
+impl Reading {
+    pub(crate) fn new(context: &RequestContext, exchange: &Exchange) -> Reading {
+        Reading {
+            connection: Rc::clone(&context.connection),
+            slot: exchange.slot(),
+            is_done: false,
+        }
+    }
+
+    pub(crate) fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.connection.shared.dispatch.abandon(self.slot);
+        }
+    }
+}

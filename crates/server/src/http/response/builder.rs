@@ -1,0 +1,305 @@
+//! A reply, from what the application wrote into the exchange to what hyper sends.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
+    CONTENT_TYPE, RETRY_AFTER, STRICT_TRANSPORT_SECURITY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use hyper::ext::ReasonPhrase;
+use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
+
+use crate::blocking::unnamed_file::UnnamedFile;
+use crate::http::request::context_pool::KEPT_BYTES;
+use crate::http::request::head::has_token;
+use crate::http::request::request_context::RequestContext;
+use crate::http::response::compress::{self, Candidate};
+use crate::http::response::response_body::{Content, ResponseBody, Source};
+use crate::http::response::stream::response_stream::Chunks;
+use crate::rejection::Rejection;
+
+/// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
+const RETRY_SECONDS: &str = "1";
+
+/// Where a reply tells the id of its request.
+const REQUEST_ID: &str = "x-request-id";
+
+/// What the request says about the form of its reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResponseOptions {
+    is_head: bool,
+    accepts_gzip: bool,
+}
+
+impl ResponseOptions {
+    pub(crate) fn of(head: &http::request::Parts) -> ResponseOptions {
+        let any = Candidate {
+            // HEAD is told what GET would be sent.
+            method: &Method::GET,
+            version: head.version,
+            status: StatusCode::OK,
+            headers: &HeaderMap::new(),
+            len: None,
+        };
+        let accepted = head.headers.get(ACCEPT_ENCODING).map(HeaderValue::as_bytes);
+        ResponseOptions {
+            is_head: head.method == Method::HEAD,
+            accepts_gzip: accepted.is_some() && compress::negotiate(accepted, &any),
+        }
+    }
+
+    pub(crate) fn is_head(self) -> bool {
+        self.is_head
+    }
+
+    pub(crate) fn accepts_gzip(self) -> bool {
+        self.accepts_gzip
+    }
+
+    /// For what is compressed already.
+    pub(crate) fn plain(self) -> ResponseOptions {
+        ResponseOptions { accepts_gzip: false, ..self }
+    }
+}
+
+/// What is known of how a reply is framed.
+#[derive(Debug)]
+pub(crate) struct Framing {
+    pub(crate) closes: bool,
+    /// The application's Content-Length.
+    pub(crate) told_length: Option<u64>,
+}
+
+impl Framing {
+    /// Whether a header is sent as it is. Framing and the connection are the server's business (RFC 9110, 7.6.1).
+    fn takes(&mut self, name: &HeaderName, value: &[u8]) -> bool {
+        match name.as_str() {
+            "connection" => {
+                self.closes |= has_token(value, b"close");
+                false
+            }
+            "content-length" => {
+                self.told_length =
+                    std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
+                false
+            }
+            "keep-alive" | "transfer-encoding" | "upgrade" | "proxy-connection" | "trailer" => {
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Makes the response. `headers` is the request's table, emptied and used again; the bytes of the reply are copied
+/// into the call's buffer, so that the exchange is free at once.
+pub(crate) fn build(
+    mut context: RequestContext,
+    exchange: &mut Exchange,
+    mut headers: HeaderMap,
+    form: ResponseOptions,
+) -> Response<ResponseBody> {
+    let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
+        return reject(context, headers, Rejection::Application);
+    };
+    // hyper goes by it; a stream that leaves hyper has to know.
+    let asks_to_close =
+        || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
+    let is_last = matches!(exchange.reply().body(), Given::Stream(_)) && asks_to_close();
+    headers.clear();
+    let mut framing =
+        Framing { closes: context.connection.closes_after_reply(), told_length: None };
+    let tells_id = context.connection.config.tells_request_id;
+    let body = {
+        let copied = exchange.reply_copied().unwrap_or_default();
+        let total =
+            exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+        let (out, names) = context.out_and_names();
+        out.reserve(total);
+        for (name, value) in exchange.reply_headers() {
+            let Some(name) = names.get(name) else { continue };
+            if framing.takes(&name, value) {
+                out.put_slice(value);
+                if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                    headers.append(name, value);
+                }
+            }
+        }
+        out.put_slice(copied);
+        let body = out.split().freeze();
+        if tells_id && !headers.contains_key(REQUEST_ID) {
+            out.put_slice(exchange.request_id().as_bytes());
+            if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
+                headers.insert(REQUEST_ID, value);
+            }
+        }
+        if context.gives_cookie {
+            if let Some(cookie) = &context.connection.config.session_cookie {
+                cookie.give(&mut headers, exchange.is_https());
+            }
+        }
+        let (out, _) = context.out_and_names();
+        if total > KEPT_BYTES {
+            // What is left of it, though empty, holds all of it for as long as it is kept.
+            *out = BytesMut::new();
+        }
+        body
+    };
+    let content = match exchange.reply_mut().take_body() {
+        Given::None => Content::Nothing,
+        Given::Copied => Content::Whole(body),
+        Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+        Given::Stream(_) => match context.connection.open_stream() {
+            Some(stream) => {
+                // Without a length HTTP/1.0 has no other end than the connection's.
+                let is_old = exchange.version() == rookery_exchange::Version::Http10;
+                framing.closes |= is_old && stream.length().is_none();
+                if !is_old && stream.length().is_none() && !context.connection.is_stream() {
+                    stream.set_chunks(if framing.closes || is_last {
+                        Chunks::Last
+                    } else {
+                        Chunks::Yes
+                    });
+                }
+                Content::Stream(stream)
+            }
+            None => Content::Nothing,
+        },
+    };
+    finish(context, status, headers, content, &framing, form)
+}
+
+/// Whether a reply with this status has no body (RFC 9110, 6.4.1). One with 205 says so by its length (15.3.6).
+pub(crate) fn is_bodiless(status: u16) -> bool {
+    matches!(status, 204 | 205 | 304) || status < 200
+}
+
+/// Adds what the server adds.
+pub(crate) fn finish(
+    mut context: RequestContext,
+    status: StatusCode,
+    mut headers: HeaderMap,
+    content: Content,
+    framing: &Framing,
+    form: ResponseOptions,
+) -> Response<ResponseBody> {
+    let held = if form.is_head { 0 } else { content.held() };
+    if context.hold_reply(held).is_err() {
+        drop(content);
+        return reject(context, headers, Rejection::Overload);
+    }
+    context.pending_record().set_status(status.as_u16());
+    if framing.closes {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(hsts) = context.hsts() {
+        headers.entry(STRICT_TRANSPORT_SECURITY).or_insert_with(|| hsts.clone());
+    }
+    let is_bodiless = is_bodiless(status.as_u16());
+    let mut is_gzip = form.accepts_gzip && may_compress(&content, status, &headers);
+    // Of HEAD only what has a length once it is compressed has to be.
+    let is_measured = form.is_head && is_gzip && content.is_compressed_whole();
+    let is_made = !form.is_head || is_measured;
+    let one = match content {
+        Content::Stream(_) if is_gzip && is_made => context.shared().streams.compress(),
+        _ => None,
+    };
+    is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
+    // Without room for a compressor it leaves as it is.
+    let connections = &context.shared().connections;
+    let compressor = (is_gzip && is_made)
+        .then(|| connections.try_charge(Share::Compressors, content.compressor_bytes()))
+        .flatten();
+    let source = if is_bodiless {
+        if status == StatusCode::RESET_CONTENT {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+        }
+        if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.told_length) {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
+    } else if let Some(charge) = compressor {
+        compress::mark(&mut headers);
+        content.compressed(&context.shared().gzip, charge, one)
+    } else if form.is_head {
+        // What GET would tell, without the bytes (RFC 9110, 9.3.2): of what is compressed on its way out no length.
+        let len = match &content {
+            _ if is_gzip && !is_measured => None,
+            Content::Nothing | Content::Stream(_) => framing.told_length,
+            content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
+            content => Some(content.len()),
+        };
+        if is_gzip && !is_measured {
+            compress::mark(&mut headers);
+        }
+        if let Some(len) = len {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+        }
+        Source::Empty
+    } else {
+        content.source()
+    };
+    let source = match source {
+        Source::Whole(bytes) if form.is_head => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            Source::Empty
+        }
+        plain @ Source::Plain(..) if form.is_head => Source::Measured(Box::new(plain)),
+        source => source,
+    };
+    let mut response = Response::new(ResponseBody::new(context, source));
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        // `http` has the reason of RFC 7231, which is not that of the body (RFC 9110, 15.5.14).
+        response.extensions_mut().insert(ReasonPhrase::from_static(b"Content Too Large"));
+    }
+    response
+}
+
+/// Whether a client that takes gzip gets it.
+fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> bool {
+    let len = match content {
+        // Its length is what the application says it is; and whoever asked for events to be compressed knows their type.
+        Content::Stream(stream) if !stream.rules.is_compressible || stream.length().is_some() => {
+            return false;
+        }
+        Content::Stream(stream) if stream.rules.is_events => {
+            return !headers.contains_key(CONTENT_ENCODING);
+        }
+        Content::Stream(_) => None,
+        content => Some(content.len()),
+    };
+    compress::is_worth_it(status, headers, len)
+}
+
+/// Makes the answer to a request that is not served.
+pub(crate) fn reject(
+    mut context: RequestContext,
+    mut headers: HeaderMap,
+    rejection: Rejection,
+) -> Response<ResponseBody> {
+    rookery_error::throw(rejection.error());
+    context.replies();
+    let is_temporary = matches!(rejection, Rejection::Busy | Rejection::Overload);
+    let is_for_events = is_temporary
+        && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
+    headers.clear();
+    let (status, kind, text) = if is_for_events {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        (200, "text/event-stream", EVENTS_LATER)
+    } else {
+        (rejection.status(), "text/plain", rejection.text())
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    if is_temporary && !is_for_events {
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    }
+    let closes = rejection.ends_connection() || context.connection.closes_after_reply();
+    let framing = Framing { closes, told_length: None };
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let content = Content::Whole(Bytes::from_static(text.as_bytes()));
+    let form = ResponseOptions { is_head: false, accepts_gzip: false };
+    finish(context, status, headers, content, &framing, form)
+}

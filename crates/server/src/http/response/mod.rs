@@ -1,0 +1,11 @@
+//! A response, from what the application or a file provides to the bytes that hyper or h2 sends.
+
+pub(crate) mod body_source;
+pub(crate) mod builder;
+pub mod compress;
+pub(crate) mod header_name_cache;
+pub(crate) mod https_redirect;
+pub(crate) mod response_body;
+pub(crate) mod sendfile;
+pub(crate) mod static_file;
+pub(crate) mod stream;

@@ -1,0 +1,288 @@
+//! Static files: from a request's head to the reply, when the application is not asked.
+
+use std::rc::Rc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use rookery_exchange::{Charge, Share};
+
+use crate::blocking::blocking_task::BlockingTask;
+use crate::http::request::request_context::RequestContext;
+use crate::http::response::builder::{self, Framing, ResponseOptions};
+use crate::http::response::compress;
+use crate::http::response::response_body::{self, Content, ResponseBody};
+use crate::rejection::Rejection;
+use crate::static_files::{
+    BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
+    Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
+};
+
+/// A target, its folder's options and the conditions of a request, which wait with it for a thread.
+const LOOKUP_BYTES: usize = 1 << 10;
+
+/// Whose the request is.
+pub(crate) enum Answered {
+    /// It is answered.
+    Reply(Response<ResponseBody>),
+    /// The application's.
+    Application(RequestContext),
+    /// Its file has to be waited for.
+    Wait(RequestContext, Box<PendingLookup>),
+}
+
+/// What a thread that may block is to do.
+#[expect(clippy::large_enum_variant, reason = "handed on once")]
+pub(crate) enum PendingLookup {
+    Open(Lookup),
+    /// Read a small file that is open.
+    Read(Found, Option<Box<Cacheable>>),
+}
+
+/// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
+pub(crate) fn answer(
+    mut context: RequestContext,
+    head: &mut Parts,
+    has_body: bool,
+    form: ResponseOptions,
+) -> Answered {
+    context.replies();
+    let request = RequestHead {
+        method: head.method.as_str(),
+        target: head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes(),
+        is_upgrade: false,
+        body: framing(&head.headers),
+        headers: &head.headers,
+    };
+    let lookup = match context.connection.config.files.route(&request) {
+        Route::Application => return Answered::Application(context),
+        Route::Refuse(status) => {
+            context.leaves_rest(has_body);
+            return reply_with(
+                context,
+                head,
+                Found::Status { status, headers: Vec::new() },
+                None,
+                true,
+                form,
+            );
+        }
+        Route::Open(lookup) => lookup,
+    };
+    let shared = Rc::clone(&context.connection.shared);
+    let (out, _) = context.out_and_names();
+    // Of HEAD nothing is sent, but the length of the compressed form has to be known.
+    let out = (!form.is_head() || form.accepts_gzip()).then_some(out);
+    let now = SystemTime::now();
+    let found = lookup.open_nonblocking(&mut shared.file_cache.borrow_mut(), now, out);
+    match found {
+        FoundNonblocking::Ready(file, outcome) => {
+            Answered::Reply(ready(context, emptied(head), &file, outcome, form))
+        }
+        FoundNonblocking::Found(found, Reading::Done(bytes)) => {
+            reply_with(context, head, found, Some(bytes), true, form)
+        }
+        FoundNonblocking::Found(found, Reading::None) => {
+            reply_with(context, head, found, None, true, form)
+        }
+        FoundNonblocking::Found(found, Reading::WouldBlock(cacheable)) => {
+            Answered::Wait(context, Box::new(PendingLookup::Read(found, cacheable)))
+        }
+        FoundNonblocking::WouldBlock(lookup) => {
+            Answered::Wait(context, Box::new(PendingLookup::Open(lookup)))
+        }
+    }
+}
+
+/// Has a thread do it that may block, and answers; or gives the call back: it is the application's.
+pub(crate) async fn wait(
+    context: RequestContext,
+    waiting: Box<PendingLookup>,
+    head: &mut Parts,
+    has_body: bool,
+    form: ResponseOptions,
+) -> Answered {
+    let Some(charge) = context.shared().connections.try_charge(Share::Requests, LOOKUP_BYTES)
+    else {
+        context.leaves_rest(has_body);
+        return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Overload));
+    };
+    let now = SystemTime::now();
+    let Ok(fetched) = BlockingTask::start(move || fetch(*waiting, now, charge)).await else {
+        return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Application));
+    };
+    let Fetched { found, bytes, cacheable, local } = fetched;
+    {
+        let mut files = context.shared().file_cache.borrow_mut();
+        if let Some(device) = local {
+            files.learn_local(device, now);
+        }
+        if let (Some(cacheable), Some(bytes)) = (cacheable, &bytes) {
+            files.keep(cacheable, bytes.clone());
+        }
+    }
+    reply_with(context, head, found, bytes, local.is_some(), form)
+}
+
+fn fetch(waiting: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
+    let fetched = match waiting {
+        PendingLookup::Open(lookup) => lookup.fetch(now),
+        PendingLookup::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
+            found,
+            bytes,
+            cacheable: cacheable.map(|cacheable| *cacheable),
+            local: None,
+        }),
+    };
+    drop(charge);
+    fetched
+}
+
+fn framing(headers: &HeaderMap) -> BodyFraming {
+    if headers.contains_key(http::header::TRANSFER_ENCODING) {
+        return BodyFraming::Chunked;
+    }
+    let len = headers
+        .get(http::header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    len.map_or(BodyFraming::Absent, BodyFraming::Length)
+}
+
+/// Answers from a file in memory.
+fn ready(
+    context: RequestContext,
+    mut headers: HeaderMap,
+    file: &Rc<CachedFile>,
+    outcome: Outcome,
+    form: ResponseOptions,
+) -> Response<ResponseBody> {
+    let plain = file.plain();
+    let (status, content) = match outcome {
+        Outcome::Failed => {
+            let (name, value) = file.etag().clone().into_http();
+            headers.append(name, value);
+            (StatusCode::PRECONDITION_FAILED, error_content(StatusCode::PRECONDITION_FAILED))
+        }
+        Outcome::NotModified if form.accepts_gzip() => {
+            let make = || {
+                let mut headers: HeaderMap = file.not_modified().iter().cloned().collect();
+                let whole = plain.headers.iter().cloned().collect();
+                mark_not_modified(&mut headers, &whole, plain.bytes.len() as u64);
+                response_body::lines(&headers)
+            };
+            fill(&mut headers, file.not_modified_gzip(make));
+            (StatusCode::NOT_MODIFIED, Content::Nothing)
+        }
+        Outcome::NotModified => {
+            fill(&mut headers, file.not_modified());
+            (StatusCode::NOT_MODIFIED, Content::Nothing)
+        }
+        Outcome::Whole => match file.gzip() {
+            Some(gzip) if form.accepts_gzip() => {
+                fill(&mut headers, &gzip.headers);
+                return finish(
+                    context,
+                    StatusCode::OK,
+                    headers,
+                    Content::Whole(gzip.bytes.clone()),
+                    form.plain(),
+                );
+            }
+            _ => {
+                fill(&mut headers, &plain.headers);
+                (StatusCode::OK, Content::Ready(Rc::clone(file)))
+            }
+        },
+        Outcome::Partial(range) => {
+            fill(&mut headers, &plain.headers);
+            let (name, value) = content_range(&range, plain.bytes.len() as u64).into_http();
+            headers.append(name, value);
+            let part = plain.bytes.slice(range.start as usize..range.end as usize);
+            (StatusCode::PARTIAL_CONTENT, Content::Whole(part))
+        }
+        Outcome::Unsatisfiable => {
+            let (name, value) = unsatisfiable(plain.bytes.len() as u64).into_http();
+            headers.append(name, value);
+            (StatusCode::RANGE_NOT_SATISFIABLE, error_content(StatusCode::RANGE_NOT_SATISFIABLE))
+        }
+    };
+    finish(context, status, headers, content, form)
+}
+
+fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
+    for (name, value) in lines {
+        headers.append(name.clone(), value.clone());
+    }
+}
+
+/// Makes the headers of a 304 those that go with the compressed form, if a client that takes gzip would be sent that.
+fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
+    if compress::is_worth_it(StatusCode::OK, whole, Some(len)) {
+        compress::mark(headers);
+        headers.remove(CONTENT_ENCODING);
+    }
+}
+
+fn reply_with(
+    context: RequestContext,
+    head: &mut Parts,
+    found: Found,
+    bytes: Option<Bytes>,
+    is_local: bool,
+    form: ResponseOptions,
+) -> Answered {
+    let (status, lines, content) = match (found, bytes) {
+        (Found::Application, _) => return Answered::Application(context),
+        (Found::File { status, headers, .. }, Some(bytes)) => {
+            (status, headers, Content::Whole(bytes))
+        }
+        (Found::File { file, offset, len, status, headers }, None) => {
+            (status, headers, Content::File { file, is_local, at: offset, len })
+        }
+        (Found::NotModified { headers: lines, whole, len }, _) => {
+            let mut headers = emptied(head);
+            headers.extend(lines.into_iter().map(Header::into_http));
+            if form.accepts_gzip() {
+                let whole = whole.into_iter().map(Header::into_http).collect();
+                mark_not_modified(&mut headers, &whole, len);
+            }
+            let reply = finish(context, StatusCode::NOT_MODIFIED, headers, Content::Nothing, form);
+            return Answered::Reply(reply);
+        }
+        (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
+    };
+    let mut headers = emptied(head);
+    for line in lines {
+        let (name, value) = line.into_http();
+        headers.append(name, value);
+    }
+    Answered::Reply(finish(context, status, headers, content, form))
+}
+
+/// The request's table of headers, for the reply's.
+fn emptied(head: &mut Parts) -> HeaderMap {
+    let mut headers = std::mem::take(&mut head.headers);
+    headers.clear();
+    headers
+}
+
+fn error_content(status: StatusCode) -> Content {
+    Content::Whole(Bytes::from_static(error_body(status).as_bytes()))
+}
+
+fn finish(
+    context: RequestContext,
+    status: StatusCode,
+    headers: HeaderMap,
+    content: Content,
+    form: ResponseOptions,
+) -> Response<ResponseBody> {
+    let framing = Framing { closes: context.connection.closes_after_reply(), told_length: None };
+    // Their fields describe the file, not the compressed form of a line of text.
+    let describes_file =
+        matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
+    let form = if describes_file { form.plain() } else { form };
+    builder::finish(context, status, headers, content, &framing, form)
+}

@@ -1,0 +1,165 @@
+//! A reply in pieces after its head: written in chunks (RFC 9112, 7.1) without hyper.
+//!
+//! Events come for hours, seldom, and hyper has a buffer to read into and one to write from for as long as it has the connection:
+//! 14 KB for each stream that is silent, and 5 without it, R's part included (`make bench GROUP=r-stream`, idle).
+
+use std::future::poll_fn;
+use std::io::{IoSlice, Write as _};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+
+use crate::http::connection::http_connection::HttpConnection;
+use crate::http::response::stream::response_stream::{Next, ResponseStream};
+
+/// Writes what the application gives, to its end. Says whether that was written: if not, the connection is to end.
+///
+/// Cancel safe as the rest of a connection is: dropped, its connection is settled.
+pub(crate) async fn drive(connection: &HttpConnection) -> bool {
+    let Some(stream) = connection.open_stream() else { return false };
+    let mut writing = None;
+    let is_whole = poll_fn(|cx| {
+        connection.set_waker(cx);
+        if connection.end.get().is_now() {
+            return Poll::Ready(false);
+        }
+        match poll(connection, &stream, &mut writing, cx) {
+            Poll::Pending if connection.is_stream_over(cx) => Poll::Ready(false),
+            polled => polled,
+        }
+    })
+    .await;
+    if is_whole {
+        connection.has_written_stream();
+    }
+    is_whole
+}
+
+fn poll(
+    connection: &HttpConnection,
+    stream: &ResponseStream,
+    writing: &mut Option<Chunk>,
+    cx: &mut Context<'_>,
+) -> Poll<bool> {
+    loop {
+        if let Some(chunk) = writing {
+            while chunk.has_rest() {
+                match connection.poll_write(cx, &chunk.rest()) {
+                    Poll::Ready(Ok(written @ 1..)) => chunk.advance(written),
+                    // The system takes nothing, or says why: the peer has gone.
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(false),
+                    Poll::Pending => {
+                        // The next piece is made meanwhile, while there is room.
+                        stream.ask();
+                        return Poll::Pending;
+                    }
+                }
+            }
+            if chunk.is_last {
+                return ready!(connection.poll_flush(cx))
+                    .map_or(Poll::Ready(false), |()| Poll::Ready(true));
+            }
+            *writing = None;
+        }
+        match stream.next() {
+            Next::Piece(bytes) => {
+                connection.count_reply(bytes.len());
+                *writing = Some(Chunk::of(bytes));
+            }
+            Next::End => *writing = Some(Chunk::last()),
+            Next::Wait if stream.is_unflushed() => {
+                if ready!(connection.poll_flush(cx)).is_err() {
+                    return Poll::Ready(false);
+                }
+                connection.has_flushed();
+            }
+            Next::Wait => return Poll::Pending,
+        }
+    }
+}
+
+/// Room for the size of a chunk in hexadecimal, and the end of its line.
+const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
+
+/// A chunk that is being written.
+struct Chunk {
+    line: [u8; SIZE_LINE],
+    line_at: usize,
+    line_end: usize,
+    data: Bytes,
+    end: &'static [u8],
+    is_last: bool,
+}
+
+impl Chunk {
+    /// One of `data`, which is not empty: that would be the last one.
+    fn of(data: Bytes) -> Chunk {
+        debug_assert!(!data.is_empty(), "an empty chunk is the last");
+        Chunk::new(data, false)
+    }
+
+    fn last() -> Chunk {
+        Chunk::new(Bytes::new(), true)
+    }
+
+    fn new(data: Bytes, is_last: bool) -> Chunk {
+        let mut line = [0; SIZE_LINE];
+        let mut rest = &mut line[..];
+        write!(rest, "{:x}\r\n", data.len()).expect("room for any size");
+        let line_end = SIZE_LINE - rest.len();
+        Chunk { line, line_at: 0, line_end, data, end: b"\r\n", is_last }
+    }
+
+    fn has_rest(&self) -> bool {
+        !self.end.is_empty()
+    }
+
+    fn rest(&self) -> [IoSlice<'_>; 3] {
+        [&self.line[self.line_at..self.line_end], &self.data, self.end].map(IoSlice::new)
+    }
+
+    /// `written` bytes of the rest have been written.
+    fn advance(&mut self, written: usize) {
+        let of_line = written.min(self.line_end - self.line_at);
+        self.line_at += of_line;
+        let of_data = (written - of_line).min(self.data.len());
+        self.data.advance(of_data);
+        self.end = &self.end[written - of_line - of_data..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(mut chunk: Chunk, step: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while chunk.has_rest() {
+            let rest: Vec<u8> = chunk.rest().iter().flat_map(|slice| slice.to_vec()).collect();
+            let n = step.min(rest.len());
+            all.extend_from_slice(&rest[..n]);
+            chunk.advance(n);
+        }
+        all
+    }
+
+    #[test]
+    fn a_chunk_is_the_same_however_much_of_it_is_written_at_a_time() {
+        for step in 1..40 {
+            assert_eq!(
+                written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step),
+                b"9\r\ndata: 1\n\n\r\n"
+            );
+            assert_eq!(
+                written(Chunk::of(Bytes::from(vec![b'x'; 16])), step),
+                b"10\r\nxxxxxxxxxxxxxxxx\r\n"
+            );
+            assert_eq!(written(Chunk::last(), step), b"0\r\n\r\n");
+        }
+    }
+
+    #[test]
+    fn a_size_has_room_whatever_it_is() {
+        assert_eq!(format!("{:x}\r\n", usize::MAX).len(), SIZE_LINE);
+    }
+}

@@ -1,0 +1,170 @@
+//! How connections end, and that each end is told once.
+
+use std::io::Write as _;
+use std::time::Instant;
+
+use rookery_websocket::protocol::OpCode;
+use rookery_websocket_client::{Given, STOP_TIME, Settings};
+
+use crate::messages::echo;
+use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};
+
+#[test]
+fn the_servers_code_and_reason_are_told() {
+    for (bytes, wanted) in [
+        (close_frame(4001, "äöü, bye"), (4001, "äöü, bye", true)),
+        (close_frame(1000, ""), (1000, "", true)),
+        (frame(OpCode::Close, b""), (1005, "", true)),
+    ] {
+        let peer = Peer::upgraded(move |mut socket| {
+            socket.write_all(&bytes).unwrap();
+            // Ends the connection, which a client leaves to the server (RFC 6455, 7.1.1).
+            (client_frame(&mut socket).unwrap(), bytes)
+        });
+        let mut bench = Bench::new();
+        bench.opened(&peer.url(), Settings::default());
+        let (code, reason, is_clean) = bench.closed();
+        assert_eq!((code, reason.as_str(), is_clean), wanted);
+        let ((opcode, answer), sent) = peer.end();
+        // The same code, without the reason (RFC 6455, 5.5.1).
+        assert_eq!(opcode, 0x88);
+        assert_eq!(answer, sent[2..sent.len().min(4)]);
+    }
+}
+
+#[test]
+fn an_end_without_a_close_frame_is_not_clean() {
+    let peer = Peer::upgraded(drop);
+    let mut bench = Bench::new();
+    let client = bench.opened(&peer.url(), Settings::default());
+    let (code, reason, is_clean) = bench.closed();
+    assert_eq!((code, is_clean), (1006, false));
+    assert!(!reason.is_empty());
+    assert_eq!(bench.send(client, "x"), Given::Closed);
+    assert!(bench.clients.is_empty());
+    peer.end();
+}
+
+#[test]
+fn a_server_that_breaks_the_protocol_is_told_so() {
+    let table: [(&[u8], u16, &str); 4] = [
+        (&[0x81, 0x81, 0, 0, 0, 0, b'x'], 1002, "wrong masking"),
+        (&[0xC1, 0x00], 1002, "reserved bits set"),
+        (&[0x81, 0x01, 0xFF], 1007, "text is not UTF-8"),
+        (&[0x80, 0x00], 1002, "continuation of nothing"),
+    ];
+    for (bytes, code, reason) in table {
+        let peer = Peer::upgraded(move |mut socket| {
+            socket.write_all(bytes).unwrap();
+            let told = client_frame(&mut socket);
+            drain(&mut socket);
+            told
+        });
+        let mut bench = Bench::new();
+        bench.opened(&peer.url(), Settings::default());
+        assert_eq!(bench.closed(), (code, reason.to_owned(), false));
+        assert_eq!(peer.end(), Some((0x88, code.to_be_bytes().to_vec())), "{reason}");
+    }
+}
+
+#[test]
+fn one_that_does_not_answer_a_close_is_left_in_time() {
+    // One that reads and says nothing, and one that does not even read.
+    let listens = Peer::upgraded(|mut socket| drain(&mut socket));
+    let deaf = Peer::upgraded(|socket| {
+        std::thread::sleep(4 * SHORT);
+        drop(socket);
+    });
+    for (url, is_full) in [(listens.url(), false), (deaf.url(), true)] {
+        let mut bench = Bench::new();
+        let client = bench.opened(&url, Settings { close_time: SHORT, ..Settings::default() });
+        if is_full {
+            while bench.send(client, &"x".repeat(1 << 20)) == Given::Taken {}
+        }
+        let began = Instant::now();
+        bench.clients.close(client, 1000, "");
+        let closed = bench.closed();
+        assert_eq!(closed, (1006, "the server did not answer the close frame".to_owned(), false));
+        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+    }
+    listens.end();
+    deaf.end();
+}
+
+#[test]
+fn one_that_is_silent_is_noticed() {
+    let peer = Peer::upgraded(|mut socket| {
+        let ping = client_frame(&mut socket).unwrap();
+        drain(&mut socket);
+        ping
+    });
+    let mut bench = Bench::new();
+    bench.opened(
+        &peer.url(),
+        Settings { ping_time: Some(SHORT), pong_time: SHORT, ..Settings::default() },
+    );
+    assert_eq!(
+        bench.closed(),
+        (1006, "the server did not answer a ping in time".to_owned(), false)
+    );
+    assert_eq!(peer.end().0, 0x89);
+}
+
+#[test]
+fn one_that_was_abandoned_is_closed_and_not_heard_of() {
+    let peer = Peer::upgraded(|mut socket| {
+        let _ = socket.write_all(&frame(OpCode::Text, b"unread"));
+        let told = client_frame(&mut socket);
+        drain(&mut socket);
+        told
+    });
+    let mut bench = Bench::new();
+    let client = bench.opened(&peer.url(), Settings { close_time: SHORT, ..Settings::default() });
+    bench.clients.abandon(client);
+    assert_eq!(peer.end(), Some((0x88, 1001_u16.to_be_bytes().to_vec())));
+    assert_eq!(bench.clients.event(0), None);
+    // While it connects, too.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let client =
+        bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
+    bench.clients.abandon(client);
+    let (mut taken, _) = silent.accept().unwrap();
+    taken.set_read_timeout(Some(PATIENCE)).unwrap();
+    drain(&mut taken);
+    assert_eq!(bench.clients.event(0), None);
+}
+
+#[test]
+fn a_stop_ends_all_of_them_soon() {
+    let (_server, _listener, url) = echo();
+    let deaf = Peer::upgraded(|socket| {
+        std::thread::sleep(2 * STOP_TIME);
+        drop(socket);
+    });
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut bench = Bench::new();
+    let polite = bench.opened(&url, Settings::default());
+    let stuck = bench.opened(&deaf.url(), Settings::default());
+    while bench.send(stuck, &"x".repeat(1 << 20)) == Given::Taken {}
+    bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
+    bench.clients.stop();
+    let mut ends: Vec<(u64, String)> = (0..3)
+        .map(|_| {
+            let event = bench.clients.event(0).expect("its end is there");
+            let text = format!("{event:?}");
+            (event.client(), text.split_whitespace().next().unwrap().to_owned())
+        })
+        .collect();
+    ends.sort();
+    assert_eq!(
+        ends.iter().map(|(_, kind)| kind.as_str()).collect::<Vec<_>>(),
+        ["Closed", "Closed", "Failed"]
+    );
+    assert_eq!(bench.clients.event(0), None);
+    assert_eq!(bench.send(polite, "late"), Given::Closed);
+    // It can be gone on with.
+    let again = bench.opened(&url, Settings::default());
+    bench.send(again, "again");
+    bench.message();
+    deaf.end();
+}

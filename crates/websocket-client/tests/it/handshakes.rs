@@ -1,0 +1,188 @@
+//! Servers that do not open a WebSocket, each in its way.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use rookery_websocket_client::{Address, Clients, Event, OpenError, Roots, Settings};
+
+use crate::support::{Bench, PATIENCE, Peer, SHORT, drain, head, header, response};
+
+/// What a client makes of this answer to its request.
+fn answered(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> (String, Option<u16>) {
+    let peer = Peer::new(|mut socket: TcpStream| {
+        let head = head(&mut socket);
+        // A client that has seen enough has gone.
+        let _ = socket.write_all(&answer(&head));
+        drain(&mut socket);
+    });
+    let mut bench = Bench::new();
+    bench.open(&peer.url(), Settings::default());
+    let failed = bench.failed();
+    peer.end();
+    failed
+}
+
+fn fixed(text: &str) -> (String, Option<u16>) {
+    let text = text.to_owned();
+    answered(move |_| text.into_bytes())
+}
+
+#[test]
+fn a_status_is_told() {
+    for status in [400, 401, 403, 404, 500, 503, 200] {
+        let (message, told) = fixed(&format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n"));
+        assert_eq!(told, Some(status));
+        assert_eq!(message, format!("the server answered the handshake with status {status}"));
+    }
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let (message, status) =
+        fixed("HTTP/1.1 302 Found\r\nLocation: ws://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(status, Some(302));
+    assert!(message.ends_with("status 302; redirects are not followed"), "{message}");
+}
+
+#[test]
+fn an_answer_that_is_wrong_is_none() {
+    type Answer = fn(&str) -> Vec<u8>;
+    let table: [(&str, Answer); 5] = [
+        ("Sec-WebSocket-Accept does not answer the key", |_| {
+            response("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "")
+        }),
+        ("a subprotocol that was not asked for", |head| {
+            response(head, "Sec-WebSocket-Protocol: chat\r\n")
+        }),
+        ("not asked for", |head| {
+            response(head, "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+        }),
+        ("did not upgrade", |_| b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec()),
+        ("malformed head", |_| b"\x16\x03\x01 no HTTP at all \r\n\r\n".to_vec()),
+    ];
+    for (wanted, answer) in table {
+        let (message, status) = answered(answer);
+        assert!(message.contains(wanted), "{message}: not {wanted}");
+        assert_eq!(status, None);
+    }
+}
+
+#[test]
+fn a_head_has_a_size() {
+    let (message, _) = answered(|_| {
+        let mut head = b"HTTP/1.1 101 Switching Protocols\r\nX: ".to_vec();
+        head.resize(70 << 10, b'x');
+        head
+    });
+    assert!(message.contains("head of more than 64 KiB"), "{message}");
+    let (message, _) = fixed(&format!("HTTP/1.1 101 Go\r\n{}\r\n", "X: y\r\n".repeat(101)));
+    assert!(message.contains("more than 100 header fields"), "{message}");
+}
+
+#[test]
+fn a_server_that_ends_or_is_not_there_is_told() {
+    let peer = Peer::new(|mut socket: TcpStream| drop(head(&mut socket)));
+    let mut bench = Bench::new();
+    bench.open(&peer.url(), Settings::default());
+    let (message, _) = bench.failed();
+    assert!(message.contains("ended the connection") || message.contains("reset"), "{message}");
+    peer.end();
+    // A port that nobody listens on: TCPMUX's (RFC 1078, historic). Of one that was free a moment ago that is not certain.
+    bench.open("ws://127.0.0.1:1/", Settings::default());
+    let (message, _) = bench.failed();
+    assert!(message.contains("cannot be connected to: Connection refused"), "{message}");
+}
+
+#[test]
+fn one_that_never_answers_is_given_up() {
+    let settings = Settings { connect_time: SHORT, ..Settings::default() };
+    // Not to the connection, not to the request, and not with all of a head.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let half = Peer::new(|mut socket: TcpStream| {
+        head(&mut socket);
+        socket.write_all(b"HTTP/1.1 101 Switching").unwrap();
+        drain(&mut socket);
+    });
+    let mut bench = Bench::new();
+    for url in [format!("ws://{}/", silent.local_addr().unwrap()), half.url()] {
+        let began = Instant::now();
+        bench.open(&url, settings.clone());
+        let (message, status) = bench.failed();
+        assert!(message.ends_with("did not answer within 0.3 s"), "{message}");
+        assert_eq!(status, None);
+        assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
+    }
+    half.end();
+}
+
+#[test]
+fn closing_gives_up_connecting() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut bench = Bench::new();
+    let client =
+        bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
+    bench.clients.close(client, 1000, "");
+    assert_eq!(bench.failed().0, "it was closed before it was open");
+}
+
+#[test]
+fn the_request_says_what_was_asked_for() {
+    let peer = Peer::new(|mut socket: TcpStream| {
+        let head = head(&mut socket);
+        socket.write_all(&response(&head, "Sec-WebSocket-Protocol: two\r\n")).unwrap();
+        head
+    });
+    let mut bench = Bench::new();
+    let settings = Settings {
+        subprotocols: vec!["one".to_owned(), "two".to_owned()],
+        headers: vec![("Authorization".to_owned(), "Bearer x".to_owned())],
+        ..Settings::default()
+    };
+    let url = format!("{}path?query=1", peer.url());
+    bench.open(&url, settings);
+    assert!(
+        matches!(bench.next(), Event::Opened { protocol: Some(chosen), .. } if chosen == "two")
+    );
+    let head = peer.end();
+    assert!(head.starts_with("GET /path?query=1 HTTP/1.1\r\n"), "{head}");
+    assert_eq!(
+        header(&head, "host"),
+        url.strip_prefix("ws://").and_then(|rest| rest.split('/').next())
+    );
+    assert_eq!(header(&head, "sec-websocket-protocol"), Some("one, two"));
+    assert_eq!(header(&head, "authorization"), Some("Bearer x"));
+}
+
+#[test]
+fn a_request_that_cannot_be_written_is_an_error_at_once() {
+    let header = |name: &str, value: &str| Settings {
+        headers: vec![(name.to_owned(), value.to_owned())],
+        ..Settings::default()
+    };
+    let subprotocols = |names: &[&str]| Settings {
+        subprotocols: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Settings::default()
+    };
+    let table = [
+        (
+            header("X", "y\r\nHost: other"),
+            "the value of the header X has characters that HTTP does not allow",
+        ),
+        (header("X Y", "z"), "\"X Y\" cannot be the name of a header"),
+        (header("Sec-WebSocket-Key", "x"), "the header Sec-WebSocket-Key is the handshake's own"),
+        (header("Content-Length", "5"), "the header Content-Length is the handshake's own"),
+        (header("Sec-WebSocket-Protocol", "chat"), "name the subprotocols as such"),
+        (subprotocols(&["a b"]), "the subprotocol \"a b\""),
+        (subprotocols(&["chat", "chat"]), "named twice"),
+    ];
+    let mut clients = Clients::new(Box::new(|_| ()));
+    for (settings, wanted) in table {
+        // No name is looked up: there is no such host.
+        let address = Address::parse("ws://nowhere.invalid/").unwrap();
+        let error = clients.open(address, settings, &Roots::System).unwrap_err();
+        assert!(matches!(error, OpenError::Request(_)));
+        assert!(error.to_string().contains(wanted), "{error}: not {wanted}");
+    }
+    assert!(clients.event(0).is_none());
+}

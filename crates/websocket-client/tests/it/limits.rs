@@ -1,0 +1,167 @@
+//! Each limit, exceeded.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rookery_websocket::protocol::OpCode;
+use rookery_websocket_client::{
+    Address, CLIENTS, Clients, Content, Given, OpenError, READ_AHEAD, Roots, Settings,
+};
+
+use crate::messages::echo;
+use crate::support::{Bench, Peer, SHORT, client_frame, drain, frame};
+
+#[test]
+fn a_message_has_a_size() {
+    let peer = Peer::upgraded(|mut socket| {
+        socket.write_all(&frame(OpCode::Binary, &[1; 1000])).unwrap();
+        socket.write_all(&frame(OpCode::Binary, &[2; 1001])).unwrap();
+        let told = client_frame(&mut socket);
+        drain(&mut socket);
+        told
+    });
+    let mut bench = Bench::new();
+    bench.opened(&peer.url(), Settings { message: 1000, ..Settings::default() });
+    assert_eq!(bench.message(), Content::Binary(vec![1; 1000]));
+    assert_eq!(bench.closed(), (1009, "message too big".to_owned(), false));
+    assert_eq!(peer.end(), Some((0x88, 1009_u16.to_be_bytes().to_vec())));
+}
+
+#[test]
+fn one_that_inflates_has_the_same() {
+    let (_server, _listener, url) = echo();
+    let mut bench = Bench::new();
+    let settings = Settings { message: 10_000, compresses: true, ..Settings::default() };
+    let client = bench.opened(&url, settings);
+    bench.send(client, &"x".repeat(10_000));
+    assert_eq!(bench.message().as_bytes().len(), 10_000);
+    bench.send(client, &"x".repeat(10_001));
+    assert_eq!(bench.closed().0, 1009);
+}
+
+#[test]
+fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
+    let peer = Peer::upgraded(|mut socket| {
+        std::thread::sleep(SHORT);
+        let mut messages = 0;
+        while let Some((0x82, _)) = client_frame(&mut socket) {
+            messages += 1;
+        }
+        messages
+    });
+    let queue = 100_000;
+    let mut bench = Bench::new();
+    let client = bench.opened(&peer.url(), Settings { queue, ..Settings::default() });
+    // More than the queue, and more than a system's buffers take of one that does not read.
+    assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), Given::Taken);
+    assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), Given::Full);
+    bench.sent(client);
+    let mut taken = 1;
+    while bench.clients.send(client, Content::Binary(vec![0; 10_000])) == Given::Taken {
+        taken += 1;
+        assert!(bench.clients.waiting(client) <= queue);
+    }
+    bench.sent(client);
+    bench.clients.close(client, 1000, "");
+    // What was refused has not been sent.
+    assert_eq!(peer.end(), taken);
+}
+
+#[test]
+fn what_the_application_does_not_take_is_not_read() {
+    // More than a system's buffers and what is read ahead.
+    const MESSAGES: usize = 1000;
+    const SIZE: usize = 64 << 10;
+    let written = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&written);
+    let peer = Peer::upgraded(move |mut socket| {
+        let message = frame(OpCode::Binary, &vec![7; SIZE]);
+        for _ in 0..MESSAGES {
+            socket.write_all(&message).unwrap();
+            theirs.fetch_add(1, Ordering::SeqCst);
+        }
+        drain(&mut socket);
+    });
+    let mut bench = Bench::new();
+    let client = bench.opened(&peer.url(), Settings::default());
+    // Until the peer cannot go on.
+    let mut before = usize::MAX;
+    while before != written.load(Ordering::SeqCst) {
+        before = written.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert!(
+        before < MESSAGES,
+        "all of {MESSAGES} messages were taken of a server that nobody listens to"
+    );
+    // All that is there is what is read ahead: no more comes while none is taken.
+    for _ in 0..READ_AHEAD / SIZE {
+        assert_eq!(bench.message().as_bytes().len(), SIZE);
+    }
+    for _ in READ_AHEAD / SIZE..MESSAGES {
+        assert_eq!(bench.message().as_bytes().len(), SIZE);
+    }
+    bench.clients.close(client, 1000, "");
+    bench.closed();
+    peer.end();
+}
+
+#[test]
+fn a_process_has_so_many_clients() {
+    // Descriptors for them all.
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit to write to, and then to read.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max.min(16_384);
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+    }
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::parse(&format!("ws://{}/", silent.local_addr().unwrap())).unwrap();
+    let mut clients = Clients::new(Box::new(|_| ()));
+    let open =
+        |clients: &mut Clients| clients.open(address.clone(), Settings::default(), &Roots::System);
+    let first = open(&mut clients).unwrap();
+    for _ in 1..CLIENTS {
+        open(&mut clients).unwrap();
+    }
+    let error = open(&mut clients).unwrap_err();
+    assert!(matches!(error, OpenError::TooMany));
+    assert_eq!(error.to_string(), "there are 1000 clients already: close some");
+    clients.abandon(first);
+    let deadline = std::time::Instant::now() + crate::support::PATIENCE;
+    while open(&mut clients).is_err() {
+        assert!(std::time::Instant::now() < deadline, "its place is free");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_limit_has_a_row_and_a_test() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let model = std::fs::read_to_string(root.join("../../docs/SECURITY-MODEL.md")).unwrap();
+    let table = model
+        .split("| limit of a client |")
+        .nth(1)
+        .and_then(|rest| rest.split("\n\n").next())
+        .unwrap();
+    let tests: String = ["endings", "handshakes", "limits"]
+        .iter()
+        .map(|name| std::fs::read_to_string(root.join(format!("tests/it/{name}.rs"))).unwrap())
+        .collect();
+    let rows: Vec<&str> = table.lines().skip(2).collect();
+    assert!(rows.len() >= 9, "{rows:?}");
+    for row in rows {
+        let test = row.rsplit('`').nth(1).unwrap();
+        assert!(tests.contains(&format!("#[test]\nfn {test}()")), "{test} is no test");
+    }
+    let settings = format!("{:#?}", Settings::default());
+    let own =
+        settings.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    for field in own.filter_map(|line| Some(line.trim().split_once(": ")?.0)) {
+        let is_limit = !["subprotocols", "headers", "compresses", "group"].contains(&field);
+        assert!(!is_limit || table.contains(&format!("`{field}`")), "{field} has no row");
+    }
+}

@@ -1,0 +1,157 @@
+//! `wss`, and servers that cannot be trusted. The certificates are those of the server's tests.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
+use rookery_server::{Config, Listener, ListenerConfig, Server};
+use rookery_websocket_client::{BadRoots, Clients, Content, Event, OpenError, Roots, Settings};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::support::{Bench, Peer, SHORT, drain};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls").join(name)
+}
+
+fn roots(name: &str) -> Roots {
+    Roots::These(file(name).display().to_string())
+}
+
+/// A server that sends each message back, with the certificate of that name: its port.
+fn secure_echo(name: &str) -> (Server, Listener, u16) {
+    let pair = CertificatePair {
+        certificate: Pem::File(file(&format!("{name}.pem"))),
+        key: Pem::File(file(&format!("{name}.key"))),
+    };
+    let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+    let site = ListenerConfig {
+        tls: Some(Tls::new(settings, |_| ()).unwrap()),
+        ..ListenerConfig::default()
+    };
+    let server = Server::answering(Config::default(), |_| ());
+    let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (server, listener, port)
+}
+
+fn failed(url: &str, roots: &Roots) -> String {
+    let mut bench = Bench::new();
+    bench.open_with(url, Settings::default(), roots);
+    bench.failed().0
+}
+
+#[test]
+fn wss_with_an_own_authority() {
+    let (_server, _listener, port) = secure_echo("localhost");
+    let text = std::fs::read_to_string(file("ca.pem")).unwrap();
+    for roots in [roots("ca.pem"), Roots::These(text)] {
+        let mut bench = Bench::new();
+        let client =
+            bench.open_with(&format!("wss://localhost:{port}/"), Settings::default(), &roots);
+        assert!(matches!(bench.next(), Event::Opened { .. }));
+        for len in [0, 10, 100_000, 3_000_000] {
+            let content = Content::Binary(vec![9; len]);
+            bench.clients.send(client, content.clone());
+            assert_eq!(bench.message(), content);
+        }
+        bench.clients.close(client, 1000, "");
+        assert_eq!(bench.closed(), (1000, String::new(), true));
+    }
+}
+
+#[test]
+fn an_authority_that_is_not_trusted_is_told_with_its_remedy() {
+    let (_server, _listener, port) = secure_echo("localhost");
+    let message = failed(&format!("wss://localhost:{port}/"), &roots("stranger.pem"));
+    assert!(
+        message.contains(
+            "is from an authority that is not trusted here; give that authority's certificate as `ca`"
+        ),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_certificate_is_for_a_name() {
+    let (_server, _listener, port) = secure_echo("other");
+    let message = failed(&format!("wss://localhost:{port}/"), &roots("ca.pem"));
+    assert!(
+        message.contains("not valid for name") || message.contains("NotValidForName"),
+        "{message}"
+    );
+}
+
+#[test]
+fn one_that_has_expired_is_refused() {
+    // The server of this project does not start with one.
+    let peer = Peer::new(|socket: TcpStream| {
+        let certificate = CertificateDer::from_pem_file(file("expired.pem")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(file("expired.key")).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let session = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+        let mut stream = rustls::StreamOwned::new(session, socket);
+        // Nothing of a request comes.
+        stream.read(&mut [0; 100]).unwrap_or(0)
+    });
+    let port = peer.url().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
+    // Its own authority, so that nothing else is wrong with it.
+    let message = failed(&format!("wss://localhost:{port}/"), &roots("expired.pem"));
+    assert!(message.contains("expired"), "{message}");
+    assert_eq!(peer.end(), 0);
+}
+
+#[test]
+fn a_server_that_speaks_no_tls_is_told_apart() {
+    let peer = Peer::new(|mut socket: TcpStream| {
+        let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+        drain(&mut socket);
+    });
+    let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
+    let message = failed(&url, &roots("ca.pem"));
+    assert!(message.contains("does the server speak TLS on this port?"), "{message}");
+    peer.end();
+}
+
+#[test]
+fn one_that_never_shakes_hands_is_given_up() {
+    let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
+    let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
+    let mut bench = Bench::new();
+    let settings = Settings { connect_time: SHORT, ..Settings::default() };
+    bench.open_with(&url, settings, &roots("ca.pem"));
+    assert!(bench.failed().0.ends_with("did not answer within 0.3 s"));
+    peer.end();
+}
+
+#[test]
+fn roots_that_are_none_are_an_error_at_once() {
+    let mut clients = Clients::new(Box::new(|_| ()));
+    let mut open = |roots: Roots| {
+        let address = rookery_websocket_client::Address::parse("wss://localhost:1/").unwrap();
+        match clients.open(address, Settings::default(), &roots) {
+            Err(OpenError::Roots(bad)) => bad,
+            other => panic!("{other:?}"),
+        }
+    };
+    let missing = open(Roots::These("/no/such/file.pem".to_owned()));
+    assert_eq!(
+        missing.to_string(),
+        "/no/such/file.pem cannot be read: No such file or directory (os error 2)"
+    );
+    assert!(matches!(open(roots("localhost.key")), BadRoots::Empty(_)));
+    assert!(matches!(open(Roots::These("/dev/zero".to_owned())), BadRoots::Unreadable(..)));
+    assert!(matches!(
+        open(Roots::These("-----BEGIN CERTIFICATE-----".to_owned())),
+        BadRoots::Empty(_)
+    ));
+}
