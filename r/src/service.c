@@ -1,5 +1,5 @@
 // service(): R's turn. Events come one at a time from the shared queue, `later` is run beside them, and waiting is
-// done where either can end it. docs/DESIGN.md, "The wake protocol".
+// done where either can end it. docs/decisions/r/0054-one-queue-beside-later.md.
 #include <pthread.h>
 #include <time.h>
 
