@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rookery_server::{
     GivenPlace, GivenSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
-use rookery_systemd::{Activated, Activation};
+use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::{Failure, say, tell};
 use crate::listen::address::Address;
@@ -146,8 +146,8 @@ fn given_sockets(activation: Activation) -> GivenSockets {
     let mut given = GivenSockets::default();
     for (_, socket) in activation.sockets {
         match socket {
-            Activated::Tcp(socket) => given.push_tcp(socket),
-            Activated::Unix(socket) => given.push_unix(socket),
+            ActivatedSocket::Tcp(socket) => given.push_tcp(socket),
+            ActivatedSocket::Unix(socket) => given.push_unix(socket),
         }
     }
     given

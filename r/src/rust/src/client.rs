@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use rookery_websocket_client::{Address, Clients, Content, Event, Given, Roots, Settings};
+use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutcome, Settings};
 
 use crate::{Bytes, core, entry, refusal, slice};
 
@@ -168,15 +168,15 @@ pub unsafe extern "C" fn rk_client_open(
                 .map(|pair| (pair[0].clone(), pair[1].clone()))
                 .collect(),
             compresses: setup.compresses != 0,
-            message: bytes(setup.message),
-            queue: usize::try_from(bytes(setup.queue)).unwrap_or(usize::MAX),
-            connect_time: span(setup.connect_time).unwrap_or(Duration::MAX),
-            close_time: span(setup.close_time).unwrap_or(Duration::MAX),
-            ping_time: span(setup.ping_time),
-            pong_time: span(setup.pong_time).unwrap_or(Duration::MAX),
+            max_message_size: bytes(setup.message),
+            max_queue_size: usize::try_from(bytes(setup.queue)).unwrap_or(usize::MAX),
+            connect_timeout: span(setup.connect_time).unwrap_or(Duration::MAX),
+            close_timeout: span(setup.close_time).unwrap_or(Duration::MAX),
+            ping_interval: span(setup.ping_time),
+            pong_timeout: span(setup.pong_time).unwrap_or(Duration::MAX),
             group: setup.group,
         };
-        let roots = if ca.is_empty() { Roots::System } else { Roots::These(ca) };
+        let roots = if ca.is_empty() { Roots::System } else { Roots::Custom(ca) };
         STATE.with_borrow_mut(|state| {
             let state = state.get_or_insert_with(|| State {
                 clients: Clients::new(Box::new(move |group| wake(group))),
@@ -217,9 +217,9 @@ pub unsafe extern "C" fn rk_client_send(
             if is_text == 0 { Content::Binary(bytes.to_vec()) } else { Content::Text(text(bytes)) };
         STATE.with_borrow_mut(|state| {
             match state.as_mut().map(|state| state.clients.send(id, content)) {
-                Some(Given::Taken) => TAKEN,
-                Some(Given::Full) => FULL,
-                Some(Given::Closed) | None => OVER,
+                Some(SendOutcome::Queued) => TAKEN,
+                Some(SendOutcome::Full) => FULL,
+                Some(SendOutcome::Closed) | None => OVER,
             }
         })
     })
@@ -252,7 +252,7 @@ pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
 /// Bytes that wait to be sent.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_waiting(id: u64) -> u64 {
-    entry(0, || with(|state| state.clients.waiting(id) as u64))
+    entry(0, || with(|state| state.clients.queued_bytes(id) as u64))
 }
 
 /// Takes the next event of a group; 0 when there is none. What it points to is valid until the next call. The token of an
@@ -264,7 +264,7 @@ pub extern "C" fn rk_client_waiting(id: u64) -> u64 {
 pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32 {
     entry(0, || {
         with(|state| {
-            let Some(next) = state.clients.event(group) else {
+            let Some(next) = state.clients.next_event(group) else {
                 state.shown = None;
                 return 0;
             };

@@ -83,7 +83,7 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
             "directory" => settings.directory = value,
             "profile" => settings.profile = Some(value),
             "challenge" => settings.challenge = Challenge::of(&value),
-            "ca" => settings.roots = Roots::These(value),
+            "ca" => settings.roots = Roots::Custom(value),
             "dir" => settings.folder = value.into(),
             // R names no others.
             _ => {}

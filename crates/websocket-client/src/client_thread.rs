@@ -8,54 +8,54 @@ use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
-use crate::running::{Opening, run};
+use crate::client_task::{ClientTask, run};
 
 /// How long clients have for their close frames when all are stopped: R ends, or the package is unloaded, and waits for it.
-pub const STOP_TIME: Duration = Duration::from_millis(500);
+pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Threads that look up names, which block. More lookups than these wait their turn, within their clients' time to connect.
-const LOOKUPS: usize = 4;
+const MAX_LOOKUPS: usize = 4;
 
 /// The thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Thread {
-    orders: Option<UnboundedSender<Opening>>,
+pub(crate) struct ClientThread {
+    tasks: Option<UnboundedSender<ClientTask>>,
     handle: Option<JoinHandle<()>>,
 }
 
-impl Thread {
-    pub(crate) fn start() -> io::Result<Thread> {
+impl ClientThread {
+    pub(crate) fn start() -> io::Result<ClientThread> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(LOOKUPS)
+            .max_blocking_threads(MAX_LOOKUPS)
             .thread_name("rookery-lookup")
             .build()?;
-        let (orders, theirs) = mpsc::unbounded_channel();
+        let (tasks, receiver) = mpsc::unbounded_channel();
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new().name("rookery-client".to_owned()).spawn(move || {
-                runtime.block_on(carry_out(theirs));
+                runtime.block_on(run_tasks(receiver));
                 // A lookup may block for as long as it likes.
                 runtime.shutdown_background();
             })
         })?;
-        Ok(Thread { orders: Some(orders), handle: Some(handle) })
+        Ok(ClientThread { tasks: Some(tasks), handle: Some(handle) })
     }
 
-    pub(crate) fn order(&self, opening: Opening) {
-        if let Some(orders) = &self.orders {
-            let _ = orders.send(opening);
+    pub(crate) fn spawn(&self, task: ClientTask) {
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.send(task);
         }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
-impl Drop for Thread {
+impl Drop for ClientThread {
     fn drop(&mut self) {
-        self.orders = None;
+        self.tasks = None;
         if let Some(handle) = self.handle.take() {
             // What it returns is nothing; a panic in it has been printed.
             let _ = handle.join();
@@ -63,13 +63,13 @@ impl Drop for Thread {
     }
 }
 
-async fn carry_out(mut orders: UnboundedReceiver<Opening>) {
+async fn run_tasks(mut tasks: UnboundedReceiver<ClientTask>) {
     let mut clients = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            order = orders.recv() => match order {
-                Some(opening) => drop(clients.spawn(run(opening))),
+            task = tasks.recv() => match task {
+                Some(task) => drop(clients.spawn(run(task))),
                 None => break,
             },
             // A panic in one of them has been printed, and its application hears of its end.
@@ -77,7 +77,7 @@ async fn carry_out(mut orders: UnboundedReceiver<Opening>) {
         }
     }
     let all = async { while clients.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(STOP_TIME, all).await;
+    let _ = tokio::time::timeout(STOP_TIMEOUT, all).await;
 }
 
 /// Runs `start`, whose threads take no signals: they are the application's.

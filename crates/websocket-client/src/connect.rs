@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
-use crate::inherited::CloseInChild;
+use crate::close_in_child::CloseInChild;
 use crate::settings::Settings;
 use crate::tls::Tls;
 
@@ -28,22 +28,22 @@ pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 
 /// A connection over either.
-pub(crate) type Open = Connection<Box<dyn Transport>>;
+pub(crate) type OpenConnection = Connection<Box<dyn Transport>>;
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct ConnectError {
     pub(crate) message: String,
     pub(crate) status: Option<u16>,
 }
 
-impl Failure {
-    pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure { message: message.into(), status: None }
+impl ConnectError {
+    pub(crate) fn new(message: impl Into<String>) -> ConnectError {
+        ConnectError { message: message.into(), status: None }
     }
 }
 
-/// Connects: the connection, and the subprotocol that the server chose. Takes no longer than [`Settings::connect_time`].
+/// Connects: the connection, and the subprotocol that the server chose. Takes no longer than [`Settings::connect_timeout`].
 ///
 /// # Cancel safety
 /// Dropped, nothing is left of it but a lookup of a name that blocks.
@@ -51,30 +51,34 @@ pub(crate) async fn connect(
     address: &Address,
     settings: &Settings,
     tls: Option<Tls>,
-) -> Result<(Open, Option<String>), Failure> {
+) -> Result<(OpenConnection, Option<String>), ConnectError> {
     let all = async {
-        let io = transport(address, tls).await?;
-        let config = settings.client();
+        let io = open_transport(address, tls).await?;
+        let config = settings.client_config();
         match client(io, &address.authority, &address.target, &config).await {
             Ok((connection, established)) => Ok((connection, established.subprotocol)),
             Err(error) => Err(handshake_failure(&error)),
         }
     };
-    match tokio::time::timeout(settings.connect_time, all).await {
+    match tokio::time::timeout(settings.connect_timeout, all).await {
         Ok(connected) => connected,
-        Err(_) => Err(Failure::new(format!(
+        Err(_) => Err(ConnectError::new(format!(
             "{}:{} did not answer within {} s",
             address.host,
             address.port,
-            settings.connect_time.as_secs_f64()
+            settings.connect_timeout.as_secs_f64()
         ))),
     }
 }
 
-async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transport>, Failure> {
+async fn open_transport(
+    address: &Address,
+    tls: Option<Tls>,
+) -> Result<Box<dyn Transport>, ConnectError> {
     let Address { host, port, .. } = address;
-    let unreachable =
-        |error: io::Error| Failure::new(format!("{host}:{port} cannot be connected to: {error}"));
+    let unreachable = |error: io::Error| {
+        ConnectError::new(format!("{host}:{port} cannot be connected to: {error}"))
+    };
     let tcp = if is_localhost(host) {
         connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
     } else {
@@ -86,7 +90,7 @@ async fn transport(address: &Address, tls: Option<Tls>) -> Result<Box<dyn Transp
     let socket = Socket { _mark: CloseInChild::new(&tcp), tcp };
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let name = ServerName::try_from(host.clone())
-        .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
+        .map_err(|_| ConnectError::new(format!("{host} is no name that a certificate can have")))?;
     let secured = TlsConnector::from(Arc::clone(&tls)).connect(name, socket).await;
     Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
 }
@@ -98,10 +102,10 @@ fn is_localhost(host: &str) -> bool {
 }
 
 /// What failed while TLS began, and what to do about a certificate.
-fn tls_failure(host: &str, error: &io::Error) -> Failure {
+fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(inner) = inner else {
-        return Failure::new(format!("TLS with {host} failed: {error}"));
+        return ConnectError::new(format!("TLS with {host} failed: {error}"));
     };
     let remedy = match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
@@ -112,29 +116,29 @@ fn tls_failure(host: &str, error: &io::Error) -> Failure {
         }
         _ => "",
     };
-    Failure::new(format!("TLS with {host} failed: {inner}{remedy}"))
+    ConnectError::new(format!("TLS with {host} failed: {inner}{remedy}"))
 }
 
-fn handshake_failure(error: &Error) -> Failure {
+fn handshake_failure(error: &Error) -> ConnectError {
     match error {
         Error::Handshake(HandshakeError::Status(status)) => {
             let redirect =
                 if (300..400).contains(status) { "; redirects are not followed" } else { "" };
-            Failure {
+            ConnectError {
                 message: format!(
                     "the server answered the handshake with status {status}{redirect}"
                 ),
                 status: Some(*status),
             }
         }
-        Error::Handshake(HandshakeError::Request(bad)) => Failure::new(bad.to_string()),
+        Error::Handshake(HandshakeError::Request(bad)) => ConnectError::new(bad.to_string()),
         Error::Handshake(error) => {
-            Failure::new(format!("the server's answer to the handshake is wrong: {error}"))
+            ConnectError::new(format!("the server's answer to the handshake is wrong: {error}"))
         }
         Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Failure::new("the server ended the connection within the handshake")
+            ConnectError::new("the server ended the connection within the handshake")
         }
-        error => Failure::new(format!("the handshake failed: {error}")),
+        error => ConnectError::new(format!("the handshake failed: {error}")),
     }
 }
 

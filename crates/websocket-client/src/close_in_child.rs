@@ -3,10 +3,12 @@
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::clients::CLIENTS;
+/// The maximum number of clients of a process, closing clients included. Each client has a descriptor
+/// and buffers, and an application that opens clients in a loop should get an error.
+pub const MAX_CLIENTS: usize = 1000;
 
 /// A slot for each client. No lock: a child may take none.
-static SOCKETS: [AtomicI32; CLIENTS] = [const { AtomicI32::new(NONE) }; CLIENTS];
+static SOCKETS: [AtomicI32; MAX_CLIENTS] = [const { AtomicI32::new(NONE) }; MAX_CLIENTS];
 
 const NONE: RawFd = -1;
 
