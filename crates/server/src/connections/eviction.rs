@@ -1,26 +1,13 @@
 //! Eviction from a full table: the slowest connection is closed to admit a new one.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 
+use super::eviction_candidates::Candidate;
 use super::table::ConnectionTable;
 
 /// The number of candidates that one search over all connections finds. A server that is attacked
 /// while its table is full therefore searches once per 64 new connections.
 const CANDIDATES: usize = 64;
-
-/// The slowest connections that the last search found, with the slowest at the end.
-#[derive(Debug, Default)]
-pub(super) struct EvictionCandidates(RefCell<Vec<Candidate>>);
-
-/// A connection that makes no progress. The order of the fields is the order of eviction: the
-/// connection that has made no progress for longest is evicted first, and of equals the oldest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    slowness: u32,
-    age: Reverse<u64>,
-    key: usize,
-}
 
 impl ConnectionTable {
     /// Evicts the slowest connection, so that a new one can be admitted. Returns false if all
@@ -62,18 +49,5 @@ impl ConnectionTable {
             candidates.shrink_to(CANDIDATES);
         }
         candidates.sort_unstable();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn candidates_are_sorted_by_slowness_and_then_by_age() {
-        let candidate = |slowness, serial| Candidate { slowness, age: Reverse(serial), key: 0 };
-        let mut all = [candidate(5, 9), candidate(7, 3), candidate(7, 2), candidate(0, 1)];
-        all.sort_unstable();
-        assert_eq!(all.map(|candidate| candidate.age.0), [1, 9, 3, 2]);
     }
 }

@@ -5,6 +5,7 @@
 pub(crate) mod admission;
 pub(crate) mod clock;
 pub(crate) mod eviction;
+mod eviction_candidates;
 pub(crate) mod memory_budget;
 #[cfg(test)]
 pub(crate) mod model_testing;

@@ -11,7 +11,7 @@ use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 
 use super::clock::Clock;
-use super::eviction::EvictionCandidates;
+use super::eviction_candidates::EvictionCandidates;
 use super::pending_release::PendingRelease;
 use super::trim::Trim;
 use crate::config::Limits;
