@@ -90,7 +90,7 @@ impl Served {
             ..TlsSettings::default()
         };
         let tls = Tls::new(tls, notice).unwrap();
-        let server = Server::answering(Config::default(), |exchange| {
+        let server = Server::with_closure_and_echo(Config::default(), |exchange| {
             exchange.begin_reply(200);
             exchange.set_reply_body(b"served");
         });

@@ -46,7 +46,7 @@ pub(crate) fn serve(
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
     files.set([("/".to_owned(), folder)]).map_err(|error| Failure::Serving(format!("{error}.")))?;
     let settings = asked.settings.of_server()?;
-    let server = Server::of_files(settings.config);
+    let server = Server::for_static_files(settings.config);
     let log = log.open(asked.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));

@@ -21,13 +21,13 @@ use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::transport::Scratch;
 use crate::rejection::Rejection;
 use crate::static_files::FileCache;
-use crate::websocket::sockets::WebSockets;
+use crate::websocket::registry::WebSocketRegistry;
 
 /// What the connections of an I/O thread have in common.
 pub(crate) struct HttpState {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
-    pub(crate) websockets: Rc<WebSockets>,
+    pub(crate) websockets: Rc<WebSocketRegistry>,
     /// Handshakes of TLS that are under way.
     pub(crate) handshakes: HandshakeLimit,
     /// Replies that come in pieces.
@@ -57,7 +57,7 @@ const NOTICE_EVERY: Duration = Duration::from_secs(60);
 
 impl HttpState {
     pub(crate) fn new(
-        websockets: Rc<WebSockets>,
+        websockets: Rc<WebSocketRegistry>,
         scratch: Rc<Scratch>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
@@ -121,7 +121,7 @@ impl HttpState {
         } else if is_streamed(&exchange) {
             self.streams.forget(exchange.id());
         }
-        self.dispatch.disown(exchange);
+        self.dispatch.discard_exchange(exchange);
     }
 }
 

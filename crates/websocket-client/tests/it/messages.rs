@@ -7,7 +7,7 @@ use crate::support::Bench;
 
 /// A server that sends each message back.
 pub(crate) fn echo() -> (Server, Listener, String) {
-    let server = Server::answering(Config::default(), |_| ());
+    let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());

@@ -32,7 +32,7 @@ fn secure_echo(name: &str) -> (Server, Listener, u16) {
         tls: Some(Tls::new(settings, |_| ()).unwrap()),
         ..ListenerConfig::default()
     };
-    let server = Server::answering(Config::default(), |_| ());
+    let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let port = listener.local_addr().unwrap().port();
     (server, listener, port)

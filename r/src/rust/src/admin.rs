@@ -58,7 +58,7 @@ impl Core {
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
-        self.server().measure(Some(board));
+        self.server().set_scoreboard(Some(board));
         self.admin = Some(Administered { _admin: admin, _folder: folder.ok(), one });
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Core {
     /// A server is in the place of the one before: what there is to look at is its own.
     pub(crate) fn look_at_server(&self, config: &Config) {
         if let Some(Administered { one, .. }) = &self.admin {
-            self.server().measure(Some(Arc::clone(one.board())));
+            self.server().set_scoreboard(Some(Arc::clone(one.board())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
         }
     }
@@ -162,7 +162,7 @@ pub extern "C" fn rk_admin_stop() {
     entry((), || {
         // Outside the borrow: it waits for its thread.
         let ended = core::with(|core| {
-            core.server().measure(None);
+            core.server().set_scoreboard(None);
             core.admin.take()
         });
         if let Some(Administered { one, .. }) = &ended {

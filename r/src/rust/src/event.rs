@@ -412,7 +412,7 @@ pub extern "C" fn rk_failure() -> i32 {
 /// Makes the I/O thread fail, for the tests of what follows.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_break() {
-    entry((), || core::with(|core| core.server().break_down()));
+    entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
 /// Says that R goes into a wait of its own; 0 when it must not.

@@ -10,8 +10,8 @@ use rookery_acme::Renewer;
 use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
-    Downstream, ListenError, Listener, ListenerConfig, Notice, OriginPolicy, Proxies, Pulse,
-    Redirect, SpoolFolder, literal_address, output,
+    Downstream, ListenError, Listener, ListenerConfig, LivenessProbe, Notice, OriginPolicy,
+    Redirect, SpoolFolder, TrustedProxies, literal_address, output,
 };
 
 use crate::core::{self, Core};
@@ -33,8 +33,8 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Those of all that listen.
-    pub(crate) fn pulses(&self) -> Vec<Pulse> {
-        self.all().map(Listener::pulse).collect()
+    pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
+        self.all().map(Listener::liveness_probe).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Listener> {
@@ -115,7 +115,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    let proxies = Proxies::of(proxies.iter().map(AsRef::as_ref))
+    let proxies = TrustedProxies::of(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
     // SAFETY: the caller's duty.

@@ -86,7 +86,7 @@ impl Core {
             // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
             self.link.stay_awake();
         }
-        if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
+        if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
     }
@@ -94,7 +94,7 @@ impl Core {
     /// Hears the supervisor no more: the server's thread may end.
     pub(crate) fn unattend(&self) {
         if let Membership::Worker(_) = &self.membership {
-            self.server().unattend();
+            self.server().unwatch_supervisor();
         }
     }
 
@@ -104,7 +104,7 @@ impl Core {
         let Membership::Worker(worker) = &self.membership else {
             unreachable!("R has asked before")
         };
-        self.server().listen_inherited(&worker.supervision, site)
+        self.server().listen_supervised(&worker.supervision, site)
     }
 
     /// The cookie by which the supervisor knows the clients of this process.
@@ -132,7 +132,7 @@ impl Core {
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
-            let _ = worker.supervision.tell(Message::Ready { sees_heads, is_sticky });
+            let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
             self.r_is(R::Busy);
         }
     }
@@ -151,7 +151,7 @@ impl Core {
         if let Membership::Worker(worker) = &mut self.membership {
             if worker.listening == Some(listener) {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
-                    let _ = worker.supervision.tell(Message::Leaving);
+                    let _ = worker.supervision.send(Message::Leaving);
                 }
                 // One that is stopping has the socket until it ends.
                 worker.listening = worker.listening.filter(|_| is_stopping);

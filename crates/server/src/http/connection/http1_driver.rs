@@ -22,7 +22,7 @@ use crate::http::http2::driver::serve as serve_http2;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::handler::answer;
 use crate::http::response::stream::chunked;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
@@ -34,7 +34,7 @@ pub(crate) fn spawn(
     listener: ListenerId,
     config: &ListenerConfig,
     transport: Transport,
-    ends: Ends,
+    ends: ConnectionAddresses,
 ) {
     let connection = HttpConnection::new(shared, listener, config, transport, ends);
     let slot = shared.connections.insert(Rc::clone(&connection) as _);

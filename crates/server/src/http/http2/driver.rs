@@ -15,7 +15,7 @@ use super::stream;
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{End, HttpConnection};
-use crate::net::tls::store::Tls;
+use crate::net::tls::certificate_store::Tls;
 use crate::rejection::Rejection;
 
 /// Bytes of a reply that h2 holds of each stream.

@@ -17,9 +17,9 @@ use super::session::{Http2Session, STREAM_WINDOW};
 use super::stream_body::{Respond, Room};
 use super::stream_guard::{StreamGuard, TURN};
 use crate::connections::table::{Slot, TableEntry as _};
-use crate::net::transport::{PeerEnd, Transport, Tunnel as Within};
+use crate::net::transport::{MultiplexedStream, PeerState, Transport};
 use crate::websocket::driver::{Upgraded, spawn};
-use crate::websocket::handshake::accepting;
+use crate::websocket::handshake::accepted_headers;
 
 /// What comes of a stream while the application decides whether it is to become a WebSocket.
 pub(super) struct Coming {
@@ -47,7 +47,7 @@ pub(super) fn open(
     let extensions = shared.websockets.extensions(id);
     let opened = coming.zip(extensions).and_then(|(coming, extensions)| {
         let mut response = Response::new(());
-        *response.headers_mut() = accepting(&exchange, extensions);
+        *response.headers_mut() = accepted_headers(&exchange, extensions);
         response.headers_mut().insert(DATE, date::now());
         let going = respond.borrow_mut().send_response(response, false).ok()?;
         Some((coming.frames, going))
@@ -59,7 +59,7 @@ pub(super) fn open(
     };
     shared.dispatch.finish(exchange);
     let tunnel = Tunnel::new(served, coming, going);
-    let transport = Transport::tunnel(Box::new(tunnel));
+    let transport = Transport::multiplexed(Box::new(tunnel));
     // The stream is charged what every stream is.
     let charge = shared.connections.charge(Share::Connections, 0);
     spawn(
@@ -133,7 +133,7 @@ impl Tunnel {
     }
 }
 
-impl Within for Tunnel {
+impl MultiplexedStream for Tunnel {
     /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
     /// takes one at a time could take them, and h2 closes a connection with too many of them.
     fn poll_read(
@@ -203,22 +203,22 @@ impl Within for Tunnel {
         }
     }
 
-    fn take_in(&mut self, cx: &mut Context<'_>) -> usize {
+    fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         while let Poll::Ready(Some(data)) = self.poll_data(cx) {
             self.held.extend_from_slice(&data);
         }
         self.held.len() - self.read
     }
 
-    fn peer_end(&self) -> PeerEnd {
+    fn peer_state(&self) -> PeerState {
         match self.end {
-            None => PeerEnd::Open,
-            Some(End::Ended) => PeerEnd::Shut,
-            Some(End::Reset) => PeerEnd::Gone,
+            None => PeerState::Open,
+            Some(End::Ended) => PeerState::HalfClosed,
+            Some(End::Reset) => PeerState::Closed,
         }
     }
 
-    fn throw_away(&mut self) {
+    fn discard_unread(&mut self) {
         self.grant(self.held.len() - self.read);
         self.held = Vec::new();
         self.read = 0;

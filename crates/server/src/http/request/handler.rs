@@ -8,7 +8,7 @@ use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Departure, Event, Exchange};
 use rookery_worker::{ASK_AGAIN, Call as WorkerHeader, GO_ON};
 
-use crate::application::dispatch::{Answer, is_accepted, is_streamed};
+use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
 use crate::http::request::head;
@@ -68,7 +68,7 @@ async fn reply_to<B: RequestBody>(
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::answer(context, &redirect, head, has_body, form));
     }
-    let is_upgrade = !has_body && handshake::is_opening(&head);
+    let is_upgrade = !has_body && handshake::is_opening_handshake(&head);
     if is_upgrade && is_foreign(&context, &head.headers) {
         return Ok(builder::reject(context, head.headers, Rejection::Origin));
     }
@@ -115,16 +115,16 @@ async fn reply_to<B: RequestBody>(
     }
     if has_body {
         if context.connection.config.sees_heads
-            && context.shared().dispatch.application.sees_head(&exchange)
+            && context.shared().dispatch.application.wants_head(&exchange)
         {
             match ask(&mut context, exchange, Event::Head).await {
-                Ok(Answer::Proceed(asked)) => exchange = asked,
-                Ok(Answer::Reply(answered)) => {
+                Ok(AppDecision::ReadBody(asked)) => exchange = asked,
+                Ok(AppDecision::Respond(answered)) => {
                     // The body has not been read: nothing after it can be.
                     context.leaves_rest(true);
                     return Ok(respond(context, answered, headers, form).await);
                 }
-                Err(Unanswered::ClientDisconnected) | Ok(Answer::Receive(_)) => {
+                Err(Unanswered::ClientDisconnected) | Ok(AppDecision::StreamBody(_)) => {
                     return Err(ClientDisconnected);
                 }
                 Err(Unanswered::Overdue) => return Ok(overdue(context, headers, true)),
@@ -161,13 +161,13 @@ async fn reply_to<B: RequestBody>(
     }
 
     match ask(&mut context, exchange, Event::Request).await {
-        Ok(Answer::Reply(answered)) if is_accepted(&answered) => {
+        Ok(AppDecision::Respond(answered)) if is_accepted(&answered) => {
             becomes_websocket(&mut context, answered);
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(context, answered, headers, form).await),
-        Ok(Answer::Proceed(_) | Answer::Receive(_))
+        Ok(AppDecision::Respond(answered)) => Ok(respond(context, answered, headers, form).await),
+        Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_))
         | Err(Unanswered::ClientDisconnected | Unanswered::Receives(_)) => Err(ClientDisconnected),
         Err(Unanswered::Overdue) => Ok(overdue(context, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(context, unasked, headers, false)),
@@ -218,15 +218,15 @@ async fn show_head(
         return Ok(worker_header::say(context, headers, GO_ON, form));
     }
     match ask(&mut context, exchange, Event::Head).await {
-        Ok(Answer::Proceed(asked)) => {
+        Ok(AppDecision::ReadBody(asked)) => {
             context.shared().dispatch.finish(asked);
             Ok(worker_header::say(context, headers, GO_ON, form))
         }
-        Ok(Answer::Reply(answered)) => Ok(respond(context, answered, headers, form).await),
+        Ok(AppDecision::Respond(answered)) => Ok(respond(context, answered, headers, form).await),
         Err(Unanswered::Receives(asking)) => {
             // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
             let (id, listener) = (context.id, context.connection.listener);
-            context.shared().dispatch.tell(Event::BodyEnd {
+            context.shared().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
                 reason: Departure::Client,
@@ -234,7 +234,9 @@ async fn show_head(
             drop(asking);
             Ok(worker_header::say(context, headers, ASK_AGAIN, form))
         }
-        Err(Unanswered::ClientDisconnected) | Ok(Answer::Receive(_)) => Err(ClientDisconnected),
+        Err(Unanswered::ClientDisconnected) | Ok(AppDecision::StreamBody(_)) => {
+            Err(ClientDisconnected)
+        }
         Err(Unanswered::Overdue) => Ok(overdue(context, headers, false)),
         Err(Unanswered::Refused(unasked)) => Ok(busy(context, unasked, headers, false)),
     }
@@ -264,7 +266,7 @@ fn begin_exchange(
 /// Whether the page that opens a WebSocket may not do so.
 fn is_foreign(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
-    origins.is_some_and(|policy| !handshake::is_allowed(policy, headers))
+    origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
 }
 
 async fn respond(

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
 
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_context::RequestContext;
 
@@ -49,13 +49,13 @@ pub(crate) async fn ask(
     context: &mut RequestContext,
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
-) -> Result<Answer, Unanswered> {
+) -> Result<AppDecision, Unanswered> {
     context.is_asked();
     let mut asking = PendingResponse::new(&context.connection, &exchange);
     let mut logged = Logged::new(context, &exchange);
     match logged.context.shared().dispatch.push(event(exchange)) {
         Ok(()) => match (&mut asking).await {
-            Ok(Answer::Receive(_)) => {
+            Ok(AppDecision::StreamBody(_)) => {
                 asking.is_over = false;
                 Err(Unanswered::Receives(asking))
             }
@@ -120,8 +120,8 @@ impl PendingResponse {
     }
 
     /// The answer, when it has come. Does not look whether there is anybody to answer.
-    pub(crate) fn answer(&mut self) -> Option<Answer> {
-        let answer = self.connection.shared.dispatch.answer(self.slot);
+    pub(crate) fn answer(&mut self) -> Option<AppDecision> {
+        let answer = self.connection.shared.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
     }
@@ -133,7 +133,7 @@ impl PendingResponse {
 }
 
 impl Future for PendingResponse {
-    type Output = Result<Answer, Lost>;
+    type Output = Result<AppDecision, Lost>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
@@ -156,7 +156,7 @@ impl Drop for PendingResponse {
             self.fate.depart();
             let shared = &self.connection.shared;
             if self.fate.is_waiting() {
-                shared.dispatch.application.has_left();
+                shared.dispatch.application.on_client_disconnect();
             }
             match shared.dispatch.abandon(self.slot) {
                 Some(exchange) => shared.disown(exchange),

@@ -12,7 +12,7 @@ use rookery_worker::{Announced, Body, CALL_HEADER, Call as WorkerHeader, Ticket}
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::response_body::{Content, ResponseBody};
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
 const NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
@@ -85,8 +85,8 @@ pub(crate) fn say(
 }
 
 /// The two ends of the client's connection.
-pub(crate) fn ends(said: &WorkerHeader) -> Ends {
-    Ends { remote: said.remote, local: said.local }
+pub(crate) fn ends(said: &WorkerHeader) -> ConnectionAddresses {
+    ConnectionAddresses { remote: said.remote, local: said.local }
 }
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.

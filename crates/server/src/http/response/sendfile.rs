@@ -198,14 +198,14 @@ impl SendfileQueue {
             }
             if self.written < self.piece.len() {
                 let rest = &self.piece[self.written..];
-                let written = transport.poll_write_piece(cx, &rest[..len.min(rest.len())]);
+                let written = transport.poll_write_chunk(cx, &rest[..len.min(rest.len())]);
                 if let Poll::Ready(Ok(n)) = written {
                     self.written += n;
                 }
                 break written;
             }
             let is_local = part.file.is_local.get() == Some(&true);
-            if is_local && transport.seals() {
+            if is_local && transport.is_encrypted() {
                 // TLS keeps what is sealed until it has left, so nothing is kept here.
                 self.piece = Vec::new();
                 match transport.poll_flush(cx) {
@@ -215,7 +215,7 @@ impl SendfileQueue {
                 let mut scratch = scratch.0.borrow_mut();
                 let room = scratch.len().min(len).min(PIECE);
                 if nonblocking_file::read(&part.file, &mut scratch[..room], part.at).is_ok() {
-                    break transport.poll_write_piece(cx, &scratch[..room]);
+                    break transport.poll_write_chunk(cx, &scratch[..room]);
                 }
             } else if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
                 match transport.poll_send_file(cx, &part.file, part.at, len) {
@@ -227,7 +227,7 @@ impl SendfileQueue {
                 }
             }
             let len = part.left.min(PIECE);
-            if is_local && !transport.seals() {
+            if is_local && !transport.is_encrypted() {
                 self.piece.resize(len, 0);
                 self.written = 0;
                 if nonblocking_file::read(&part.file, &mut self.piece, part.at).is_ok() {

@@ -133,7 +133,8 @@ impl HttpConnection {
                         // A client that closed has a system that answers a probe with a reset, once it has forgotten
                         // the connection (a minute, with Linux); that of one that still reads says that all is well.
                         let idle = self.shared.connections.limits.idle_time;
-                        transport.probe((idle / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
+                        transport
+                            .enable_tcp_keepalive((idle / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
                     }
                 },
             }
@@ -157,6 +158,6 @@ impl HttpConnection {
     pub(super) fn has_shut(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()
-            && self.transport.borrow().has_peer_shut()
+            && self.transport.borrow().has_peer_half_closed()
     }
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::{End, HttpConnection};
 use crate::http::request::pending_response::{Lost, PendingResponse};
@@ -61,10 +61,14 @@ impl RequestStream {
         }
         waiting.charge();
         self.connection.activity.request.set(needs.max(UNCHARGED_BYTES));
-        let mut buffer = shared.dispatch.application.buffer();
+        let mut buffer = shared.dispatch.application.take_buffer();
         buffer.extend_from_slice(piece);
         let (id, listener) = (self.id, self.connection.listener);
-        shared.dispatch.tell(Event::Body { call: id, listener, payload: Payload::Pooled(buffer) });
+        shared.dispatch.notify(Event::Body {
+            call: id,
+            listener,
+            payload: Payload::Pooled(buffer),
+        });
         Ok(())
     }
 
@@ -72,7 +76,7 @@ impl RequestStream {
     fn end(&mut self, reason: Departure) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (id, listener) = (self.id, self.connection.listener);
-            self.connection.shared.dispatch.tell(Event::BodyEnd { call: id, listener, reason });
+            self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
         }
     }
 }
@@ -96,7 +100,7 @@ enum Step<E> {
     /// The body is whole.
     Whole,
     Failed(E),
-    Answer(Answer),
+    Answer(AppDecision),
     Lost(Lost),
 }
 
@@ -133,7 +137,7 @@ pub(crate) async fn receive<B: RequestBody>(
                 receiving.end(Departure::Done);
                 context.is_asked();
             }
-            Step::Answer(Answer::Reply(exchange)) => {
+            Step::Answer(AppDecision::Respond(exchange)) => {
                 context.leaves_rest(!is_whole);
                 receiving.end(Departure::Done);
                 return Ok((context, exchange));

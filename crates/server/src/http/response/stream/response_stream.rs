@@ -180,10 +180,10 @@ impl ResponseStream {
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
             self.forget(len);
-            return self.dispatch.discard(payload);
+            return self.dispatch.recycle_payload(payload);
         }
         if len == 0 {
-            self.dispatch.discard(payload);
+            self.dispatch.recycle_payload(payload);
             return self.ask_again();
         }
         if self.rules.is_events {
@@ -193,7 +193,7 @@ impl ResponseStream {
         match payload {
             Payload::Pooled(bytes) if len < JOINED => {
                 self.join(&bytes);
-                self.dispatch.application.recycle(bytes);
+                self.dispatch.application.recycle_buffer(bytes);
             }
             Payload::Pooled(bytes) => self.enqueue(Bytes::from(bytes)),
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
@@ -325,7 +325,7 @@ impl ResponseStream {
         let has_room = self.flow.has_room() && self.left() != Some(0);
         let is_due = self.rules.is_pulled && self.is_open() && has_room && !self.is_resting.get();
         if is_due && !self.is_asked.replace(true) {
-            self.dispatch.tell(Event::Want { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Want { stream: self.id, listener: self.listener });
         }
     }
 
@@ -484,7 +484,7 @@ impl ResponseStream {
             self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
         if self.flow.has_left(len) && !self.is_told.get() {
-            self.dispatch.tell(Event::Room { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
         }
     }
 
@@ -506,7 +506,7 @@ impl ResponseStream {
         // Nobody is told of room any more.
         self.flow.has_left(self.in_hyper.take());
         let reason = self.reason.get().unwrap_or(reason);
-        self.dispatch.tell(Event::Departed { stream: self.id, listener: self.listener, reason });
+        self.dispatch.notify(Event::Departed { stream: self.id, listener: self.listener, reason });
     }
 
     fn wake(&self) {
