@@ -9,8 +9,8 @@ use rookery_status::{About, Admin, AdminAt, Answers, Course, OneR, RunFolder, Se
 use rookery_worker::{Board, R, Scoreboard, now};
 
 use crate::core::{self, Core};
+use crate::entry;
 use crate::limits::config_of;
-use crate::{entry, listener};
 
 /// What it has. In the order in which it ends.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Core {
             });
         if let Err(error) = &folder {
             // What is served goes on.
-            listener::tell(&format!(
+            crate::write_log_line(&format!(
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
+pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: the caller's duty.
         let address =

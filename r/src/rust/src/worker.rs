@@ -13,7 +13,8 @@ use rookery_server::{
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
-use crate::{entry, listener, log};
+use crate::entry;
+use crate::listener::access_log;
 
 /// What the process was given by its supervisor.
 #[derive(Debug)]
@@ -234,7 +235,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
         SupervisorRequest::Collect => (deeds.collect)(),
-        SupervisorRequest::ReopenLog => log::reopen(),
+        SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
@@ -256,7 +257,7 @@ fn end_in_time() {
     // It takes no signals, as the thread that starts it.
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(END_WITHIN);
-        listener::tell(
+        crate::write_log_line(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );
         output::flush();
@@ -286,7 +287,7 @@ pub extern "C" fn rk_worker_join(
 /// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
 /// meant to be one.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker() -> i32 {
+pub extern "C" fn rk_worker_state() -> i32 {
     entry(NO_WORKER, || {
         core::with(|core| match &core.membership {
             Membership::None => NO_WORKER,
@@ -302,7 +303,7 @@ pub extern "C" fn rk_worker() -> i32 {
 
 /// Whether a listener has the socket of this worker.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_has(listener: u32) -> i32 {
+pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| match &core.membership {
             Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),
