@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::{Budget, ListenerId, Share};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 
 use super::clock::Clock;
@@ -110,7 +110,7 @@ pub(crate) struct ConnectionTable {
     pub(crate) removed: Notify,
     /// The listener whose clients are counted for the supervisor, and the scoreboard that shows
     /// their number.
-    public: RefCell<Option<(ListenerId, Arc<Scoreboard>)>>,
+    public: RefCell<Option<(ListenerId, Arc<SharedScoreboard>)>>,
 }
 
 impl ConnectionTable {
@@ -137,7 +137,7 @@ impl ConnectionTable {
     }
 
     /// Starts to count the clients of a listener for the supervisor. `None` stops the count.
-    pub(crate) fn set_public_listener(&self, public: Option<(ListenerId, Arc<Scoreboard>)>) {
+    pub(crate) fn set_public_listener(&self, public: Option<(ListenerId, Arc<SharedScoreboard>)>) {
         self.public.replace(public);
     }
 
@@ -282,7 +282,7 @@ pub(crate) struct Slot {
     /// Whether the entry is a stream within another connection.
     is_substream: bool,
     /// The scoreboard that counts the connection, if it is counted for the supervisor.
-    counted: Option<Arc<Scoreboard>>,
+    counted: Option<Arc<SharedScoreboard>>,
 }
 
 impl Slot {
