@@ -12,7 +12,7 @@ pub fn message(data: &[u8]) {
 }
 
 /// A header's value: what was understood is written so that the same is understood of it, in a value that may be sent.
-pub fn call(data: &[u8]) {
+pub fn header(data: &[u8]) {
     if let Ok(call) = Call::parse(data) {
         let text = call.to_string();
         assert!(
