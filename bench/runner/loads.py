@@ -1,7 +1,7 @@
 """Load on a server, HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load; and how late things
 come: the first answer, pieces, callbacks of a thread that is not R's, the news that a client left.
 
-What needs neither a load nor a clock is a test: r/tests/testthat/test-wake.R.
+What needs neither a load nor a clock is a test: r/tests/testthat/test-wake-up.R.
 """
 
 import json
