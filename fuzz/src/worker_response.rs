@@ -10,14 +10,14 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use rookery_supervisor::{ReadReply, read_reply_for_fuzzer};
 
 /// Whether a head alone is asked for (the first byte is odd), where the reply is cut (the next two), and the reply.
-pub fn reply(data: &[u8]) {
+pub fn response(data: &[u8]) {
     let [first, high, low, reply @ ..] = data else { return };
     let at = usize::from(u16::from_be_bytes([*high, *low])).min(reply.len());
-    of(reply, at, first % 2 == 1);
+    check(reply, at, first % 2 == 1);
 }
 
 /// It is the same however it is cut; and what we take for a reply hyper takes for the same.
-pub fn of(reply: &[u8], at: usize, asks_for_head: bool) {
+pub fn check(reply: &[u8], at: usize, asks_for_head: bool) {
     let whole = read_reply_for_fuzzer(&[reply], asks_for_head);
     assert_eq!(
         read_reply_for_fuzzer(&[&reply[..at], &reply[at..]], asks_for_head),
