@@ -67,7 +67,11 @@ pub(super) async fn accept(
         match arrival {
             Ok(arrival) => {
                 if site.tls.is_some() {
-                    shared.http.handshakes.room(shared.peers.limits.handshakes).await;
+                    shared
+                        .http
+                        .handshake_limit
+                        .wait_for_capacity(shared.peers.limits.handshakes)
+                        .await;
                 }
                 // Failing means that the client has gone already.
                 let _ = welcome(&shared, arrival, listener, &site);

@@ -76,7 +76,7 @@ impl Shared {
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
                 } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
-                    self.http.open_stream(&exchange);
+                    self.http.open_response_stream(&exchange);
                 }
                 self.hand_back(Answer::Reply(exchange));
             }
@@ -87,7 +87,7 @@ impl Shared {
                 }
             }
             Command::Taken { call, bytes } => {
-                if let Some(key) = self.http.bodies.has_taken(call, bytes) {
+                if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.peers.wake(key);
                 }
             }
@@ -110,11 +110,13 @@ impl Shared {
                 Some(Open::Elsewhere(socket)) => socket.abort(),
                 None => {}
             },
-            Command::Piece { stream, payload, goes_on } => match self.http.streams.get(stream) {
-                Some(stream) => stream.push(payload, goes_on),
-                None => self.dispatch.discard(payload),
-            },
-            Command::Ask { stream } => self.with_stream(stream, ResponseStream::is_to_be_asked),
+            Command::Piece { stream, payload, goes_on } => {
+                match self.http.response_streams.get(stream) {
+                    Some(stream) => stream.push(payload, goes_on),
+                    None => self.dispatch.discard(payload),
+                }
+            }
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {
@@ -124,7 +126,7 @@ impl Shared {
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
-        if let Some(stream) = self.http.streams.get(stream) {
+        if let Some(stream) = self.http.response_streams.get(stream) {
             body(&stream);
         }
     }
