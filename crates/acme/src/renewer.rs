@@ -10,7 +10,7 @@ use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
 use rookery_server::with_signals_blocked;
-use rookery_websocket_client::trusting;
+use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
@@ -42,8 +42,9 @@ impl Acme {
     /// What is wrong.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
         let settings = settings.settle()?;
-        let http =
-            Http(trusting(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?);
+        let http = Http(
+            tls_config(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?,
+        );
         let storage = Storage::open(&settings)
             .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
         let challenges = Challenges::new(settings.domains.clone());

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rookery_server::output;
 use rookery_settings::Source;
-use rookery_systemd::Manager;
+use rookery_systemd::ServiceManager;
 
 /// Why nothing is served, each with its remedy.
 #[derive(Debug)]
@@ -73,7 +73,8 @@ impl Failure {
         let is_command_line = matches!(self, Failure::CommandLine(_));
         tell(&format!("{message}{}", if is_command_line { "\nTry `rookery --help`." } else { "" }));
         // A line is what a service manager shows of it.
-        Manager::of_environment().failed(message.lines().next().unwrap_or_default(), status);
+        ServiceManager::from_environment()
+            .failed(message.lines().next().unwrap_or_default(), status);
         ExitCode::from(status)
     }
 }

@@ -36,7 +36,7 @@ mod runtime;
 pub mod static_files;
 mod websocket;
 
-pub use application::application::{Application, FarEnd, MakeApplication};
+pub use application::application::{Application, MakeApplication, Upstream};
 pub use blocking::thread::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
@@ -46,20 +46,20 @@ pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
 pub use net::descriptor::CloseInChild;
-pub use net::given::{GivenPlace, GivenSockets};
-pub use net::literal::literal_address;
-pub use net::own_address::network_address;
-pub use net::proxies::{NotAProxy, Proxies};
+pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
+pub use net::literal_address::literal_address;
+pub use net::network_address::network_address;
 pub use net::proxy_header;
+pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
 pub use net::unix_stream::UnixStream;
 pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
-    Confirmation, ListenError, Listener, Pulse, Server, Supervision, SupervisorRequest,
+    Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
 };
 #[doc(hidden)]
-pub use websocket::relay::follow_for_fuzzer;
+pub use websocket::tunnel::follow_for_fuzzer;
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
@@ -77,11 +77,11 @@ pub mod tls {
     //! ```
 
     pub use crate::net::tls::certificate::Issued;
+    pub use crate::net::tls::certificate_store::Tls;
     pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;
     pub use crate::net::tls::pem::Pem;
     pub use crate::net::tls::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
     pub use crate::net::tls::signing::SigningKey;
-    pub use crate::net::tls::store::Tls;
     pub use crate::net::tls::tls_error::{TlsError, TlsPart};
 }

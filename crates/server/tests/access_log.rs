@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Departure, Event, Payload, StreamRules};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
-use rookery_server::{Config, Listener, ListenerConfig, Proxies, Server};
+use rookery_server::{Config, Listener, ListenerConfig, Server, TrustedProxies};
 
 use self::application::{Application, NoWaker};
 
@@ -197,11 +197,11 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
         exchange.set_reply_body(b"x");
         link.send(Command::Respond(exchange));
     });
-    let trusting = Proxies::of(["127.0.0.1"]).unwrap();
+    let trusting = TrustedProxies::of(["127.0.0.1"]).unwrap();
     for (proxies, believes, tells) in [
-        (Proxies::default(), false, true),
+        (TrustedProxies::default(), false, true),
         (trusting, true, true),
-        (Proxies::default(), false, false),
+        (TrustedProxies::default(), false, false),
     ] {
         let site = ListenerConfig { proxies, sends_request_id: tells, ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();

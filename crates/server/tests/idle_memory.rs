@@ -117,7 +117,7 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
         Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let large = vec![7; 4_000_000];
-    let server = Server::answering(config, move |exchange| {
+    let server = Server::with_closure_and_echo(config, move |exchange| {
         exchange.begin_reply(200);
         exchange.set_reply_body(if exchange.path() == b"/large" { &large } else { b"" });
     });

@@ -69,9 +69,10 @@ fn a_file_in_memory_allocates_nothing() {
             StaticPath { path: folder.path().into(), ..StaticPath::default() },
         )])
         .unwrap();
-    let server = Server::answering(Config::default(), |_: &mut rookery_exchange::Exchange| {
-        unreachable!("every request is for a file")
-    });
+    let server =
+        Server::with_closure_and_echo(Config::default(), |_: &mut rookery_exchange::Exchange| {
+            unreachable!("every request is for a file")
+        });
     let site = ListenerConfig { files, ..ListenerConfig::default() };
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let mut socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

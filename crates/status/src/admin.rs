@@ -57,7 +57,7 @@ impl Admin {
         let limits =
             Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
         let config = Config { limits, ..Config::default() };
-        let server = Server::of_answers(config, move |exchange| answers.answer(exchange));
+        let server = Server::with_closure(config, move |exchange| answers.answer(exchange));
         let listener = at.map(|at| match at {
             AdminAt::Tcp(address) => server.listen_tcp(*address, ListenerConfig::default()),
             AdminAt::Unix(path) => {

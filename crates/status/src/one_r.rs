@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_server::{Pulse, Rejection, output, with_signals_blocked};
+use rookery_server::{LivenessProbe, Rejection, output, with_signals_blocked};
 use rookery_worker::{Count, Scoreboard, Tally, now};
 use serde_json::json;
 
@@ -68,7 +68,7 @@ pub struct OneR {
     seen: Mutex<Seen>,
     board: Arc<Scoreboard>,
     course: AtomicU8,
-    listening: Mutex<Vec<(ListenerId, Vec<Pulse>)>>,
+    listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
     /// When the server's loop was heard of, by [`now`].
     heard: AtomicU64,
     connections: Count,
@@ -142,7 +142,7 @@ impl OneR {
     }
 
     /// A listener has been started.
-    pub fn listens(&self, listener: ListenerId, pulses: Vec<Pulse>) {
+    pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
         self.heard.store(now(), Ordering::Relaxed);
         lock(&self.listening).push((listener, pulses));
     }
@@ -182,7 +182,7 @@ impl OneR {
 
     /// Asks the server's loop, which may take as long as it hangs.
     fn look(&self) {
-        let pulses: Vec<Pulse> =
+        let pulses: Vec<LivenessProbe> =
             lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();
         let mut connections = 0;
         for pulse in pulses {
@@ -363,14 +363,14 @@ mod tests {
 
     #[test]
     fn probes_say_where_it_is() {
-        let server = Server::of_answers(Config::default(), |exchange| exchange.begin_reply(200));
+        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
         let one = one();
         // The app is loaded, for as long as that takes.
         one.heard.store(1, Ordering::Relaxed);
         assert_eq!(probes(&one), [true, false, false]);
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-        one.listens(listener.id(), vec![listener.pulse()]);
+        one.listens(listener.id(), vec![listener.liveness_probe()]);
         assert_eq!(probes(&one), [true, false, false]);
         one.is(Course::Serving, Some("http://here"));
         assert_eq!(probes(&one), [true, true, true]);
@@ -390,13 +390,13 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
-        let server = Server::of_answers(Config::default(), |exchange| exchange.begin_reply(200));
+        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
         let one = one();
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-        one.listens(listener.id(), vec![listener.pulse()]);
+        one.listens(listener.id(), vec![listener.liveness_probe()]);
         one.end();
-        server.break_down();
+        server.panic_io_thread();
         one.heard.store(1, Ordering::Relaxed);
         one.look();
         assert!(!probes(&one)[0]);

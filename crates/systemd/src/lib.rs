@@ -1,9 +1,11 @@
-//! What a service manager and a service say to one another, by the protocols of systemd: `sd_notify(3)`, the watchdog and
-//! `sd_listen_fds(3)`. They are a datagram, two numbers and a row of descriptors, so no library of systemd's is needed; other managers and
-//! container engines speak them as well.
+//! The parts of systemd's protocols that a service needs: readiness notification and the watchdog
+//! (`sd_notify(3)`), and socket activation (`sd_listen_fds(3)`).
+//!
+//! The protocols consist of a datagram, two numbers and a range of descriptors, so this crate needs
+//! no library of systemd. Other service managers and container engines implement them as well.
 
-mod manager;
-mod sockets;
+mod notify;
+mod socket_activation;
 
-pub use manager::{Manager, NAMES};
-pub use sockets::{Activated, Activation, ActivationError};
+pub use notify::{ServiceManager, VARIABLES};
+pub use socket_activation::{ActivatedSocket, Activation, ActivationError};

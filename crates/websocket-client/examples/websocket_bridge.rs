@@ -18,7 +18,7 @@ use h2::ext::Protocol;
 use h2::{RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use rookery_websocket::protocol::accept_key;
-use rookery_websocket_client::{Roots, trusting};
+use rookery_websocket_client::{Roots, tls_config};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
@@ -58,7 +58,8 @@ async fn main() -> Result<(), Failure> {
         "h2" => Way::Http2,
         other => return Err(format!("{other} is neither `tls` nor `h2`").into()),
     };
-    let config = trusting(&Roots::These(roots.clone())).map_err(|_| "no certificate to trust")?;
+    let config =
+        tls_config(&Roots::Custom(roots.clone())).map_err(|_| "no certificate to trust")?;
     let mut config = ClientConfig::clone(&config);
     if way == Way::Http2 {
         config.alpn_protocols = vec![b"h2".to_vec()];

@@ -22,7 +22,7 @@ pub struct Address {
 
 /// Why a text is no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadAddress {
+pub enum AddressError {
     /// It begins with neither `ws://` nor `wss://`.
     Scheme,
     /// There is a `#`, which must not be sent (RFC 6455, 3).
@@ -38,21 +38,21 @@ impl Address {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Address, BadAddress> {
+    pub fn parse(text: &str) -> Result<Address, AddressError> {
         let has_scheme = |scheme: &str| {
             text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         };
         let is_tls = has_scheme("wss://");
         if !is_tls && !has_scheme("ws://") {
-            return Err(BadAddress::Scheme);
+            return Err(AddressError::Scheme);
         }
         if text.contains('#') {
-            return Err(BadAddress::Fragment);
+            return Err(AddressError::Fragment);
         }
-        let uri: Uri = text.parse().map_err(|_| BadAddress::Malformed)?;
-        let authority = uri.authority().ok_or(BadAddress::Malformed)?;
+        let uri: Uri = text.parse().map_err(|_| AddressError::Malformed)?;
+        let authority = uri.authority().ok_or(AddressError::Malformed)?;
         if authority.as_str().contains('@') {
-            return Err(BadAddress::UserInfo);
+            return Err(AddressError::UserInfo);
         }
         let named = authority.host();
         let host = named.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(named);
@@ -63,10 +63,10 @@ impl Address {
                 (port.as_u16(), named.to_owned())
             }
             (Some(port), _) => (port.as_u16(), format!("{named}:{port}")),
-            (None, _) => return Err(BadAddress::Malformed),
+            (None, _) => return Err(AddressError::Malformed),
         };
         if host.is_empty() {
-            return Err(BadAddress::Malformed);
+            return Err(AddressError::Malformed);
         }
         let target = match uri.path_and_query().map(http::uri::PathAndQuery::as_str) {
             None | Some("") => "/".to_owned(),
@@ -75,26 +75,26 @@ impl Address {
         };
         // `Uri` takes more than may be sent, such as letters that are not ASCII.
         if ClientRequest::new(shown.as_str(), target.as_str(), [0; 16]).is_err() {
-            return Err(BadAddress::Malformed);
+            return Err(AddressError::Malformed);
         }
         Ok(Address { is_tls, host: host.to_owned(), port, authority: shown, target })
     }
 }
 
-impl fmt::Display for BadAddress {
+impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BadAddress::Scheme => "it has to begin with ws:// or wss://",
-            BadAddress::Fragment => "it has a #, which is not sent to a server: leave out what is behind it",
-            BadAddress::UserInfo => {
+            AddressError::Scheme => "it has to begin with ws:// or wss://",
+            AddressError::Fragment => "it has a #, which is not sent to a server: leave out what is behind it",
+            AddressError::UserInfo => {
                 "it has a name or password before the host: send them in a header, such as Authorization"
             }
-            BadAddress::Malformed => "it is no address of the form ws://host[:port][/path][?query], or has characters that are to be encoded",
+            AddressError::Malformed => "it is no address of the form ws://host[:port][/path][?query], or has characters that are to be encoded",
         })
     }
 }
 
-impl std::error::Error for BadAddress {}
+impl std::error::Error for AddressError {}
 
 #[cfg(test)]
 mod tests {
@@ -128,30 +128,30 @@ mod tests {
     #[test]
     fn what_is_none_is_refused() {
         let table = [
-            ("", BadAddress::Scheme),
-            ("http://host/", BadAddress::Scheme),
-            ("ws:/host", BadAddress::Scheme),
-            ("wss", BadAddress::Scheme),
-            ("é", BadAddress::Scheme),
-            ("ws://host/#top", BadAddress::Fragment),
-            ("ws://user@host/", BadAddress::UserInfo),
-            ("ws://user:word@host/", BadAddress::UserInfo),
-            ("ws://", BadAddress::Malformed),
-            ("ws:///path", BadAddress::Malformed),
-            ("ws://host:/", BadAddress::Malformed),
-            ("ws://host:99999/", BadAddress::Malformed),
-            ("ws://host:x/", BadAddress::Malformed),
-            ("ws://:80/", BadAddress::Malformed),
-            ("ws://host/a b", BadAddress::Malformed),
-            ("ws://host/\r\nX: y", BadAddress::Malformed),
-            ("ws://ho st/", BadAddress::Malformed),
-            ("ws://[::1/", BadAddress::Malformed),
-            ("ws://host/\u{fc}", BadAddress::Malformed),
-            ("ws://host/?q=\u{20ac}", BadAddress::Malformed),
-            ("ws://h\u{fc}/", BadAddress::Malformed),
-            ("ws://host/{}", BadAddress::Malformed),
-            ("ws://host/?\"", BadAddress::Malformed),
-            ("ws://host/100%", BadAddress::Malformed),
+            ("", AddressError::Scheme),
+            ("http://host/", AddressError::Scheme),
+            ("ws:/host", AddressError::Scheme),
+            ("wss", AddressError::Scheme),
+            ("é", AddressError::Scheme),
+            ("ws://host/#top", AddressError::Fragment),
+            ("ws://user@host/", AddressError::UserInfo),
+            ("ws://user:word@host/", AddressError::UserInfo),
+            ("ws://", AddressError::Malformed),
+            ("ws:///path", AddressError::Malformed),
+            ("ws://host:/", AddressError::Malformed),
+            ("ws://host:99999/", AddressError::Malformed),
+            ("ws://host:x/", AddressError::Malformed),
+            ("ws://:80/", AddressError::Malformed),
+            ("ws://host/a b", AddressError::Malformed),
+            ("ws://host/\r\nX: y", AddressError::Malformed),
+            ("ws://ho st/", AddressError::Malformed),
+            ("ws://[::1/", AddressError::Malformed),
+            ("ws://host/\u{fc}", AddressError::Malformed),
+            ("ws://host/?q=\u{20ac}", AddressError::Malformed),
+            ("ws://h\u{fc}/", AddressError::Malformed),
+            ("ws://host/{}", AddressError::Malformed),
+            ("ws://host/?\"", AddressError::Malformed),
+            ("ws://host/100%", AddressError::Malformed),
         ];
         for (text, wanted) in table {
             assert_eq!(Address::parse(text), Err(wanted), "{text}");

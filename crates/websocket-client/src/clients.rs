@@ -10,45 +10,36 @@ use rookery_websocket::protocol::handshake::BadRequest;
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::address::Address;
-use crate::events::{Content, Event, Inbox, Shared, Wake};
-use crate::running::Opening;
+use crate::client_task::ClientTask;
+use crate::client_thread::ClientThread;
+use crate::close_in_child::MAX_CLIENTS;
+use crate::events::{Content, Event, EventQueue, Wake};
 use crate::settings::Settings;
-use crate::thread::Thread;
-use crate::tls::{self, BadRoots, Roots, Tls};
-
-/// Clients of a process at a time, those that are closing among them: each has a descriptor and buffers, and an application that
-/// opens them in a loop is to hear of it.
-pub const CLIENTS: usize = 1000;
-
-/// What a client is told. The channel has no bound of its own: what goes in is counted in [`Shared::waiting`], and a close comes once.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Send(Content),
-    Close { code: u16, reason: String },
-}
+use crate::state::{ClientState, Command};
+use crate::tls::{self, Roots, RootsError, Tls};
 
 /// The WebSocket clients of an application, and their thread.
 ///
 /// Dropping it ends the clients, with a close frame where that can be sent at once, and joins the thread, which takes
-/// [`STOP_TIME`](crate::STOP_TIME) at most.
+/// [`STOP_TIMEOUT`](crate::STOP_TIMEOUT) at most.
 pub struct Clients {
     wake: Arc<Wake>,
     /// Of each group that has a client, or an event that can still be taken.
-    inboxes: BTreeMap<u32, Arc<Inbox>>,
-    open: HashMap<u64, Handle>,
+    queues: BTreeMap<u32, Arc<EventQueue>>,
+    open: HashMap<u64, ClientHandle>,
     /// Clients whose task has not ended.
-    live: Arc<AtomicUsize>,
-    thread: Option<Thread>,
-    system: Option<Tls>,
+    live_tasks: Arc<AtomicUsize>,
+    thread: Option<ClientThread>,
+    system_tls: Option<Tls>,
     next: u64,
 }
 
 /// What becomes of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum SendOutcome {
     /// It will be sent.
-    Taken,
-    /// More waits than [`Settings::queue`] allows: it was not taken.
+    Queued,
+    /// More waits than [`Settings::max_queue_size`] allows: it was not taken.
     Full,
     /// The connection is not open.
     Closed,
@@ -57,21 +48,21 @@ pub enum Given {
 /// Why there is no client.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There are [`CLIENTS`].
+    /// There are [`MAX_CLIENTS`].
     TooMany,
     /// The request cannot be written: a subprotocol or a header field that HTTP does not allow.
     Request(BadRequest),
     /// The roots cannot be used.
-    Roots(BadRoots),
+    Roots(RootsError),
     /// The thread could not be started.
     Thread(io::Error),
 }
 
 #[derive(Debug)]
-struct Handle {
+struct ClientHandle {
     commands: UnboundedSender<Command>,
-    shared: Arc<Shared>,
-    queue: usize,
+    state: Arc<ClientState>,
+    max_queue_size: usize,
     is_open: bool,
     is_closing: bool,
 }
@@ -81,11 +72,11 @@ impl Clients {
     pub fn new(wake: Wake) -> Clients {
         Clients {
             wake: Arc::new(wake),
-            inboxes: BTreeMap::new(),
+            queues: BTreeMap::new(),
             open: HashMap::new(),
-            live: Arc::default(),
+            live_tasks: Arc::default(),
             thread: None,
-            system: None,
+            system_tls: None,
             next: 1,
         }
     }
@@ -101,81 +92,90 @@ impl Clients {
         roots: &Roots,
     ) -> Result<u64, OpenError> {
         settings.check(&address).map_err(OpenError::Request)?;
-        let tls =
-            if address.is_tls { Some(self.tls(roots).map_err(OpenError::Roots)?) } else { None };
-        if self.live.load(Ordering::Acquire) >= CLIENTS {
+        let tls = if address.is_tls {
+            Some(self.tls_config(roots).map_err(OpenError::Roots)?)
+        } else {
+            None
+        };
+        if self.live_tasks.load(Ordering::Acquire) >= MAX_CLIENTS {
             return Err(OpenError::TooMany);
         }
-        if self.thread.as_ref().is_none_or(Thread::is_over) {
-            self.thread = Some(Thread::start().map_err(OpenError::Thread)?);
+        if self.thread.as_ref().is_none_or(ClientThread::is_finished) {
+            self.thread = Some(ClientThread::start().map_err(OpenError::Thread)?);
         }
         let id = self.next;
         self.next += 1;
-        let (commands, theirs) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared::default());
-        let queue = settings.queue;
-        self.drop_unused_inboxes();
-        let inbox = self.inbox(settings.group);
-        let opening = Opening::new(
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let state = Arc::new(ClientState::default());
+        let max_queue_size = settings.max_queue_size;
+        self.drop_unused_queues();
+        let events = self.event_queue(settings.group);
+        let task = ClientTask::new(
             id,
             address,
             settings,
             tls,
-            theirs,
-            Arc::clone(&shared),
-            inbox,
-            Arc::clone(&self.live),
+            receiver,
+            Arc::clone(&state),
+            events,
+            Arc::clone(&self.live_tasks),
         );
         if let Some(thread) = &self.thread {
             // Where the thread has ended meanwhile, the order is dropped, and says so as an event.
-            thread.order(opening);
+            thread.spawn(task);
         }
-        self.open.insert(id, Handle { commands, shared, queue, is_open: false, is_closing: false });
+        self.open.insert(
+            id,
+            ClientHandle { commands, state, max_queue_size, is_open: false, is_closing: false },
+        );
         Ok(id)
     }
 
-    fn inbox(&mut self, group: u32) -> Arc<Inbox> {
-        let inbox = self.inboxes.entry(group);
-        Arc::clone(inbox.or_insert_with(|| Arc::new(Inbox::new(group, Arc::clone(&self.wake)))))
+    fn event_queue(&mut self, group: u32) -> Arc<EventQueue> {
+        let events = self.queues.entry(group);
+        Arc::clone(
+            events.or_insert_with(|| Arc::new(EventQueue::new(group, Arc::clone(&self.wake)))),
+        )
     }
 
-    /// Drops the inboxes of groups whose last client has ended and whose events have been taken, or
+    /// Drops the queues of groups whose last client has ended and whose events have been taken, or
     /// are not wanted.
-    fn drop_unused_inboxes(&mut self) {
+    fn drop_unused_queues(&mut self) {
         let open = &self.open;
-        // The task of each client shares its inbox.
-        self.inboxes.retain(|_, inbox| {
-            Arc::strong_count(inbox) > 1 || inbox.has_event_of(|client| open.contains_key(&client))
+        // The task of each client shares its events.
+        self.queues.retain(|_, events| {
+            Arc::strong_count(events) > 1
+                || events.has_event_of(|client| open.contains_key(&client))
         });
     }
 
-    fn tls(&mut self, roots: &Roots) -> Result<Tls, BadRoots> {
-        if let (Roots::System, Some(tls)) = (roots, &self.system) {
+    fn tls_config(&mut self, roots: &Roots) -> Result<Tls, RootsError> {
+        if let (Roots::System, Some(tls)) = (roots, &self.system_tls) {
             return Ok(Arc::clone(tls));
         }
-        let tls = tls::trusting(roots)?;
+        let tls = tls::tls_config(roots)?;
         if matches!(roots, Roots::System) {
-            self.system = Some(Arc::clone(&tls));
+            self.system_tls = Some(Arc::clone(&tls));
         }
         Ok(tls)
     }
 
     /// Sends a message, when the client is open. Never waits.
-    pub fn send(&mut self, client: u64, content: Content) -> Given {
+    pub fn send(&mut self, client: u64, content: Content) -> SendOutcome {
         let Some(handle) =
             self.open.get(&client).filter(|handle| handle.is_open && !handle.is_closing)
         else {
-            return Given::Closed;
+            return SendOutcome::Closed;
         };
         let cost = content.cost();
-        let waiting = handle.shared.waiting.load(Ordering::Acquire);
-        if waiting > 0 && waiting.saturating_add(cost) > handle.queue {
-            return Given::Full;
+        let queued = handle.state.queued_bytes.load(Ordering::Acquire);
+        if queued > 0 && queued.saturating_add(cost) > handle.max_queue_size {
+            return SendOutcome::Full;
         }
-        handle.shared.waiting.fetch_add(cost, Ordering::AcqRel);
+        handle.state.queued_bytes.fetch_add(cost, Ordering::AcqRel);
         // Where its task has ended, that it is closed is on its way.
         let _ = handle.commands.send(Command::Send(content));
-        Given::Taken
+        SendOutcome::Queued
     }
 
     /// Starts the closing handshake behind what was sent; before the client is open, gives it up. A code that must not be
@@ -186,7 +186,7 @@ impl Clients {
         };
         handle.is_closing = true;
         let _ = handle.commands.send(Command::Close { code, reason: reason.to_owned() });
-        handle.shared.close();
+        handle.state.mark_closed();
     }
 
     /// Lets go of a client: it is closed with 1001, and its events are not wanted.
@@ -195,19 +195,19 @@ impl Clients {
     }
 
     /// Bytes that wait to be sent, and some for each message.
-    pub fn waiting(&self, client: u64) -> usize {
-        self.open.get(&client).map_or(0, |handle| handle.shared.waiting.load(Ordering::Acquire))
+    pub fn queued_bytes(&self, client: u64) -> usize {
+        self.open.get(&client).map_or(0, |handle| handle.state.queued_bytes.load(Ordering::Acquire))
     }
 
     /// Takes what happened next to a client of `group`.
-    pub fn event(&mut self, group: u32) -> Option<Event> {
-        let inbox = self.inboxes.get(&group)?;
+    pub fn next_event(&mut self, group: u32) -> Option<Event> {
+        let events = self.queues.get(&group)?;
         loop {
             // Looked at first: a task puts its last event in before it lets go.
-            let is_unused = Arc::strong_count(inbox) == 1;
-            let Some(event) = inbox.pop() else {
+            let is_unused = Arc::strong_count(events) == 1;
+            let Some(event) = events.pop() else {
                 if is_unused {
-                    self.inboxes.remove(&group);
+                    self.queues.remove(&group);
                 }
                 return None;
             };
@@ -216,7 +216,7 @@ impl Clients {
             let Some(handle) = self.open.get_mut(&client) else { continue };
             match &event {
                 Event::Opened { .. } => handle.is_open = true,
-                Event::Message { content, .. } => handle.shared.took(content),
+                Event::Message { content, .. } => handle.state.on_message_taken(content),
                 Event::Closed { .. } | Event::Failed { .. } => {
                     self.open.remove(&client);
                 }
@@ -226,13 +226,13 @@ impl Clients {
     }
 
     /// Whether there is nothing to take of any group.
-    pub fn is_empty(&self) -> bool {
-        self.inboxes.values().all(|inbox| inbox.is_empty())
+    pub fn has_no_events(&self) -> bool {
+        self.queues.values().all(|events| events.is_empty())
     }
 
     /// Whether there is something to take of `group`.
     pub fn has_events(&self, group: u32) -> bool {
-        self.inboxes.get(&group).is_some_and(|inbox| !inbox.is_empty())
+        self.queues.get(&group).is_some_and(|events| !events.is_empty())
     }
 
     /// Ends all clients, as dropping does, but their last events can still be taken.
@@ -240,7 +240,7 @@ impl Clients {
         for handle in self.open.values_mut() {
             handle.is_closing = true;
             let _ = handle.commands.send(Command::Close { code: 1001, reason: String::new() });
-            handle.shared.close();
+            handle.state.mark_closed();
         }
         // Joins it. A task that has not ended by then is dropped, and says so.
         self.thread = None;
@@ -249,13 +249,13 @@ impl Clients {
 
 impl fmt::Debug for Clients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clients").field("inboxes", &self.inboxes).finish_non_exhaustive()
+        f.debug_struct("Clients").field("queues", &self.queues).finish_non_exhaustive()
     }
 }
 
-impl Drop for Handle {
+impl Drop for ClientHandle {
     fn drop(&mut self) {
-        self.shared.abandon();
+        self.state.mark_abandoned();
     }
 }
 
@@ -263,7 +263,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Request(bad) => bad.fmt(f),
-            OpenError::TooMany => write!(f, "there are {CLIENTS} clients already: close some"),
+            OpenError::TooMany => write!(f, "there are {MAX_CLIENTS} clients already: close some"),
             OpenError::Roots(bad) => bad.fmt(f),
             OpenError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
         }
@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn open(clients: &mut Clients, group: u32, port: u16) -> u64 {
         let address = Address::parse(&format!("ws://127.0.0.1:{port}/")).unwrap();
@@ -290,17 +290,17 @@ mod tests {
         // Nobody listens there.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut clients = Clients::new(Box::new(|_| {}));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         // Taken events.
         for group in 0..20 {
             open(&mut clients, group, port);
-            while !matches!(clients.event(group), Some(Event::Failed { .. })) {
+            while !matches!(clients.next_event(group), Some(Event::Failed { .. })) {
                 assert!(Instant::now() < until);
                 std::thread::sleep(Duration::from_millis(1));
             }
-            while clients.inboxes.contains_key(&group) {
+            while clients.queues.contains_key(&group) {
                 assert!(Instant::now() < until, "{group}");
-                assert!(clients.event(group).is_none());
+                assert!(clients.next_event(group).is_none());
             }
         }
         // Events of clients that were abandoned, which nobody takes.
@@ -308,18 +308,18 @@ mod tests {
             let client = open(&mut clients, group, port);
             clients.abandon(client);
         }
-        while clients.live.load(Ordering::Acquire) > 0 {
+        while clients.live_tasks.load(Ordering::Acquire) > 0 {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(1));
         }
         // An event that can still be taken stays, whoever opens a client meanwhile.
         open(&mut clients, 200, port);
-        while !clients.has_events(200) || clients.inboxes.len() > 2 {
-            assert!(Instant::now() < until, "{:?}", clients.inboxes.keys());
+        while !clients.has_events(200) || clients.queues.len() > 2 {
+            assert!(Instant::now() < until, "{:?}", clients.queues.keys());
             let client = open(&mut clients, 201, port);
             clients.abandon(client);
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(matches!(clients.event(200), Some(Event::Failed { .. })));
+        assert!(matches!(clients.next_event(200), Some(Event::Failed { .. })));
     }
 }

@@ -2,14 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
-
-/// Bytes of a client's messages that the application has not taken, from which on no more are read: TCP then holds the server
-/// back. So much more than a message is there only as one message that is larger.
-pub const READ_AHEAD: usize = 1 << 20;
 
 /// What a message counts beside its bytes: a million empty ones are not nothing.
 const MESSAGE_COST: usize = 64;
@@ -95,15 +88,15 @@ impl Event {
 }
 
 /// The events of the clients of one group, in the order they came.
-pub(crate) struct Inbox {
+pub(crate) struct EventQueue {
     events: Mutex<VecDeque<Event>>,
     group: u32,
     wake: Arc<Wake>,
 }
 
-impl Inbox {
-    pub(crate) fn new(group: u32, wake: Arc<Wake>) -> Inbox {
-        Inbox { events: Mutex::default(), group, wake }
+impl EventQueue {
+    pub(crate) fn new(group: u32, wake: Arc<Wake>) -> EventQueue {
+        EventQueue { events: Mutex::default(), group, wake }
     }
 
     pub(crate) fn push(&self, event: Event) {
@@ -129,67 +122,8 @@ impl Inbox {
     }
 }
 
-impl fmt::Debug for Inbox {
+impl fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").field("events", &self.events().len()).finish_non_exhaustive()
-    }
-}
-
-/// What both sides know of a client.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    /// Of messages that have not been handed to the system.
-    pub(crate) waiting: AtomicUsize,
-    /// Of messages that the application has not taken.
-    unread: AtomicUsize,
-    /// There is room for more of them.
-    has_room: Notify,
-    /// The application has closed it, or let go of it: from now on the end has a deadline.
-    ends: Notify,
-    is_closed: AtomicBool,
-    /// Nobody will take its events.
-    is_abandoned: AtomicBool,
-}
-
-impl Shared {
-    /// Waits until the application has taken enough.
-    pub(crate) async fn room(&self) {
-        while self.unread.load(Ordering::Acquire) >= READ_AHEAD && !self.is_abandoned() {
-            self.has_room.notified().await;
-        }
-    }
-
-    pub(crate) fn came(&self, content: &Content) {
-        self.unread.fetch_add(content.cost(), Ordering::AcqRel);
-    }
-
-    pub(crate) fn took(&self, content: &Content) {
-        self.unread.fetch_sub(content.cost(), Ordering::AcqRel);
-        self.has_room.notify_one();
-    }
-
-    pub(crate) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.ends.notify_one();
-    }
-
-    /// Whether the application has closed it.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
-    }
-
-    /// Waits until the application has closed it, or let go of it.
-    pub(crate) async fn ends(&self) {
-        self.ends.notified().await;
-    }
-
-    pub(crate) fn abandon(&self) {
-        self.is_abandoned.store(true, Ordering::Release);
-        self.has_room.notify_one();
-        self.ends.notify_one();
-    }
-
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.is_abandoned.load(Ordering::Acquire)
+        f.debug_struct("EventQueue").field("events", &self.events().len()).finish_non_exhaustive()
     }
 }

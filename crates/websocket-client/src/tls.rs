@@ -33,12 +33,12 @@ pub enum Roots {
     /// The system's: the file that `SSL_CERT_FILE` names, or where systems keep it.
     System,
     /// These and no others: PEM, or the path of a file with it.
-    These(String),
+    Custom(String),
 }
 
 /// Why roots cannot be used.
 #[derive(Debug)]
-pub enum BadRoots {
+pub enum RootsError {
     /// The system has none where they usually are.
     NoSystem,
     /// The file cannot be read.
@@ -51,19 +51,19 @@ pub enum BadRoots {
 ///
 /// # Errors
 /// When there are none.
-pub fn trusting(roots: &Roots) -> Result<Arc<ClientConfig>, BadRoots> {
+pub fn tls_config(roots: &Roots) -> Result<Arc<ClientConfig>, RootsError> {
     let mut store = RootCertStore::empty();
     let (certificates, name) = match roots {
         Roots::System => system()?,
-        Roots::These(text) if text.contains("-----BEGIN ") => {
+        Roots::Custom(text) if text.contains("-----BEGIN ") => {
             (certificates(text.as_bytes()), "the text that was given".to_owned())
         }
-        Roots::These(path) => (certificates(&read(Path::new(path))?), path.clone()),
+        Roots::Custom(path) => (certificates(&read(Path::new(path))?), path.clone()),
     };
     // A system's bundle may have some that are too old to be understood.
     let (added, _) = store.add_parsable_certificates(certificates);
     if added == 0 {
-        return Err(BadRoots::Empty(name));
+        return Err(RootsError::Empty(name));
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -76,15 +76,15 @@ pub fn trusting(roots: &Roots) -> Result<Arc<ClientConfig>, BadRoots> {
     Ok(Arc::new(config))
 }
 
-fn system() -> Result<(Vec<CertificateDer<'static>>, String), BadRoots> {
+fn system() -> Result<(Vec<CertificateDer<'static>>, String), RootsError> {
     let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
     let usual = || SYSTEM.iter().map(PathBuf::from).find(|path| path.is_file());
-    let path = named.or_else(usual).ok_or(BadRoots::NoSystem)?;
+    let path = named.or_else(usual).ok_or(RootsError::NoSystem)?;
     Ok((certificates(&read(&path)?), path.display().to_string()))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, BadRoots> {
-    let unreadable = |error| BadRoots::Unreadable(path.to_owned(), error);
+fn read(path: &Path) -> Result<Vec<u8>, RootsError> {
+    let unreadable = |error| RootsError::Unreadable(path.to_owned(), error);
     // A FIFO that nobody writes to would be waited for.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(unreadable(io::Error::other("it is no file")));
@@ -100,21 +100,21 @@ fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect()
 }
 
-impl fmt::Display for BadRoots {
+impl fmt::Display for RootsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadRoots::NoSystem => write!(
+            RootsError::NoSystem => write!(
                 f,
                 "this system has no file of the authorities it trusts (Debian: install ca-certificates), nor does {VARIABLE} name one"
             ),
-            BadRoots::Unreadable(path, error) => {
+            RootsError::Unreadable(path, error) => {
                 write!(f, "{} cannot be read: {error}", path.display())
             }
-            BadRoots::Empty(name) => {
+            RootsError::Empty(name) => {
                 write!(f, "{name} has no certificate in PEM (\"-----BEGIN CERTIFICATE-----\")")
             }
         }
     }
 }
 
-impl std::error::Error for BadRoots {}
+impl std::error::Error for RootsError {}

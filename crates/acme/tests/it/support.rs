@@ -62,7 +62,7 @@ pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Sett
     Settings {
         agrees: true,
         directory: directory.to_owned(),
-        roots: Roots::These(file("ca.pem").display().to_string()),
+        roots: Roots::Custom(file("ca.pem").display().to_string()),
         pace: Pace { divisor: 60, look: Duration::from_millis(200) },
         ..Settings::new(
             domains.iter().map(|name| (*name).to_owned()).collect(),
@@ -90,7 +90,7 @@ impl Served {
             ..TlsSettings::default()
         };
         let tls = Tls::new(tls, notice).unwrap();
-        let server = Server::answering(Config::default(), |exchange| {
+        let server = Server::with_closure_and_echo(Config::default(), |exchange| {
             exchange.begin_reply(200);
             exchange.set_reply_body(b"served");
         });

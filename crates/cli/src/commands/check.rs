@@ -99,7 +99,7 @@ pub(crate) fn check(serve: &Serve, target: &Target) -> Result<Vec<u8>, Failure> 
 /// # Errors
 /// Fails when it could not be listened on if it were free.
 pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure> {
-    if rookery_systemd::Activation::is_there() { Ok(None) } else { address.check() }
+    if rookery_systemd::Activation::has_sockets() { Ok(None) } else { address.check() }
 }
 
 /// Checks that the admin address can be listened on. Returns a message if it is in use.

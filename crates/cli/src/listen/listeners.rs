@@ -7,9 +7,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rookery_server::{
-    GivenPlace, GivenSockets, Listener, ListenerConfig, Notice, Redirect, Server,
+    InheritedAddress, InheritedSockets, Listener, ListenerConfig, Notice, Redirect, Server,
 };
-use rookery_systemd::{Activated, Activation};
+use rookery_systemd::{ActivatedSocket, Activation};
 
 use crate::failure::{Failure, say, tell};
 use crate::listen::address::Address;
@@ -67,12 +67,12 @@ impl Ports {
             add(address, port);
             vec![listener]
         } else {
-            for place in given.places() {
-                let (at, port) = place_shown(place);
+            for address in given.addresses() {
+                let (at, port) = shown_address(address);
                 add(&at, port);
             }
             tell("it serves on the sockets of the service manager: --host and --port are not used");
-            let listener = server.listen_given(&given, site).map_err(|error| {
+            let listener = server.listen_inherited(&given, site).map_err(|error| {
                 Failure::Address(format!(
                     "The sockets of the service manager cannot be used: {error}."
                 ))
@@ -142,23 +142,23 @@ impl Ports {
     }
 }
 
-fn given_sockets(activation: Activation) -> GivenSockets {
-    let mut given = GivenSockets::default();
+fn given_sockets(activation: Activation) -> InheritedSockets {
+    let mut given = InheritedSockets::default();
     for (_, socket) in activation.sockets {
         match socket {
-            Activated::Tcp(socket) => given.push_tcp(socket),
-            Activated::Unix(socket) => given.push_unix(socket),
+            ActivatedSocket::Tcp(socket) => given.push_tcp(socket),
+            ActivatedSocket::Unix(socket) => given.push_unix(socket),
         }
     }
     given
 }
 
-fn place_shown(place: GivenPlace) -> (Address, Option<u16>) {
-    match place {
-        GivenPlace::Tcp(local) => {
+fn shown_address(address: InheritedAddress) -> (Address, Option<u16>) {
+    match address {
+        InheritedAddress::Tcp(local) => {
             (Address::Tcp { host: local.ip().to_string(), socket: local }, Some(local.port()))
         }
-        GivenPlace::Unix(path) => {
+        InheritedAddress::Unix(path) => {
             (Address::Unix(path.unwrap_or_else(|| "a Unix socket".into())), None)
         }
     }

@@ -18,7 +18,7 @@ const LOOK_TIME: Duration = Duration::from_millis(100);
 /// Waits for a limited time until no worker without a supervisor has one of the addresses. A signal
 /// to end ends the process meanwhile.
 pub(crate) fn wait<'a>(addresses: impl IntoIterator<Item = &'a Address>, signals: &Signals) {
-    if rookery_systemd::Activation::is_there() {
+    if rookery_systemd::Activation::has_sockets() {
         return;
     }
     let within = Times::default().stop + GRACE;

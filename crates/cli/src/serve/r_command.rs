@@ -63,7 +63,7 @@ pub(crate) fn worker(
         at_prompts(&mut command, target)?;
     }
     // What a service manager says, it says to the supervisor.
-    for name in rookery_systemd::NAMES {
+    for name in rookery_systemd::VARIABLES {
         command.env_remove(name);
     }
     // Of this process, and not of the programs that the app starts.

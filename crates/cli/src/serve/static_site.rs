@@ -7,7 +7,7 @@ use rookery_server::access_log::Reopener;
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::Tls;
 use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
-use rookery_systemd::Manager;
+use rookery_systemd::ServiceManager;
 
 use crate::app_detection::Target;
 use crate::command_line::Serve;
@@ -46,7 +46,7 @@ pub(crate) fn serve(
     let folder = StaticPath { path: target.path.clone(), ..StaticPath::default() };
     files.set([("/".to_owned(), folder)]).map_err(|error| Failure::Serving(format!("{error}.")))?;
     let settings = asked.settings.of_server()?;
-    let server = Server::of_files(settings.config);
+    let server = Server::for_static_files(settings.config);
     let log = log.open(asked.format)?;
     server.set_access_log(log.as_ref().map(Log::access_log));
     let spool = Arc::new(SpoolFolder::new(settings.spool_folder, tell));
@@ -69,7 +69,7 @@ pub(crate) fn serve(
         browser::open(ports.url.as_deref());
     }
     let renewer = opened.as_ref().map_or(Ok(None), Opened::start_renewer)?;
-    let manager = Manager::of_environment();
+    let manager = ServiceManager::from_environment();
     manager.ready(&format!("Serving on {}", ports.shown));
     let mut stops = Stops::new();
     if let Some(caught) =
@@ -95,15 +95,15 @@ fn wait(
     tls: Option<&Tls>,
     log: Option<&Reopener>,
     ports: &Ports,
-    manager: &Manager,
+    manager: &ServiceManager,
 ) -> Option<Caught> {
     loop {
         // The thread that serves has answered before the manager is told that it is alive.
-        let caught = match manager.watches_every() {
+        let caught = match manager.watchdog_interval() {
             None => signals.next(),
             Some(time) => {
                 ports.connections();
-                manager.is_alive();
+                manager.ping_watchdog();
                 match signals.next_within((time / 2).max(LOOK_TIME)) {
                     None => continue,
                     caught => caught,
@@ -129,11 +129,11 @@ fn wait(
 }
 
 /// Waits until what is being sent has been sent, or time is up. A second signal ends the process.
-fn drain(ports: &Ports, signals: &Signals, stops: &mut Stops, manager: &Manager) {
+fn drain(ports: &Ports, signals: &Signals, stops: &mut Stops, manager: &ServiceManager) {
     ports.drain();
     let until = Instant::now() + DRAIN_TIME;
     while ports.connections() > 0 && Instant::now() < until {
-        manager.is_alive();
+        manager.ping_watchdog();
         if let Some(caught) = signals.next_within(LOOK_TIME).filter(|caught| caught.ends()) {
             if stops.count(caught) > 1 {
                 caught.die();

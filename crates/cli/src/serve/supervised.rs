@@ -12,7 +12,7 @@ use rookery_supervisor::{
     Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request,
     Roster, Status, Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
 };
-use rookery_systemd::Manager;
+use rookery_systemd::ServiceManager;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::app_detection::Target;
@@ -101,7 +101,7 @@ pub(crate) fn serve(
         ports,
         admin: Admin::start(Answers::new(Arc::clone(&status) as _), asked.admin.as_ref())
             .map_err(|error| Failure::Address(error.to_string()))?,
-        manager: Manager::of_environment(),
+        manager: ServiceManager::from_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
         failure: RefCell::default(),
     };
@@ -308,7 +308,7 @@ struct Door {
     screen: String,
     opens_browser: bool,
     admin: Admin,
-    manager: Manager,
+    manager: ServiceManager,
     /// What the service manager has been told.
     state: Cell<(Phase, Told)>,
     /// The app's own message, where it has not started.
@@ -385,7 +385,7 @@ impl Front for Door {
 
     fn turns_every(&self) -> Duration {
         // Told when three quarters of this are over, so a turn at half of it is never the one that comes too late.
-        self.manager.watches_every().map_or(Duration::MAX, |time| time / 2)
+        self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
     }
 
     fn hear(&self, news: News<'_>) {
@@ -402,7 +402,7 @@ impl Front for Door {
             }
             // The thread of the connections has answered before, and this is that of the workers.
             News::Turned { ready, workers, failures } => {
-                self.manager.is_alive();
+                self.manager.ping_watchdog();
                 let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
                 if told != now {

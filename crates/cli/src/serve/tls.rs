@@ -170,7 +170,7 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
             .or_else(staging)
             .unwrap_or_else(|| usual.directory.clone()),
         roots: combined::path(all, "acme_ca")
-            .map_or(Roots::System, |path| Roots::These(path.to_string_lossy().into_owned())),
+            .map_or(Roots::System, |path| Roots::Custom(path.to_string_lossy().into_owned())),
         profile: all.text("acme_profile"),
         challenge: [Challenge::Http, Challenge::Tls]
             .into_iter()
@@ -295,7 +295,7 @@ mod tests {
             (LETS_ENCRYPT_STAGING, Some("shortlived"))
         );
         assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), settle(Path::new("d"))));
-        assert!(matches!(acme.roots, Roots::These(path) if path.ends_with("/f")));
+        assert!(matches!(acme.roots, Roots::Custom(path) if path.ends_with("/f")));
         assert_eq!(asked(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
     }
 

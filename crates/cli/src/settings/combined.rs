@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use rookery_server::{Config, NamedLimit, Proxies};
+use rookery_server::{Config, NamedLimit, TrustedProxies};
 use rookery_settings::lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
@@ -37,7 +37,7 @@ pub(crate) struct Settings(pub(crate) rookery_settings::Settings);
 #[derive(Debug)]
 pub(crate) struct OfServer {
     pub(crate) config: Config,
-    pub(crate) proxies: Proxies,
+    pub(crate) proxies: TrustedProxies,
     pub(crate) proxy_protocol: bool,
     pub(crate) spool_folder: PathBuf,
 }
@@ -84,9 +84,9 @@ impl Settings {
         Ok(())
     }
 
-    fn proxies(&self) -> Result<Proxies, Failure> {
+    fn proxies(&self) -> Result<TrustedProxies, Failure> {
         let proxies = self.0.list("trusted_proxies");
-        Proxies::of(proxies.iter().map(String::as_str))
+        TrustedProxies::of(proxies.iter().map(String::as_str))
             .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
     }
 

@@ -64,7 +64,7 @@ fn apart(command: &mut Command) {
     for name in rookery_settings::environment::program_variables() {
         command.env_remove(name);
     }
-    for name in rookery_systemd::NAMES {
+    for name in rookery_systemd::VARIABLES {
         command.env_remove(name);
     }
 }

@@ -168,7 +168,9 @@ fn what_is_no_socket_is_said() {
     let mut it = Running::start(&mut command);
     assert_eq!(it.end().0.code(), Some(4));
     assert!(
-        it.said.contains("descriptor 3, which the service manager has handed over, is no socket"),
+        it.said.contains(
+            "descriptor 3, inherited from the service manager, is not a listening stream socket"
+        ),
         "{}",
         it.said
     );

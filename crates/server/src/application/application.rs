@@ -13,7 +13,7 @@ pub type MakeApplication = Arc<dyn Fn(Arc<dyn IoWaker>) -> Box<dyn Application> 
 
 /// A process that speaks WebSocket, as a server that has accepted the same handshake.
 #[derive(Debug)]
-pub struct FarEnd {
+pub struct Upstream {
     /// The socket to it.
     pub socket: UnixStream,
     /// What it has said already.
@@ -36,11 +36,11 @@ pub trait Application {
     ///
     /// # Errors
     /// A request comes back when too many wait; nothing else does.
-    fn take(&self, event: Event) -> Result<Pushed, PushError>;
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError>;
 
     /// Whether it is to be shown the head of this request before its body is read, on a site that [shows
     /// heads](crate::ListenerConfig::sees_heads).
-    fn sees_head(&self, exchange: &Exchange) -> bool {
+    fn wants_head(&self, exchange: &Exchange) -> bool {
         !exchange.is_head_seen()
     }
 
@@ -51,33 +51,33 @@ pub trait Application {
     }
 
     /// The client of a request has gone that [waits](rookery_exchange::Fate::is_waiting).
-    fn has_left(&self) {}
+    fn on_client_disconnect(&self) {}
 
     /// Puts what it has sent into `commands`, which is empty.
-    fn commands(&self, commands: &mut VecDeque<Command>);
+    fn take_commands(&self, commands: &mut VecDeque<Command>);
 
     /// Whether it takes messages. After `false` the I/O thread is woken when it does again.
-    fn has_room(&self) -> bool;
+    fn has_capacity(&self) -> bool;
 
     /// Whether it takes those of this WebSocket, where it keeps them apart; else [`has_room`](Self::has_room) says all.
-    fn has_room_of(&self, _socket: SocketId) -> bool {
+    fn has_capacity_for(&self, _socket: SocketId) -> bool {
         true
     }
 
     /// The other end of a WebSocket that it has accepted, where that is a process which speaks the protocol itself: bytes are passed on
     /// between the two from then on, and no message of it comes. Asked once for each.
-    fn far_end(&self, _socket: SocketId) -> Option<FarEnd> {
+    fn take_upstream(&self, _socket: SocketId) -> Option<Upstream> {
         None
     }
 
     /// An empty buffer for a message to it.
-    fn buffer(&self) -> Vec<u8>;
+    fn take_buffer(&self) -> Vec<u8>;
 
     /// Takes the buffer of a message of its own back.
-    fn recycle(&self, buffer: Vec<u8>);
+    fn recycle_buffer(&self, buffer: Vec<u8>);
 
     /// Wakes it, if [`take`](Self::take) put that off ([`Pushed::Settle`]).
-    fn settle(&self);
+    fn wake_deferred(&self);
 
     /// Whether it works on another thread of this process: then the processor is given away before the I/O thread sleeps, because it may answer
     /// meanwhile, and it is looked after when it is busy ([`nudge`](Self::nudge)).
@@ -87,22 +87,22 @@ pub trait Application {
 
     /// Whether it has passed something on to another process since it was last asked: then the processor is given away before the I/O
     /// thread sleeps, because an answer may come meanwhile.
-    fn has_passed_on(&self) -> bool {
+    fn take_has_forwarded(&self) -> bool {
         false
     }
 
     /// How many events it has come for so far.
-    fn taken(&self) -> u64;
+    fn events_taken(&self) -> u64;
 
     /// Whether it has events to come for.
-    fn has_events(&self) -> bool;
+    fn has_unread_events(&self) -> bool;
 
     /// Looks whether it has come for anything since it was at `seen`, and wakes it if not. `None`: nothing waits.
-    fn nudge(&self, seen: u64) -> Option<u64>;
+    fn wake_if_stalled(&self, seen: u64) -> Option<u64>;
 
     /// The I/O thread is about to sleep; `false` when there are commands. `is_slow`: it takes longer than a millisecond.
-    fn may_sleep(&self, is_slow: bool) -> bool;
+    fn prepare_to_sleep(&self, is_slow: bool) -> bool;
 
     /// The I/O thread is awake.
-    fn woke(&self);
+    fn on_wake(&self);
 }

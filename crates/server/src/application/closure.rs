@@ -14,25 +14,25 @@ const KEPT_BUFFERS: usize = 64;
 
 /// How a closure answers.
 #[derive(Clone)]
-pub(crate) struct Answering {
+pub(crate) struct ClosureConfig {
     /// Writes the reply to a request.
-    pub(crate) answer: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
+    pub(crate) respond: Arc<dyn Fn(&mut Exchange) + Send + Sync>,
     /// Whether every WebSocket is accepted, and each message sent back; else handshakes are requests like others.
     pub(crate) is_echo: bool,
 }
 
-/// Answers each request by a closure.
-pub(crate) struct Closure {
-    answering: Answering,
+/// InFlightTable each request by a closure.
+pub(crate) struct ClosureApplication {
+    config: ClosureConfig,
     commands: RefCell<VecDeque<Command>>,
     buffers: RefCell<Vec<Vec<u8>>>,
     taken: Cell<u64>,
 }
 
-impl Closure {
-    pub(crate) fn new(answering: Answering) -> Closure {
-        Closure {
-            answering,
+impl ClosureApplication {
+    pub(crate) fn new(config: ClosureConfig) -> ClosureApplication {
+        ClosureApplication {
+            config,
             commands: RefCell::default(),
             buffers: RefCell::default(),
             taken: Cell::new(0),
@@ -40,15 +40,15 @@ impl Closure {
     }
 }
 
-impl Application for Closure {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+impl Application for ClosureApplication {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         self.taken.set(self.taken.get() + 1);
         let command = match event {
             Event::Request(mut exchange) => {
-                if exchange.is_upgrade() && self.answering.is_echo {
+                if exchange.is_upgrade() && self.config.is_echo {
                     exchange.begin_reply(101);
                 } else {
-                    (self.answering.answer)(&mut exchange);
+                    (self.config.respond)(&mut exchange);
                 }
                 Command::Respond(exchange)
             }
@@ -61,20 +61,20 @@ impl Application for Closure {
         Ok(Pushed::Quiet)
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
     /// The answer to a message waits with the others of its WebSocket, which have a limit.
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn recycle(&self, mut buffer: Vec<u8>) {
+    fn recycle_buffer(&self, mut buffer: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
         if buffers.len() < KEPT_BUFFERS {
             buffer.clear();
@@ -82,23 +82,23 @@ impl Application for Closure {
         }
     }
 
-    fn settle(&self) {}
+    fn wake_deferred(&self) {}
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         self.taken.get()
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         false
     }
 
-    fn nudge(&self, _seen: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
         None
     }
 
-    fn may_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
         self.commands.borrow().is_empty()
     }
 
-    fn woke(&self) {}
+    fn on_wake(&self) {}
 }

@@ -14,10 +14,10 @@ use rookery_exchange::{
 use rookery_worker::{Scoreboard, now};
 use tokio::sync::Notify;
 
-pub(crate) use super::answers::Answer;
-use super::answers::Answers;
 use super::application::Application;
-use super::exchanges::Exchanges;
+use super::exchange_pool::ExchangePool;
+pub(crate) use super::in_flight::AppDecision;
+use super::in_flight::InFlightTable;
 
 /// Ids are unique in the process, so that a WebSocket of an earlier server is not taken for one of a later.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -25,22 +25,22 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 /// The application, with what it has been asked.
 pub(crate) struct Dispatch {
     pub(crate) application: Box<dyn Application>,
-    answers: Answers,
-    exchanges: Exchanges,
+    in_flight: InFlightTable,
+    pool: ExchangePool,
     commands: RefCell<VecDeque<Command>>,
     /// The application is to be woken, after the tasks that are ready now.
-    pub(crate) settle: Notify,
+    pub(crate) wake_requested: Notify,
     /// Somebody has to look whether a busy application comes back.
-    pub(crate) look: Notify,
-    is_looked_after: Cell<bool>,
+    pub(crate) watch_requested: Notify,
+    is_watched: Cell<bool>,
     /// Whether anything has been passed on to another process since the thread was about to sleep.
-    pub(crate) has_passed_on: Cell<bool>,
+    pub(crate) has_forwarded: Cell<bool>,
     /// Where a supervisor reads what the application has to do.
     pub(crate) scoreboard: Option<Arc<Scoreboard>>,
     /// Whether requests are told when they were handed over ([`Exchange::times`]).
     is_timed: bool,
     /// Whether it takes longer than a millisecond.
-    pub(crate) is_slow: Cell<bool>,
+    pub(crate) is_app_slow: Cell<bool>,
 }
 
 impl Dispatch {
@@ -53,16 +53,16 @@ impl Dispatch {
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {
             application,
-            answers: Answers::default(),
-            exchanges: Exchanges::new(pool_bytes, budget),
+            in_flight: InFlightTable::default(),
+            pool: ExchangePool::new(pool_bytes, budget),
             commands: RefCell::default(),
-            settle: Notify::new(),
-            look: Notify::new(),
-            is_looked_after: Cell::new(false),
-            has_passed_on: Cell::new(false),
+            wake_requested: Notify::new(),
+            watch_requested: Notify::new(),
+            is_watched: Cell::new(false),
+            has_forwarded: Cell::new(false),
             scoreboard,
             is_timed,
-            is_slow: Cell::new(false),
+            is_app_slow: Cell::new(false),
         })
     }
 
@@ -75,24 +75,24 @@ impl Dispatch {
 
     /// An exchange for a call of the peer with this [key](crate::peers::table::Seat::key), and a place for its answer.
     pub(crate) fn begin(&self, id: ExchangeId, listener: ListenerId, peer: usize) -> Box<Exchange> {
-        let mut exchange = self.exchanges.take();
-        exchange.begin(id, listener, self.answers.open(id, peer));
+        let mut exchange = self.pool.take();
+        exchange.begin(id, listener, self.in_flight.open(id, peer));
         exchange
     }
 
     /// Hands an event to the application.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
-        match self.hand(event)? {
+        match self.hand_over(event)? {
             Pushed::Quiet => {}
-            Pushed::Nudge => self.look_after(),
-            Pushed::Settle => self.settle.notify_one(),
+            Pushed::Nudge => self.watch_progress(),
+            Pushed::Settle => self.wake_requested.notify_one(),
         }
         Ok(())
     }
 
-    fn hand(&self, mut event: Event) -> Result<Pushed, PushError> {
+    fn hand_over(&self, mut event: Event) -> Result<Pushed, PushError> {
         let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_call()) else {
-            return self.application.take(event);
+            return self.application.handle_event(event);
         };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
             if self.is_timed {
@@ -101,21 +101,21 @@ impl Dispatch {
         }
         // Before: it may have been taken when this returns.
         board.hand();
-        self.application.take(event).inspect_err(|_| board.take_back())
+        self.application.handle_event(event).inspect_err(|_| board.take_back())
     }
 
     /// The answer to a call, when it has come.
-    pub(crate) fn answer(&self, slot: u32) -> Option<Answer> {
-        self.answers.take(slot)
+    pub(crate) fn take_decision(&self, slot: u32) -> Option<AppDecision> {
+        self.in_flight.take_decision(slot)
     }
 
     /// Nobody waits for the answer of a call any more; one that had come is returned.
     pub(crate) fn abandon(&self, slot: u32) -> Option<Box<Exchange>> {
-        let (id, came) = self.answers.close(slot);
-        match came? {
-            Answer::Reply(exchange) | Answer::Proceed(exchange) => Some(exchange),
-            Answer::Receive(listener) => {
-                self.tell(Event::BodyEnd { call: id, listener, reason: Departure::Client });
+        let (id, decision) = self.in_flight.close(slot);
+        match decision? {
+            AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
+            AppDecision::StreamBody(listener) => {
+                self.notify(Event::BodyEnd { call: id, listener, reason: Departure::Client });
                 None
             }
         }
@@ -123,19 +123,19 @@ impl Dispatch {
 
     /// Ends an exchange: closes its place and takes it back.
     pub(crate) fn finish(&self, exchange: Box<Exchange>) {
-        self.answers.close(exchange.slot());
-        self.exchanges.give(exchange);
+        self.in_flight.close(exchange.slot());
+        self.pool.put_back(exchange);
     }
 
     /// Takes an exchange back whose client has gone. A WebSocket that was accepted in vain has ended: each one that
     /// is accepted does, once; and so has a stream.
-    pub(crate) fn disown(&self, exchange: Box<Exchange>) {
+    pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             let (socket, listener) = (exchange.id(), exchange.listener());
             if let Some(backlog) = exchange.backlog() {
                 backlog.end();
             }
-            self.tell(Event::Closed {
+            self.notify(Event::Closed {
                 socket,
                 listener,
                 code: 1006,
@@ -145,37 +145,37 @@ impl Dispatch {
         } else if let ReplyBody::Stream(stream) = exchange.reply().body() {
             stream.flow.end();
             let (stream, listener) = (exchange.id(), exchange.listener());
-            self.tell(Event::Departed { stream, listener, reason: Departure::Client });
+            self.notify(Event::Departed { stream, listener, reason: Departure::Client });
         }
-        self.exchanges.give(exchange);
+        self.pool.put_back(exchange);
     }
 
     /// How many calls are in flight.
     pub(crate) fn in_flight(&self) -> usize {
-        self.answers.len()
+        self.in_flight.len()
     }
 
     // ---- WebSockets ----
 
     /// Hands over an event that is never refused.
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn notify(&self, event: Event) {
         // Only requests are.
         let _ = self.push(event);
     }
 
     /// Takes the buffer of a message back that nobody is there to be sent.
-    pub(crate) fn discard(&self, payload: Payload) {
+    pub(crate) fn recycle_payload(&self, payload: Payload) {
         if let Payload::Pooled(buffer) = payload {
-            self.application.recycle(buffer);
+            self.application.recycle_buffer(buffer);
         }
     }
 
     // ---- what comes down ----
 
     /// Carries out what the application has sent, one command after the other; says whether there was anything.
-    pub(crate) fn deliver(&self, mut carry_out: impl FnMut(Command)) -> bool {
+    pub(crate) fn run_commands(&self, mut carry_out: impl FnMut(Command)) -> bool {
         let mut commands = self.commands.take();
-        self.application.commands(&mut commands);
+        self.application.take_commands(&mut commands);
         let was_any = !commands.is_empty();
         commands.drain(..).for_each(&mut carry_out);
         self.commands.replace(commands);
@@ -184,40 +184,43 @@ impl Dispatch {
 
     /// Whether the call of an exchange still waits for it.
     pub(crate) fn is_awaited(&self, exchange: &Exchange) -> bool {
-        self.answers.is_awaited(exchange)
+        self.in_flight.is_awaited(exchange)
     }
 
     /// Gives an answer to its call: the key of the peer to be woken; `None` when nobody waits any more.
-    pub(crate) fn put(&self, answer: Answer) -> Option<usize> {
-        let (slot, id) = answer.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
-        match self.answers.put(slot, id, answer) {
+    pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
+        let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
+        match self.in_flight.resolve(slot, id, decision) {
             Ok((peer, before)) => {
                 // It has answered before its peer could begin to read the body.
-                if let Some(Answer::Receive(listener)) = before {
-                    self.tell(Event::BodyEnd { call: id, listener, reason: Departure::Done });
+                if let Some(AppDecision::StreamBody(listener)) = before {
+                    self.notify(Event::BodyEnd { call: id, listener, reason: Departure::Done });
                 }
                 Some(peer)
             }
-            Err(Answer::Reply(unwanted) | Answer::Proceed(unwanted)) => {
-                self.disown(unwanted);
+            Err(AppDecision::Respond(unwanted) | AppDecision::ReadBody(unwanted)) => {
+                self.discard_exchange(unwanted);
                 None
             }
-            Err(Answer::Receive(_)) => None,
+            Err(AppDecision::StreamBody(_)) => None,
         }
     }
 
     /// The application has the body of a call come in pieces: the key of the peer to be woken; `None` when nobody waits any
     /// more.
-    pub(crate) fn receive(
+    pub(crate) fn stream_body(
         &self,
         slot: u32,
         call: ExchangeId,
         listener: ListenerId,
     ) -> Option<usize> {
-        let peer =
-            self.answers.put(slot, call, Answer::Receive(listener)).ok().map(|(peer, _)| peer);
+        let peer = self
+            .in_flight
+            .resolve(slot, call, AppDecision::StreamBody(listener))
+            .ok()
+            .map(|(peer, _)| peer);
         if peer.is_none() {
-            self.tell(Event::BodyEnd { call, listener, reason: Departure::Client });
+            self.notify(Event::BodyEnd { call, listener, reason: Departure::Client });
         }
         peer
     }
@@ -225,20 +228,20 @@ impl Dispatch {
     // ---- waking ----
 
     /// Has somebody look, in a millisecond, whether the application comes back.
-    pub(crate) fn look_after(&self) {
-        if !self.is_looked_after.replace(true) {
-            self.look.notify_one();
+    pub(crate) fn watch_progress(&self) {
+        if !self.is_watched.replace(true) {
+            self.watch_requested.notify_one();
         }
     }
 
     /// Whether anything has been passed on to another process since this was last asked.
-    pub(crate) fn has_passed_on(&self) -> bool {
-        self.has_passed_on.take() | self.application.has_passed_on()
+    pub(crate) fn take_has_forwarded(&self) -> bool {
+        self.has_forwarded.take() | self.application.take_has_forwarded()
     }
 
     /// It has come back, or there is nothing for it to come for.
-    pub(crate) fn is_well(&self) {
-        self.is_looked_after.set(false);
+    pub(crate) fn end_watch(&self) {
+        self.is_watched.set(false);
     }
 }
 

@@ -8,27 +8,27 @@ use rookery_exchange::{Command, Event, Link, PushError, Pushed};
 use super::application::Application;
 
 impl Application for Arc<Link> {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         self.push(event)
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         Link::commands(self, commands);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         Link::has_room(self)
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         Link::buffer(self)
     }
 
-    fn recycle(&self, buffer: Vec<u8>) {
+    fn recycle_buffer(&self, buffer: Vec<u8>) {
         Link::recycle(self, buffer);
     }
 
-    fn settle(&self) {
+    fn wake_deferred(&self) {
         Link::settle(self);
     }
 
@@ -36,23 +36,23 @@ impl Application for Arc<Link> {
         true
     }
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         Link::taken(self)
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         Link::has_events(self)
     }
 
-    fn nudge(&self, seen: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
         Link::nudge(self, seen)
     }
 
-    fn may_sleep(&self, is_slow: bool) -> bool {
+    fn prepare_to_sleep(&self, is_slow: bool) -> bool {
         Link::may_sleep(self, is_slow)
     }
 
-    fn woke(&self) {
+    fn on_wake(&self) {
         Link::woke(self);
     }
 }

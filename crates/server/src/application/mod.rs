@@ -4,10 +4,10 @@
 //! what is in flight. Two are here: [the link](link) to an application on another thread (R), and [a closure](closure) that
 //! answers on the I/O thread itself. A third, the pool of processes, is in crates/supervisor.
 
-mod answers;
 #[allow(clippy::module_inception, reason = "the trait that the layer is named for")]
 pub(crate) mod application;
 pub(crate) mod closure;
 pub(crate) mod dispatch;
-mod exchanges;
+mod exchange_pool;
+mod in_flight;
 pub(crate) mod link;

@@ -21,13 +21,13 @@ use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 use crate::static_files::ReadyFiles;
-use crate::websocket::sockets::WebSockets;
+use crate::websocket::registry::WebSocketRegistry;
 
 /// What the connections of an I/O thread have in common.
 pub(crate) struct HttpState {
     pub(crate) peers: Rc<Peers>,
     pub(crate) dispatch: Rc<Dispatch>,
-    pub(crate) websockets: Rc<WebSockets>,
+    pub(crate) websockets: Rc<WebSocketRegistry>,
     /// Handshakes of TLS that are under way.
     pub(crate) handshake_limit: HandshakeLimit,
     /// Replies that come in pieces.
@@ -57,7 +57,7 @@ const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpState {
     pub(crate) fn new(
-        websockets: Rc<WebSockets>,
+        websockets: Rc<WebSocketRegistry>,
         scratch: Rc<Scratch>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
@@ -122,7 +122,7 @@ impl HttpState {
         } else if is_streamed(&exchange) {
             self.response_streams.forget(exchange.id());
         }
-        self.dispatch.disown(exchange);
+        self.dispatch.discard_exchange(exchange);
     }
 }
 

@@ -6,8 +6,8 @@ use rookery_websocket::protocol::handshake::OriginPolicy;
 
 use crate::http::request::session_cookie::SessionCookie;
 use crate::http::request::spool_folder::SpoolFolder;
-use crate::net::proxies::Proxies;
-use crate::net::tls::store::Tls;
+use crate::net::tls::certificate_store::Tls;
+use crate::net::trusted_proxies::TrustedProxies;
 use crate::static_files::StaticFiles;
 
 /// What a listener serves.
@@ -25,7 +25,7 @@ pub struct ListenerConfig {
     /// Where all requests are sent on to, without the application: by 308, with path and query. None: they are served here.
     pub redirect: Option<Arc<Redirect>>,
     /// Whose `X-Forwarded-Proto` says whether a client came by `https`.
-    pub proxies: Proxies,
+    pub proxies: TrustedProxies,
     /// Whether every connection begins with the header of the PROXY protocol (versions 1 and 2), which names the client. Only the
     /// [`proxies`](Self::proxies) may send it, where there are any; without them whoever reaches the listener can claim to be
     /// anybody.
@@ -49,7 +49,7 @@ pub enum Downstream {
     #[default]
     Clients,
     /// The supervisor of this process: it says of each request whose it is, its connections are not ended for being idle or slow, and
-    /// nobody else is listened to. [`Server::listen_inherited`](crate::Server::listen_inherited) sets it.
+    /// nobody else is listened to. [`Server::listen_supervised`](crate::Server::listen_supervised) sets it.
     Supervisor,
 }
 

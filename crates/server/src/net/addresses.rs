@@ -1,71 +1,22 @@
-//! How many connections each address has.
+//! The addresses of the two ends of a connection.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
-use std::rc::Rc;
+use std::net::SocketAddr;
 
-/// Connections of each address; empty while they have no limit.
-#[derive(Debug, Default)]
-pub(crate) struct Addresses(RefCell<HashMap<IpAddr, usize>>);
-
-/// A connection among those of its address; given up when it is dropped.
-#[derive(Debug)]
-pub(crate) struct OfAddress {
-    addresses: Rc<Addresses>,
-    address: IpAddr,
+/// The two ends of a connection; a Unix socket's have no address.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ConnectionAddresses {
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
 }
 
-impl Addresses {
-    /// Counts a connection of `address`; `None` when it has `limit` already.
-    pub(crate) fn count(self: &Rc<Self>, address: IpAddr, limit: usize) -> Option<OfAddress> {
-        let address = network(address);
-        let mut addresses = self.0.borrow_mut();
-        let count = addresses.entry(address).or_default();
-        if *count >= limit {
-            // A limit of none leaves the entry made above.
-            if *count == 0 {
-                addresses.remove(&address);
-            }
-            return None;
-        }
-        *count += 1;
-        Some(OfAddress { addresses: Rc::clone(self), address })
+impl ConnectionAddresses {
+    /// Those of a client over TCP.
+    pub(crate) fn of(remote: SocketAddr, local: SocketAddr) -> ConnectionAddresses {
+        ConnectionAddresses { remote: Some(canonical(remote)), local: Some(canonical(local)) }
     }
 }
 
-impl Drop for OfAddress {
-    fn drop(&mut self) {
-        let mut addresses = self.addresses.0.borrow_mut();
-        if let Some(count) = addresses.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                addresses.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// What counts as one address: an IPv6 client has a /64 to itself (RFC 6177).
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_an_ipv4_address_or_a_network_of_64_bits() {
-        let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
-        assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
-        assert!(!same("192.0.2.1", "192.0.2.2"));
-        assert!(same("2001:db8:0:1::1", "2001:db8:0:1:ffff::2"));
-        assert!(!same("2001:db8:0:1::1", "2001:db8:0:2::1"));
-    }
+/// An IPv4 peer of a dual-stack listener is shown as what it is.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }

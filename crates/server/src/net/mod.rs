@@ -1,15 +1,17 @@
 //! Sockets: listening ones, connected ones, and their descriptors, which nobody else sees.
 
+pub(crate) mod accepted_socket;
 pub(crate) mod addresses;
+pub(crate) mod connections_per_ip;
 pub(crate) mod descriptor;
-pub(crate) mod given;
+pub(crate) mod inherited_sockets;
 pub(crate) mod listen;
-pub(crate) mod literal;
-pub(crate) mod own_address;
-pub(crate) mod proxies;
+pub(crate) mod literal_address;
+pub(crate) mod network_address;
 pub mod proxy_header;
 mod socket;
+pub(crate) mod socket_file;
 pub(crate) mod tls;
 pub(crate) mod transport;
-pub(crate) mod unix;
+pub(crate) mod trusted_proxies;
 pub(crate) mod unix_stream;

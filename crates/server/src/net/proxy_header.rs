@@ -4,10 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of a header: version 2 tells its length, of which anything is possible.
-pub const MOST: usize = 4 << 10;
+pub const MAX_HEADER_SIZE: usize = 4 << 10;
 
 /// Bytes of a line of version 1, with its CR and LF.
-const LINE: usize = 107;
+const MAX_LINE_SIZE: usize = 107;
 
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -17,52 +17,52 @@ pub struct Header {
     /// Its bytes.
     pub len: usize,
     /// The client and the address that it reached; `None` where the proxy speaks for itself, or does not know.
-    pub ends: Option<(SocketAddr, SocketAddr)>,
+    pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// What the first bytes of a connection are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum Prefix {
     /// The beginning of a header.
-    Part,
+    Incomplete,
     /// A whole one, and perhaps more behind it.
-    Whole(Header),
+    Complete(Header),
     /// No header.
-    Other,
+    Invalid,
 }
 
 /// Looks at all that has come. What it says of a whole header, or of what is none, more bytes do not change. Allocates nothing.
-pub fn begin(bytes: &[u8]) -> Begin {
+pub fn parse(bytes: &[u8]) -> Prefix {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if begins(SIGNATURE) {
         binary(bytes)
     } else if begins(b"PROXY ") {
         line(bytes)
     } else {
-        Begin::Other
+        Prefix::Invalid
     }
 }
 
-fn line(bytes: &[u8]) -> Begin {
-    let within = &bytes[..bytes.len().min(LINE)];
+fn line(bytes: &[u8]) -> Prefix {
+    let within = &bytes[..bytes.len().min(MAX_LINE_SIZE)];
     let Some(end) = within.iter().position(|byte| *byte == b'\n') else {
-        return if bytes.len() < LINE { Begin::Part } else { Begin::Other };
+        return if bytes.len() < MAX_LINE_SIZE { Prefix::Incomplete } else { Prefix::Invalid };
     };
     let Some(text) =
         within[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok())
     else {
-        return Begin::Other;
+        return Prefix::Invalid;
     };
     let mut words = text.split(' ').skip(1);
-    let ends = match words.next() {
+    let addresses = match words.next() {
         Some("UNKNOWN") => None,
         Some(family @ ("TCP4" | "TCP6")) => match addresses(family, &mut words) {
-            None => return Begin::Other,
-            ends => ends,
+            None => return Prefix::Invalid,
+            addresses => addresses,
         },
-        _ => return Begin::Other,
+        _ => return Prefix::Invalid,
     };
-    Begin::Whole(Header { len: end + 1, ends })
+    Prefix::Complete(Header { len: end + 1, addresses })
 }
 
 fn addresses<'a>(
@@ -84,18 +84,18 @@ fn addresses<'a>(
             && (word == "0" || !word.starts_with('0'));
         word.parse().ok().filter(|_| is_plain)
     };
-    let ends = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
-    words.next().is_none().then_some(ends)
+    let addresses = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
+    words.next().is_none().then_some(addresses)
 }
 
-fn binary(bytes: &[u8]) -> Begin {
+fn binary(bytes: &[u8]) -> Prefix {
     const FIXED: usize = 16;
-    let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else { return Begin::Part };
+    let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else { return Prefix::Incomplete };
     let len = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
-    if FIXED + len > MOST {
-        return Begin::Other;
+    if FIXED + len > MAX_HEADER_SIZE {
+        return Prefix::Invalid;
     }
-    let Some(rest) = rest.get(..len) else { return Begin::Part };
+    let Some(rest) = rest.get(..len) else { return Prefix::Incomplete };
     let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
     let v4 =
         |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
@@ -103,7 +103,7 @@ fn binary(bytes: &[u8]) -> Begin {
         let octets: [u8; 16] = rest[at..at + 16].try_into().expect("sixteen of them");
         IpAddr::V6(Ipv6Addr::from(octets))
     };
-    let ends = match (fixed[12], fixed[13]) {
+    let addresses = match (fixed[12], fixed[13]) {
         // LOCAL: the proxy itself, whatever follows. Unspecified, and Unix sockets, which have no address here.
         (0x20, _) | (0x21, 0x00) => None,
         (0x21, 0x31) if len >= 216 => None,
@@ -113,9 +113,9 @@ fn binary(bytes: &[u8]) -> Begin {
         (0x21, 0x21) if len >= 36 => {
             Some((SocketAddr::new(v6(0), port(32)), SocketAddr::new(v6(16), port(34))))
         }
-        _ => return Begin::Other,
+        _ => return Prefix::Invalid,
     };
-    Begin::Whole(Header { len: FIXED + len, ends })
+    Prefix::Complete(Header { len: FIXED + len, addresses })
 }
 
 #[cfg(test)]
@@ -154,14 +154,14 @@ mod tests {
             (second(0x21, 0x31, &[0; 216]), None),
             (second(0x21, 0x00, b""), None),
             (second(0x20, 0x11, &four), None),
-            (second(0x20, 0x00, &[7; MOST - 16]), None),
+            (second(0x20, 0x00, &[7; MAX_HEADER_SIZE - 16]), None),
         ] {
             for end in 0..header.len() {
-                assert_eq!(begin(&header[..end]), Begin::Part, "{end} of {header:?}");
+                assert_eq!(parse(&header[..end]), Prefix::Incomplete, "{end} of {header:?}");
             }
-            let whole = Begin::Whole(Header { len: header.len(), ends: expected });
-            assert_eq!(begin(&header), whole);
-            assert_eq!(begin(&[&header[..], b"GET / HTTP/1.1\r\n"].concat()), whole);
+            let whole = Prefix::Complete(Header { len: header.len(), addresses: expected });
+            assert_eq!(parse(&header), whole);
+            assert_eq!(parse(&[&header[..], b"GET / HTTP/1.1\r\n"].concat()), whole);
         }
     }
 
@@ -180,16 +180,16 @@ mod tests {
             b"PROXY TCP6 192.0.2.1 198.51.100.1 1 2\r\n",
             b"PROXY UDP4 192.0.2.1 198.51.100.1 1 2\r\n",
             b"PROXY \r\n",
-            &[&b"PROXY UNKNOWN "[..], &[b'x'; LINE]].concat(),
+            &[&b"PROXY UNKNOWN "[..], &[b'x'; MAX_LINE_SIZE]].concat(),
             &second(0x11, 0x11, &[0; 12]),
             &second(0x22, 0x11, &[0; 12]),
             &second(0x21, 0x12, &[0; 12]),
             &second(0x21, 0x11, &[0; 11]),
             &second(0x21, 0x21, &[0; 35]),
             &second(0x21, 0x31, &[0; 215]),
-            &second(0x20, 0x00, &[0; MOST - 15])[..16],
+            &second(0x20, 0x00, &[0; MAX_HEADER_SIZE - 15])[..16],
         ] {
-            assert_eq!(begin(wrong), Begin::Other, "{wrong:?}");
+            assert_eq!(parse(wrong), Prefix::Invalid, "{wrong:?}");
         }
     }
 }

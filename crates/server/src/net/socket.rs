@@ -19,12 +19,12 @@ const UNSENT: libc::c_int = 128 << 10;
 
 /// How far the peer of a transport has ended, as far as that is known without reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PeerEnd {
+pub(crate) enum PeerState {
     Open,
     /// The peer sends no more. What it sent before may lie unread.
-    Shut,
+    HalfClosed,
     /// The connection is over in both directions.
-    Gone,
+    Closed,
 }
 
 /// See the module.
@@ -152,7 +152,7 @@ impl Socket {
             let judged = self.receive(buffer, libc::MSG_PEEK, |bytes| {
                 match judge(bytes) {
                     Some(judged) => Ok(judged),
-                    None if bytes.is_empty() || self.has_peer_shut() => {
+                    None if bytes.is_empty() || self.has_peer_half_closed() => {
                         Err(io::ErrorKind::UnexpectedEof.into())
                     }
                     // Until there is more.
@@ -213,7 +213,7 @@ impl Socket {
 
     /// Looks how far the peer has ended without reading. A Unix socket whose peer has closed may have bytes to read all the same. A
     /// system call.
-    pub(crate) fn peer_end(&self) -> PeerEnd {
+    pub(crate) fn peer_state(&self) -> PeerState {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP;
         #[cfg(not(target_os = "linux"))]
@@ -222,18 +222,18 @@ impl Socket {
         // SAFETY: one pollfd, and no waiting.
         let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
         if found <= 0 || poll.revents == 0 {
-            PeerEnd::Open
+            PeerState::Open
         } else if matches!(self, Socket::Tcp(_))
             && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0
         {
-            PeerEnd::Gone
+            PeerState::Closed
         } else {
-            PeerEnd::Shut
+            PeerState::HalfClosed
         }
     }
 
     /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
-    pub(crate) fn probe(&self, interval: Duration) {
+    pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         let Socket::Tcp(socket) = self else { return };
         let set = |level, option, value: libc::c_int| {
             let size = size_of::<libc::c_int>() as libc::socklen_t;
@@ -250,7 +250,7 @@ impl Socket {
     }
 
     /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
-    pub(crate) fn has_peer_shut(&self) -> bool {
+    pub(crate) fn has_peer_half_closed(&self) -> bool {
         #[cfg(target_os = "linux")]
         const SHUT: libc::c_short = libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR;
         #[cfg(not(target_os = "linux"))]

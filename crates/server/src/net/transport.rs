@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use super::addresses::OfAddress;
+use super::connections_per_ip::CountedConnection;
 use super::descriptor::CloseInChild;
-use super::proxy_header::{self, Begin};
-pub(crate) use super::socket::PeerEnd;
+use super::proxy_header::{self, Prefix};
+pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
-use super::tls::stream::{Greeting, TlsStream};
+use super::tls::stream::{HandshakeResult, TlsStream};
 
 /// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -36,7 +36,7 @@ impl Scratch {
 pub(crate) struct Transport {
     // Before the socket: a descriptor that was closed may be somebody else's by now.
     _close_in_child: Option<CloseInChild>,
-    _of_address: Option<OfAddress>,
+    _counted: Option<CountedConnection>,
     channel: Channel,
 }
 
@@ -46,13 +46,13 @@ pub(super) enum Channel {
     // Boxed: a plain connection is not to be as large.
     Tls(Box<TlsStream>),
     /// A part of another's, which alone is read and written.
-    Within,
+    Placeholder,
     /// Bytes both ways within another's.
-    Tunnel(Box<dyn Tunnel>),
+    Multiplexed(Box<dyn MultiplexedStream>),
 }
 
 /// Bytes both ways within a transport that others share. What is written has been handed over, and leaves with the others'.
-pub(crate) trait Tunnel: fmt::Debug {
+pub(crate) trait MultiplexedStream: fmt::Debug {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>)
     -> Poll<io::Result<()>>;
 
@@ -66,13 +66,13 @@ pub(crate) trait Tunnel: fmt::Debug {
     fn flush(&mut self);
 
     /// Takes in what has come and is not to be read yet: how much of that there is now.
-    fn take_in(&mut self, cx: &mut Context<'_>) -> usize;
+    fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize;
 
-    /// How far the peer has ended, as far as the last read or [`take_in`](Self::take_in) has found.
-    fn peer_end(&self) -> PeerEnd;
+    /// How far the peer has ended, as far as the last read or [`buffer_unread`](Self::buffer_unread) has found.
+    fn peer_state(&self) -> PeerState;
 
     /// Throws it away.
-    fn throw_away(&mut self);
+    fn discard_unread(&mut self);
 
     /// Says that nothing more will be written.
     fn shut_down(&mut self);
@@ -84,31 +84,31 @@ impl Transport {
     pub(super) fn new(
         channel: Channel,
         close_in_child: CloseInChild,
-        of_address: Option<OfAddress>,
+        counted: Option<CountedConnection>,
     ) -> Transport {
-        Transport { _close_in_child: Some(close_in_child), _of_address: of_address, channel }
+        Transport { _close_in_child: Some(close_in_child), _counted: counted, channel }
     }
 
     /// None of its own: that of a stream within another transport. Nothing comes, and nothing can be written.
-    pub(crate) fn within() -> Transport {
-        Transport { _close_in_child: None, _of_address: None, channel: Channel::Within }
+    pub(crate) fn placeholder() -> Transport {
+        Transport { _close_in_child: None, _counted: None, channel: Channel::Placeholder }
     }
 
     /// A tunnel within another transport.
-    pub(crate) fn tunnel(tunnel: Box<dyn Tunnel>) -> Transport {
-        Transport { _close_in_child: None, _of_address: None, channel: Channel::Tunnel(tunnel) }
+    pub(crate) fn multiplexed(stream: Box<dyn MultiplexedStream>) -> Transport {
+        Transport { _close_in_child: None, _counted: None, channel: Channel::Multiplexed(stream) }
     }
 
     /// The TLS over it.
     pub(crate) fn tls(&mut self) -> Option<&mut TlsStream> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => None,
+            Channel::Plain(_) | Channel::Placeholder | Channel::Multiplexed(_) => None,
             Channel::Tls(tls) => Some(tls),
         }
     }
 
     /// Whether what is written is sealed, which makes a copy of it.
-    pub(crate) fn seals(&self) -> bool {
+    pub(crate) fn is_encrypted(&self) -> bool {
         matches!(self.channel, Channel::Tls(_))
     }
 
@@ -116,7 +116,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => Some(socket),
             Channel::Tls(tls) => Some(tls.socket()),
-            Channel::Within | Channel::Tunnel(_) => None,
+            Channel::Placeholder | Channel::Multiplexed(_) => None,
         }
     }
 
@@ -126,11 +126,11 @@ impl Transport {
         &self,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Option<(SocketAddr, SocketAddr)>>> {
-        let mut buffer = [0; proxy_header::MOST];
-        let judge = |bytes: &[u8]| match proxy_header::begin(bytes) {
-            Begin::Part => None,
-            Begin::Whole(header) => Some(Some(header)),
-            Begin::Other => Some(None),
+        let mut buffer = [0; proxy_header::MAX_HEADER_SIZE];
+        let judge = |bytes: &[u8]| match proxy_header::parse(bytes) {
+            Prefix::Incomplete => None,
+            Prefix::Complete(header) => Some(Some(header)),
+            Prefix::Invalid => Some(None),
         };
         let Some(socket) = self.socket() else { return Poll::Ready(Ok(None)) };
         let header = ready!(socket.poll_peek(cx, &mut buffer, judge))?;
@@ -138,14 +138,17 @@ impl Transport {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         };
         socket.take(&mut buffer[..header.len])?;
-        Poll::Ready(Ok(header.ends))
+        Poll::Ready(Ok(header.addresses))
     }
 
     /// Drives the handshake of TLS to its end; there is none in the clear.
-    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
+    pub(crate) fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<HandshakeResult>> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within | Channel::Tunnel(_) => {
-                Poll::Ready(Ok(Greeting::Done))
+            Channel::Plain(_) | Channel::Placeholder | Channel::Multiplexed(_) => {
+                Poll::Ready(Ok(HandshakeResult::Complete))
             }
             Channel::Tls(tls) => tls.poll_handshake(cx),
         }
@@ -155,7 +158,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_read_ready(cx),
             Channel::Tls(tls) => tls.poll_read_ready(cx),
-            Channel::Within | Channel::Tunnel(_) => Poll::Pending,
+            Channel::Placeholder | Channel::Multiplexed(_) => Poll::Pending,
         }
     }
 
@@ -168,8 +171,8 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.poll_read_buf(cx, buffer),
             Channel::Tls(tls) => tls.poll_read_buf(cx, buffer),
-            Channel::Within => Poll::Pending,
-            Channel::Tunnel(tunnel) => tunnel.poll_read(cx, buffer),
+            Channel::Placeholder => Poll::Pending,
+            Channel::Multiplexed(stream) => stream.poll_read(cx, buffer),
         }
     }
 
@@ -193,19 +196,19 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.poll_write_vectored(cx, buffers),
             Channel::Tls(tls) => tls.poll_write_vectored(cx, buffers),
-            Channel::Within => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-            Channel::Tunnel(tunnel) => tunnel.poll_write_vectored(cx, buffers),
+            Channel::Placeholder => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+            Channel::Multiplexed(stream) => stream.poll_write_vectored(cx, buffers),
         }
     }
 
     /// As [`poll_write_vectored`](Self::poll_write_vectored), of a piece that may take as much memory again over TLS, which takes all of it.
-    pub(crate) fn poll_write_piece(
+    pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
         piece: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.channel {
-            Channel::Tls(tls) => tls.poll_write_piece(cx, piece),
+            Channel::Tls(tls) => tls.poll_write_chunk(cx, piece),
             _ => self.poll_write_vectored(cx, &[io::IoSlice::new(piece)]),
         }
     }
@@ -213,10 +216,10 @@ impl Transport {
     /// Waits until the system has all that was written.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.channel {
-            Channel::Plain(_) | Channel::Within => Poll::Ready(Ok(())),
+            Channel::Plain(_) | Channel::Placeholder => Poll::Ready(Ok(())),
             Channel::Tls(tls) => tls.poll_flush(cx),
-            Channel::Tunnel(tunnel) => {
-                tunnel.flush();
+            Channel::Multiplexed(stream) => {
+                stream.flush();
                 Poll::Ready(Ok(()))
             }
         }
@@ -224,24 +227,28 @@ impl Transport {
 
     /// Takes in what a tunnel has for whoever does not read on, so that it lies in one piece: how much of that there is now. A socket has it
     /// in the system.
-    pub(crate) fn take_in(&mut self, cx: &mut Context<'_>) -> usize {
-        if let Channel::Tunnel(tunnel) = &mut self.channel { tunnel.take_in(cx) } else { 0 }
-    }
-
-    /// Looks how far the peer has ended, for an owner that does not read on. A system call, where there is a socket.
-    pub(crate) fn peer_end(&self) -> PeerEnd {
-        match &self.channel {
-            Channel::Plain(socket) => socket.peer_end(),
-            Channel::Tls(tls) => tls.socket().peer_end(),
-            Channel::Within => PeerEnd::Open,
-            Channel::Tunnel(tunnel) => tunnel.peer_end(),
+    pub(crate) fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
+        if let Channel::Multiplexed(stream) = &mut self.channel {
+            stream.buffer_unread(cx)
+        } else {
+            0
         }
     }
 
-    /// Throws away what [`take_in`](Self::take_in) took.
-    pub(crate) fn throw_away(&mut self) {
-        if let Channel::Tunnel(tunnel) = &mut self.channel {
-            tunnel.throw_away();
+    /// Looks how far the peer has ended, for an owner that does not read on. A system call, where there is a socket.
+    pub(crate) fn peer_state(&self) -> PeerState {
+        match &self.channel {
+            Channel::Plain(socket) => socket.peer_state(),
+            Channel::Tls(tls) => tls.socket().peer_state(),
+            Channel::Placeholder => PeerState::Open,
+            Channel::Multiplexed(stream) => stream.peer_state(),
+        }
+    }
+
+    /// Throws away what [`buffer_unread`](Self::buffer_unread) took.
+    pub(crate) fn discard_unread(&mut self) {
+        if let Channel::Multiplexed(stream) = &mut self.channel {
+            stream.discard_unread();
         }
     }
 
@@ -249,7 +256,9 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_write_vectored(buffers),
             Channel::Tls(tls) => tls.try_write_vectored(buffers),
-            Channel::Within | Channel::Tunnel(_) => Err(io::ErrorKind::NotConnected.into()),
+            Channel::Placeholder | Channel::Multiplexed(_) => {
+                Err(io::ErrorKind::NotConnected.into())
+            }
         }
     }
 
@@ -265,7 +274,7 @@ impl Transport {
     ) -> Poll<io::Result<usize>> {
         match &self.channel {
             Channel::Plain(socket) => socket.poll_send_file(cx, file, at, len),
-            Channel::Tls(_) | Channel::Within | Channel::Tunnel(_) => {
+            Channel::Tls(_) | Channel::Placeholder | Channel::Multiplexed(_) => {
                 Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
             }
         }
@@ -277,7 +286,7 @@ impl Transport {
         match &mut self.channel {
             Channel::Plain(socket) => socket.try_peek().map(|byte| usize::from(byte.is_some())),
             Channel::Tls(tls) => tls.try_peek(cx),
-            Channel::Within | Channel::Tunnel(_) => Err(io::ErrorKind::WouldBlock.into()),
+            Channel::Placeholder | Channel::Multiplexed(_) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -287,7 +296,7 @@ impl Transport {
         match &self.channel {
             Channel::Plain(socket) => socket.unsent(),
             Channel::Tls(tls) => tls.unsent(),
-            Channel::Within | Channel::Tunnel(_) => None,
+            Channel::Placeholder | Channel::Multiplexed(_) => None,
         }
     }
 
@@ -298,15 +307,15 @@ impl Transport {
     }
 
     /// Makes TCP ask the peer's system, after each `interval`, whether it still knows the connection.
-    pub(crate) fn probe(&self, interval: Duration) {
+    pub(crate) fn enable_tcp_keepalive(&self, interval: Duration) {
         if let Some(socket) = self.socket() {
-            socket.probe(interval);
+            socket.enable_tcp_keepalive(interval);
         }
     }
 
     /// Whether the peer has sent a FIN, whatever waits to be read before it. A system call.
-    pub(crate) fn has_peer_shut(&self) -> bool {
-        self.socket().is_some_and(Socket::has_peer_shut)
+    pub(crate) fn has_peer_half_closed(&self) -> bool {
+        self.socket().is_some_and(Socket::has_peer_half_closed)
     }
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
@@ -318,18 +327,18 @@ impl Transport {
     }
 
     /// Sends what has been written and has not left, as far as the socket takes it without waiting.
-    pub(crate) fn flush_now(&mut self) {
+    pub(crate) fn try_flush(&mut self) {
         if let Channel::Tls(tls) = &mut self.channel {
-            tls.flush_now();
+            tls.try_flush();
         }
     }
 
     /// Says that nothing more will be sent: a FIN, and over TLS `close_notify` before it (RFC 8446, 6.1).
     pub(crate) fn shut_down(&mut self) {
         match &mut self.channel {
-            Channel::Tls(tls) => tls.say_closed(),
-            Channel::Tunnel(tunnel) => tunnel.shut_down(),
-            Channel::Plain(_) | Channel::Within => {}
+            Channel::Tls(tls) => tls.send_close_notify(),
+            Channel::Multiplexed(stream) => stream.shut_down(),
+            Channel::Plain(_) | Channel::Placeholder => {}
         }
         if let Some(socket) = self.socket() {
             socket.shut_down();
@@ -338,8 +347,8 @@ impl Transport {
 
     /// Makes the close that follows a reset, so that a peer that does not read holds nothing.
     pub(crate) fn reset_on_close(&mut self) {
-        if let Channel::Tunnel(tunnel) = &mut self.channel {
-            tunnel.reset();
+        if let Channel::Multiplexed(stream) = &mut self.channel {
+            stream.reset();
         }
         if let Some(socket) = self.socket() {
             socket.reset_on_close();

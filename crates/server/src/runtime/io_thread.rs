@@ -18,15 +18,15 @@ use rookery_worker::Scoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::alarm::Alarm;
-use super::clocks;
-use super::drain;
-use super::gate::Accepting;
-use super::listening::Listening;
-use super::orders::{ClosesAtEnd, Control, Order};
-use super::patience;
-use super::shared::Shared;
-use super::supervision::{self, Supervision};
+use super::busy_poll;
+use super::commands::{CloseOnDrop, CommandQueue, IoCommand};
+use super::io_context::IoContext;
+use super::listening::accept_switch::AcceptMode;
+use super::listening::active_listener::ActiveListener;
+use super::listening::drain;
+use super::periodic_tasks;
+use super::supervised::supervision::{self, Supervision};
+use super::wake_timer::WakeTimer;
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
 use crate::observe::access_log::entry::CurrentLog;
@@ -42,7 +42,7 @@ const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 /// Wakes the thread when commands wait.
 struct Wake {
     drain: Arc<Notify>,
-    alarm: Alarm,
+    wake_timer: WakeTimer,
 }
 
 impl IoWaker for Wake {
@@ -51,7 +51,7 @@ impl IoWaker for Wake {
     }
 
     fn wake_within(&self, delay: Duration) {
-        if !self.alarm.set(delay) {
+        if !self.wake_timer.set(delay) {
             self.wake();
         }
     }
@@ -59,7 +59,7 @@ impl IoWaker for Wake {
 
 thread_local! {
     /// For the hooks of the runtime, which must be `Send` and so cannot hold it.
-    static SHARED: RefCell<Option<(Rc<Shared>, Arc<Notify>)>> = const { RefCell::new(None) };
+    static IO_CONTEXT: RefCell<Option<(Rc<IoContext>, Arc<Notify>)>> = const { RefCell::new(None) };
 }
 
 /// What an I/O thread works with.
@@ -74,16 +74,25 @@ pub(super) struct Setup {
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
     /// Of a process without a supervisor.
-    pub(super) measured: Option<Arc<Scoreboard>>,
+    pub(super) own_scoreboard: Option<Arc<Scoreboard>>,
 }
 
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
-pub(super) fn run(setup: Setup, control: &Control) {
+pub(super) fn run(setup: Setup, control: &CommandQueue) {
     // Also when something below panics: a thread that has given an order must not wait for ever.
-    let _closes = ClosesAtEnd(control);
-    let Setup { link, application, limits, reclaim, log, reports, budget, supervision, measured } =
-        setup;
+    let _closes = CloseOnDrop(control);
+    let Setup {
+        link,
+        application,
+        limits,
+        reclaim,
+        log,
+        reports,
+        budget,
+        supervision,
+        own_scoreboard,
+    } = setup;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -99,14 +108,14 @@ pub(super) fn run(setup: Setup, control: &Control) {
         Err(error) => return control.fail(error),
     };
     let drain = Arc::new(Notify::new());
-    let alarm = Alarm::new();
+    let wake_timer = WakeTimer::new();
     let watch = {
         let _inside = runtime.enter();
-        alarm.watch()
+        wake_timer.watch()
     };
     // Unwatched it would go off unnoticed.
-    let alarm = if watch.is_some() { alarm } else { Alarm::none() };
-    let waker: Arc<dyn IoWaker> = Arc::new(Wake { drain: Arc::clone(&drain), alarm });
+    let wake_timer = if watch.is_some() { wake_timer } else { WakeTimer::none() };
+    let waker: Arc<dyn IoWaker> = Arc::new(Wake { drain: Arc::clone(&drain), wake_timer });
     link.set_io_waker(Some(Arc::clone(&waker)));
     let application: Box<dyn Application> = match application {
         // Inside of the runtime: it may start tasks.
@@ -115,23 +124,23 @@ pub(super) fn run(setup: Setup, control: &Control) {
     };
     let accepts =
         supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
-    let is_timed = measured.is_some() || accepts;
+    let is_timed = own_scoreboard.is_some() || accepts;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
-    let scoreboard = (supervised.or(measured), is_timed);
-    let shared = Shared::new(application, limits, reclaim, log, reports, budget, scoreboard);
-    SHARED.set(Some((Rc::clone(&shared), Arc::clone(&drain))));
+    let scoreboard = (supervised.or(own_scoreboard), is_timed);
+    let context = IoContext::new(application, limits, reclaim, log, reports, budget, scoreboard);
+    IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&drain))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(carry_out(&shared, &drain, control, supervision))
+        runtime.block_on(run_commands(&context, &drain, control, supervision))
     }));
-    SHARED.set(None);
-    let failure = outcome.err().map(|panic| text_of(&*panic));
+    IO_CONTEXT.set(None);
+    let failure = outcome.err().map(|panic| panic_message(&*panic));
     if let Some(failure) = &failure {
         control.fail(io::Error::other(failure.clone()));
     }
     drop(watch);
     // Tasks, and with them sockets, end here; threads that block are waited for.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
-    let failure = failure.or(dropped.err().map(|panic| text_of(&*panic)));
+    let failure = failure.or(dropped.err().map(|panic| panic_message(&*panic)));
     link.set_io_waker(None);
     if let Some(failure) = failure {
         // Its waker may be what panicked.
@@ -141,7 +150,7 @@ pub(super) fn run(setup: Setup, control: &Control) {
 }
 
 /// What a panic said.
-fn text_of(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a panic")
@@ -150,32 +159,34 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 
 /// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
 fn before_sleep() {
-    SHARED.with_borrow(|shared| {
-        let Some((shared, drain)) = shared else { return };
-        let dispatch = &shared.dispatch;
+    IO_CONTEXT.with_borrow(|context| {
+        let Some((context, drain)) = context else { return };
+        let dispatch = &context.dispatch;
         let mut has_yielded = false;
         loop {
-            if shared.deliver() {
+            if context.run_app_commands() {
                 // What was carried out may have woken no task, and then the runtime would sleep unannounced.
                 drain.notify_one();
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
-            if is_awaited && !has_yielded && shared.patience.stays_awake() {
+            if is_awaited && !has_yielded && context.busy_poll.start_if_due() {
                 // A task, and not a loop here: sockets are looked at meanwhile.
                 return;
             }
-            let is_elsewhere = dispatch.has_passed_on();
-            if !has_yielded && (is_awaited || is_elsewhere || dispatch.application.has_events()) {
-                // On a shared core the application answers meanwhile, and nobody has to be woken.
+            let is_elsewhere = dispatch.take_has_forwarded();
+            if !has_yielded
+                && (is_awaited || is_elsewhere || dispatch.application.has_unread_events())
+            {
+                // On a context core the application answers meanwhile, and nobody has to be woken.
                 has_yielded = true;
                 std::thread::yield_now();
                 continue;
             }
             if is_awaited {
-                dispatch.look_after();
+                dispatch.watch_progress();
             }
-            if dispatch.application.may_sleep(dispatch.is_slow.get()) {
+            if dispatch.application.prepare_to_sleep(dispatch.is_app_slow.get()) {
                 return;
             }
         }
@@ -183,94 +194,97 @@ fn before_sleep() {
 }
 
 fn after_sleep() {
-    SHARED.with_borrow(|shared| {
-        if let Some((shared, _)) = shared {
-            shared.dispatch.application.woke();
+    IO_CONTEXT.with_borrow(|context| {
+        if let Some((context, _)) = context {
+            context.dispatch.application.on_wake();
         }
     });
 }
 
-async fn carry_out(
-    shared: &Rc<Shared>,
+async fn run_commands(
+    context: &Rc<IoContext>,
     drain: &Arc<Notify>,
-    control: &Control,
+    control: &CommandQueue,
     supervision: Option<Arc<Supervision>>,
 ) {
-    let mut vital = start_vital(shared, drain);
-    let peers = &shared.peers;
-    let mut listeners: HashMap<ListenerId, Listening> = HashMap::new();
-    let mut attending = supervision.map(|supervision| start_attending(shared, supervision));
+    let mut essential = start_essential_tasks(context, drain);
+    let peers = &context.peers;
+    let mut listeners: HashMap<ListenerId, ActiveListener> = HashMap::new();
+    let mut supervisor_task =
+        supervision.map(|supervision| spawn_supervisor_task(context, supervision));
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
         let gone = peers.gone.notified();
-        while let Some(order) = control.pop() {
-            match order {
-                Order::Listen { listener, inherited, groups, done } => {
-                    let listening = Listening::start(shared, listener, inherited, groups);
+        while let Some(command) = control.pop() {
+            match command {
+                IoCommand::Listen { listener, inherited, groups, done } => {
+                    let listening = ActiveListener::start(context, listener, inherited, groups);
                     // Whoever asked waits for it.
                     let _ = done.send(listening.map(|listening| {
                         listeners.insert(listener, listening);
                     }));
                 }
-                Order::SetAccepting { listener, is_on, done } => {
+                IoCommand::SetAccepting { listener, is_on, done } => {
                     if let Some(listening) = listeners.get(&listener) {
-                        listening.keeper.set(if is_on {
-                            Accepting::Yes
+                        listening.accept_switch.set(if is_on {
+                            AcceptMode::On
                         } else {
-                            Accepting::Paused
+                            AcceptMode::Paused
                         });
                     }
                     let _ = done.send(());
                 }
-                Order::CopySockets { listener, done } => {
+                IoCommand::CopySockets { listener, done } => {
                     let none = || Err(io::ErrorKind::NotConnected.into());
-                    let _ = done
-                        .send(listeners.get(&listener).map_or_else(none, Listening::copy_sockets));
+                    let _ = done.send(
+                        listeners.get(&listener).map_or_else(none, ActiveListener::copy_sockets),
+                    );
                 }
-                Order::Attend { supervision, done } => {
-                    attending.get_or_insert_with(|| start_attending(shared, supervision));
+                IoCommand::WatchSupervisor { supervision, done } => {
+                    supervisor_task
+                        .get_or_insert_with(|| spawn_supervisor_task(context, supervision));
                     let _ = done.send(Ok(()));
                 }
-                Order::Unattend { done } => {
-                    if let Some(attending) = attending.take() {
-                        attending.abort();
+                IoCommand::UnwatchSupervisor { done } => {
+                    if let Some(supervisor_task) = supervisor_task.take() {
+                        supervisor_task.abort();
                         // Cancelled, as asked.
-                        let _ = attending.await;
+                        let _ = supervisor_task.await;
                     }
-                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+                    if is_idle(supervisor_task.as_ref(), &listeners, peers) && control.finish() {
                         let _ = done.send(());
                         return;
                     }
                     let _ = done.send(());
                 }
-                Order::Count { listener, done } => {
+                IoCommand::CountConnections { listener, done } => {
                     // Whoever asked waits for it.
                     let _ = done.send(peers.len_of(listener));
                 }
-                Order::Drain { listener, done } => {
+                IoCommand::Drain { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
                         listening.end(peers).await;
                     }
-                    drain::say_goodbye(peers, listener);
+                    drain::begin(peers, listener);
                     let _ = done.send(());
                 }
-                Order::Stop { listener, done } => {
+                IoCommand::Stop { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
                         listening.end(peers).await;
                     }
-                    drain::say_goodbye(peers, listener);
-                    drain::stop(peers, listener, peers.limits.stop_time).await;
-                    if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+                    drain::begin(peers, listener);
+                    drain::finish(peers, listener, peers.limits.stop_time).await;
+                    if is_idle(supervisor_task.as_ref(), &listeners, peers) && control.finish() {
                         let _ = done.send(());
                         return;
                     }
                     let _ = done.send(());
                 }
-                Order::Break { done } => {
+                IoCommand::Panic { done } => {
                     drop(done);
                     panic!("broken for a test");
                 }
-                Order::Halt { done } => {
+                IoCommand::ShutDown { done } => {
                     for (_, listening) in listeners.drain() {
                         listening.end(peers).await;
                     }
@@ -281,51 +295,52 @@ async fn carry_out(
                 }
             }
         }
-        if is_idle(attending.as_ref(), &listeners, peers) && control.finish() {
+        if is_idle(supervisor_task.as_ref(), &listeners, peers) && control.finish() {
             return;
         }
         tokio::select! {
             biased;
-            () = control.came.notified() => {}
+            () = control.pushed.notified() => {}
             () = gone => {}
             // Without one of these tasks nobody would be served any more.
-            panic = first_panic(&mut vital, &mut attending, &mut listeners) => resume_unwind(panic),
+            panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => resume_unwind(panic),
         }
     }
 }
 
-fn start_attending(shared: &Rc<Shared>, supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::attend(Rc::clone(&shared.peers), supervision))
+fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>) -> JoinHandle<()> {
+    tokio::task::spawn_local(supervision::receive_messages(Rc::clone(&context.peers), supervision))
 }
 
 /// Starts what everything else needs.
-fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] {
+fn start_essential_tasks(context: &Rc<IoContext>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] {
     [
-        tokio::task::spawn_local(clocks::look_after_application(Rc::clone(&shared.dispatch))),
-        tokio::task::spawn_local(clocks::sweep(Rc::clone(&shared.peers))),
+        tokio::task::spawn_local(periodic_tasks::watch_application(Rc::clone(&context.dispatch))),
+        tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.peers))),
         tokio::task::spawn_local({
-            let dispatch = Rc::clone(&shared.dispatch);
+            let dispatch = Rc::clone(&context.dispatch);
             async move {
                 loop {
                     // The runtime's queue is first in, first out: this task comes after those that are ready now.
-                    dispatch.settle.notified().await;
-                    dispatch.application.settle();
+                    dispatch.wake_requested.notified().await;
+                    dispatch.application.wake_deferred();
                 }
             }
         }),
         tokio::task::spawn_local({
-            let (shared, drain) = (Rc::clone(shared), Arc::clone(drain));
+            let (context, drain) = (Rc::clone(context), Arc::clone(drain));
             async move {
                 loop {
                     drain.notified().await;
-                    shared.deliver();
+                    context.run_app_commands();
                 }
             }
         }),
         tokio::task::spawn_local({
-            let shared = Rc::clone(shared);
+            let context = Rc::clone(context);
             async move {
-                patience::stay_awake(&shared.patience, &shared.dispatch, || shared.deliver()).await
+                busy_poll::run(&context.busy_poll, &context.dispatch, || context.run_app_commands())
+                    .await
             }
         }),
     ]
@@ -333,22 +348,22 @@ fn start_vital(shared: &Rc<Shared>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] 
 
 /// Whether there is nothing for the thread to do, nor to wait for.
 fn is_idle(
-    attending: Option<&JoinHandle<()>>,
-    listeners: &HashMap<ListenerId, Listening>,
+    supervisor_task: Option<&JoinHandle<()>>,
+    listeners: &HashMap<ListenerId, ActiveListener>,
     peers: &Peers,
 ) -> bool {
-    attending.is_none() && listeners.is_empty() && peers.is_empty()
+    supervisor_task.is_none() && listeners.is_empty() && peers.is_empty()
 }
 
 /// Waits for the panic of a task that never ends otherwise.
-async fn first_panic(
-    vital: &mut [JoinHandle<()>],
-    attending: &mut Option<JoinHandle<()>>,
-    listeners: &mut HashMap<ListenerId, Listening>,
+async fn wait_for_panic(
+    essential: &mut [JoinHandle<()>],
+    supervisor_task: &mut Option<JoinHandle<()>>,
+    listeners: &mut HashMap<ListenerId, ActiveListener>,
 ) -> Box<dyn Any + Send> {
     poll_fn(|cx| {
-        let accepting = listeners.values_mut().flat_map(|listening| &mut listening.accepting);
-        for task in vital.iter_mut().chain(accepting) {
+        let accept_tasks = listeners.values_mut().flat_map(|listening| &mut listening.accept_tasks);
+        for task in essential.iter_mut().chain(accept_tasks) {
             if let Poll::Ready(Err(error)) = Pin::new(task).poll(cx) {
                 if let Ok(panic) = error.try_into_panic() {
                     return Poll::Ready(panic);
@@ -356,8 +371,10 @@ async fn first_panic(
             }
         }
         // It ends with its supervisor, and may not be polled after that.
-        if let Some(Poll::Ready(over)) = attending.as_mut().map(|task| Pin::new(task).poll(cx)) {
-            *attending = None;
+        if let Some(Poll::Ready(over)) =
+            supervisor_task.as_mut().map(|task| Pin::new(task).poll(cx))
+        {
+            *supervisor_task = None;
             if let Some(panic) = over.err().and_then(|error| error.try_into_panic().ok()) {
                 return Poll::Ready(panic);
             }

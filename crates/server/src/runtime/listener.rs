@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use rookery_exchange::ListenerId;
 
-use super::core::Core;
-use super::orders::Order;
-use crate::net::unix::SocketFile;
+use super::commands::IoCommand;
+use super::server_state::ServerState;
+use crate::net::socket_file::SocketFile;
 
 /// A listening socket. Dropping it stops it.
 #[derive(Debug)]
 pub struct Listener {
-    core: Arc<Core>,
+    state: Arc<ServerState>,
     id: ListenerId,
     local: Option<SocketAddr>,
     file: Option<SocketFile>,
@@ -24,12 +24,12 @@ pub struct Listener {
 
 impl Listener {
     pub(super) fn new(
-        core: &Arc<Core>,
+        state: &Arc<ServerState>,
         id: ListenerId,
         local: Option<SocketAddr>,
         file: Option<SocketFile>,
     ) -> Listener {
-        Listener { core: Arc::clone(core), id, local, file, is_stopped: false }
+        Listener { state: Arc::clone(state), id, local, file, is_stopped: false }
     }
 
     /// The id that events carry.
@@ -50,14 +50,14 @@ impl Listener {
     /// Stops listening and ends connections as their replies are done; returns at once. Idle ones end now,
     /// WebSockets are closed with 1001.
     pub fn drain(&self) {
-        self.core.order(|done| Order::Drain { listener: self.id, done });
+        self.state.execute(|done| IoCommand::Drain { listener: self.id, done });
     }
 
     /// Has the listener accept connections, or leave those who connect in the queue of its sockets,
     /// from which another process that has them may accept. When this returns, nothing more is
     /// accepted until it is called again.
     pub fn set_accepting(&self, is_on: bool) {
-        self.core.order(|done| Order::SetAccepting { listener: self.id, is_on, done });
+        self.state.execute(|done| IoCommand::SetAccepting { listener: self.id, is_on, done });
     }
 
     /// Returns its sockets once more, for another process to accept on.
@@ -65,47 +65,49 @@ impl Listener {
     /// # Errors
     /// The system's, and when the listener has stopped.
     pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
-        let copied = self.core.order(|done| Order::CopySockets { listener: self.id, done });
+        let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
         copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
     }
 
     /// How many connections and WebSockets of this listener are left.
     pub fn connections(&self) -> usize {
-        self.core.order(|done| Order::Count { listener: self.id, done }).unwrap_or(0)
+        self.state
+            .execute(|done| IoCommand::CountConnections { listener: self.id, done })
+            .unwrap_or(0)
     }
 
     /// What tells whether its thread turns.
-    pub fn pulse(&self) -> Pulse {
-        Pulse { core: Arc::clone(&self.core), id: self.id }
+    pub fn liveness_probe(&self) -> LivenessProbe {
+        LivenessProbe { state: Arc::clone(&self.state), id: self.id }
     }
 
     /// Stops listening. Replies on their way are given
     /// [`stop_time`](crate::Limits::stop_time), WebSockets are closed with 1001; a request that the application
     /// still has is answered when it answers. When this returns the port is free.
     pub fn stop(mut self) {
-        self.end();
+        self.stop_once();
     }
 
-    fn end(&mut self) {
+    fn stop_once(&mut self) {
         if std::mem::replace(&mut self.is_stopped, true) {
             return;
         }
         if let Some(file) = &self.file {
             file.remove();
         }
-        self.core.order(|done| Order::Stop { listener: self.id, done });
-        self.core.join_if_over(false);
+        self.state.execute(|done| IoCommand::Stop { listener: self.id, done });
+        self.state.join_if_over(false);
     }
 }
 
 /// Asks the I/O thread of a listener for a sign of life, from any thread and for as long as anybody likes.
 #[derive(Debug, Clone)]
-pub struct Pulse {
-    core: Arc<Core>,
+pub struct LivenessProbe {
+    state: Arc<ServerState>,
     id: ListenerId,
 }
 
-impl Pulse {
+impl LivenessProbe {
     /// Waits for one. There is nothing to wait for when the thread has ended, as it does when nothing listens any more.
     pub fn wait(&self) {
         self.connections();
@@ -113,12 +115,12 @@ impl Pulse {
 
     /// The same, and how many connections and WebSockets the listener has; `None` when the thread has ended.
     pub fn connections(&self) -> Option<usize> {
-        self.core.order(|done| Order::Count { listener: self.id, done })
+        self.state.execute(|done| IoCommand::CountConnections { listener: self.id, done })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.end();
+        self.stop_once();
     }
 }

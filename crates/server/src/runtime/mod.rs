@@ -1,24 +1,20 @@
-//! The I/O thread: it wires the rest, accepts, carries out orders, sweeps, stops and drains.
+//! The I/O thread: it starts the other layers, accepts connections, executes commands, checks deadlines, stops and
+//! drains.
 
-mod accept;
-mod alarm;
-mod announcements;
-mod clocks;
-mod core;
-mod drain;
-mod gate;
+mod busy_poll;
+mod commands;
+mod io_context;
 mod io_thread;
 mod listen_error;
 mod listener;
 mod listening;
-mod orders;
-mod patience;
-mod public;
+mod periodic_tasks;
 mod server;
-mod shared;
-mod supervision;
+mod server_state;
+mod supervised;
+mod wake_timer;
 
 pub use self::listen_error::ListenError;
-pub use self::listener::{Listener, Pulse};
+pub use self::listener::{Listener, LivenessProbe};
 pub use self::server::Server;
-pub use self::supervision::{Confirmation, Request as SupervisorRequest, Supervision};
+pub use self::supervised::supervision::{Confirmation, Supervision, SupervisorRequest};

@@ -11,20 +11,20 @@ use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Exchange, Link};
 use rookery_worker::Scoreboard;
 
-use super::core::Core;
+use super::commands::IoCommand;
 use super::listen_error::ListenError;
 use super::listener::Listener;
-use super::orders::Order;
-use super::public::Group;
-use super::supervision::Supervision;
+use super::listening::socket_group::SocketGroup;
+use super::server_state::ServerState;
+use super::supervised::supervision::Supervision;
 use crate::application::application::{Application, MakeApplication};
-use crate::application::closure::{Answering, Closure};
+use crate::application::closure::{ClosureApplication, ClosureConfig};
 use crate::config::Config;
 use crate::http::listener_config::{Downstream, ListenerConfig};
-use crate::net::given::GivenSockets;
-use crate::net::listen::{self, Bound};
-use crate::net::proxies::Proxies;
-use crate::net::{descriptor, unix};
+use crate::net::inherited_sockets::InheritedSockets;
+use crate::net::listen::{self, ListeningSocket};
+use crate::net::trusted_proxies::TrustedProxies;
+use crate::net::{descriptor, socket_file};
 use crate::observe::access_log::AccessLog;
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
@@ -35,73 +35,84 @@ use crate::static_files::error_body;
 /// Dropping it ends every connection, also those that the application owes a reply, stops its listeners and joins the
 /// thread.
 pub struct Server {
-    core: Arc<Core>,
+    state: Arc<ServerState>,
 }
 
 impl Server {
     /// Makes a server without listeners; no thread runs yet. `app_waker` is how an application that does not wait
     /// on the link is woken.
     pub fn new(config: Config, app_waker: Box<dyn AppWaker>) -> Server {
-        Server { core: Arc::new(Core::new(config, app_waker, None)) }
+        Server { state: Arc::new(ServerState::new(config, app_waker, None)) }
     }
 
     /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, every WebSocket is
     /// accepted, and each message is sent back. Nothing comes over its [`link`](Self::link). For tests and measurements
     /// of what is on this side of the link; `answer` must not block.
-    pub fn answering(
+    pub fn with_closure_and_echo(
         config: Config,
-        answer: impl Fn(&mut Exchange) + Send + Sync + 'static,
+        respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
     ) -> Server {
-        Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: true })
+        Server::with_closure_config(
+            config,
+            ClosureConfig { respond: Arc::new(respond), is_echo: true },
+        )
     }
 
     /// Makes a server of files ([`ListenerConfig::files`]) without an application: what they leave to one, such as the handshake of a
     /// WebSocket, is answered with 404. Nothing comes over its [`link`](Self::link).
-    pub fn of_files(config: Config) -> Server {
-        Server::of_closure(config, Answering { answer: Arc::new(not_found), is_echo: false })
+    pub fn for_static_files(config: Config) -> Server {
+        Server::with_closure_config(
+            config,
+            ClosureConfig { respond: Arc::new(not_found), is_echo: false },
+        )
     }
 
     /// Makes a server whose I/O thread answers by itself: `answer` writes the reply to each request, the handshakes of WebSockets
     /// included, and must not block. Nothing comes over its [`link`](Self::link).
-    pub fn of_answers(
+    pub fn with_closure(
         config: Config,
-        answer: impl Fn(&mut Exchange) + Send + Sync + 'static,
+        respond: impl Fn(&mut Exchange) + Send + Sync + 'static,
     ) -> Server {
-        Server::of_closure(config, Answering { answer: Arc::new(answer), is_echo: false })
+        Server::with_closure_config(
+            config,
+            ClosureConfig { respond: Arc::new(respond), is_echo: false },
+        )
     }
 
-    fn of_closure(config: Config, answering: Answering) -> Server {
+    fn with_closure_config(config: Config, config_of_closure: ClosureConfig) -> Server {
         Server::with_application(
             config,
-            Arc::new(move |_| Box::new(Closure::new(answering.clone())) as Box<dyn Application>),
+            Arc::new(move |_| {
+                Box::new(ClosureApplication::new(config_of_closure.clone())) as Box<dyn Application>
+            }),
         )
     }
 
     /// Makes a server whose application lives on its I/O thread. Nothing comes over its [`link`](Self::link).
     pub fn with_application(config: Config, application: MakeApplication) -> Server {
-        Server { core: Arc::new(Core::new(config, Box::new(Nobody), Some(application))) }
+        Server { state: Arc::new(ServerState::new(config, Box::new(NoWaker), Some(application))) }
     }
 
     /// Counts what was rejected, and queues it for an application that asks for it
     /// ([`Reports::set_delivery`]): each with the id of its request.
     pub fn reports(&self) -> &Arc<Reports<Rejection>> {
-        &self.core.reports
+        &self.state.reports
     }
 
     /// What peers make the server hold, and what they may ([`Limits::memory`](crate::Limits::memory)).
     pub fn budget(&self) -> &Arc<Budget> {
-        &self.core.budget
+        &self.state.budget
     }
 
     /// Where the application finds events and leaves commands. The same for all listeners.
     pub fn link(&self) -> &Arc<Link> {
-        &self.core.link
+        &self.state.link
     }
 
     /// Logs the requests of all listeners from now on; `None` ends that. The log before is dropped when the requests
     /// under way have been logged to it.
     pub fn set_access_log(&self, log: Option<Arc<AccessLog>>) {
-        self.core.log.set(log);
+        self.state.log.set(log);
     }
 
     /// Listens on a TCP address; port 0 takes a free one. When this returns, clients can connect.
@@ -113,11 +124,11 @@ impl Server {
         address: SocketAddr,
         site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.core.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.connections);
         let (socket, local) = listen::tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
-        let id = self.core.start(vec![Bound::Tcp(socket)], site)?;
-        Ok(Listener::new(&self.core, id, Some(local), None))
+        let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], site)?;
+        Ok(Listener::new(&self.state, id, Some(local), None))
     }
 
     /// Listens on a Unix socket. A socket file that nobody listens on is replaced; the file is removed when the
@@ -132,11 +143,14 @@ impl Server {
         mask: Option<u32>,
         site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.core.config.limits.connections);
-        let (socket, file) = unix::bind(path, mask)
+        descriptor::raise_limit(self.state.config.limits.connections);
+        let (socket, file) = socket_file::bind(path, mask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
-        let id = self.core.start(vec![Bound::Unix(socket)], site).inspect_err(|_| file.remove())?;
-        Ok(Listener::new(&self.core, id, None, Some(file)))
+        let id = self
+            .state
+            .listen(vec![ListeningSocket::Unix(socket)], site)
+            .inspect_err(|_| file.remove())?;
+        Ok(Listener::new(&self.state, id, None, Some(file)))
     }
 
     /// Listens on sockets that somebody else has bound and listens on, such as a service manager: who has connected before is served. They
@@ -144,15 +158,15 @@ impl Server {
     ///
     /// # Errors
     /// When a socket cannot be made non-blocking or copied, when the I/O thread cannot be started, and when a socket cannot be watched there.
-    pub fn listen_given(
+    pub fn listen_inherited(
         &self,
-        sockets: &GivenSockets,
+        sockets: &InheritedSockets,
         site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.core.config.limits.connections);
-        let (sockets, local) = sockets.copies().map_err(given)?;
-        let id = self.core.start(sockets, site)?;
-        Ok(Listener::new(&self.core, id, local, None))
+        descriptor::raise_limit(self.state.config.limits.connections);
+        let (sockets, local) = sockets.copies().map_err(inherited_error)?;
+        let id = self.state.listen(sockets, site)?;
+        Ok(Listener::new(&self.state, id, local, None))
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
@@ -164,12 +178,12 @@ impl Server {
     ///
     /// # Errors
     /// When the socket cannot be had a second time, when the I/O thread cannot be started, and when the socket cannot be watched there.
-    pub fn listen_inherited(
+    pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
         site: ListenerConfig,
     ) -> Result<Listener, ListenError> {
-        descriptor::raise_limit(self.core.config.limits.connections);
+        descriptor::raise_limit(self.state.config.limits.connections);
         let failed =
             |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
         let mut groups = supervision.public_groups(&site).map_err(failed)?;
@@ -177,15 +191,15 @@ impl Server {
             downstream: Downstream::Supervisor,
             tls: None,
             redirect: None,
-            proxies: Proxies::default(),
+            proxies: TrustedProxies::default(),
             proxy_protocol: false,
             session_cookie: None,
             ..site
         };
-        let bound = vec![Bound::Unix(supervision.socket().map_err(failed)?)];
-        groups.push(Group { bound, site: Box::new(site), is_public: false });
-        let id = self.core.start_groups(groups, Some(Arc::clone(supervision)))?;
-        Ok(Listener::new(&self.core, id, None, None))
+        let bound = vec![ListeningSocket::Unix(supervision.socket().map_err(failed)?)];
+        groups.push(SocketGroup { sockets: bound, site: Box::new(site), is_public: false });
+        let id = self.state.listen_groups(groups, Some(Arc::clone(supervision)))?;
+        Ok(Listener::new(&self.state, id, None, None))
     }
 
     /// Has the I/O thread hear the supervisor of this process, from now on and whether there are listeners or not, and tell it by the
@@ -193,25 +207,25 @@ impl Server {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn attend(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
-        self.core.attend(supervision)
+    pub fn watch_supervisor(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
+        self.state.watch_supervisor(supervision)
     }
 
     /// Has a process without a supervisor know by a scoreboard of its own what the application is handed, and requests when they were
     /// ([`Exchange::times`]); `None` ends that. It counts from the next start of the I/O thread on, so before anything listens.
-    pub fn measure(&self, board: Option<Arc<Scoreboard>>) {
-        self.core.measure(board);
+    pub fn set_scoreboard(&self, board: Option<Arc<Scoreboard>>) {
+        self.state.set_scoreboard(board);
     }
 
     /// Does not hear the supervisor any more: the I/O thread may end.
-    pub fn unattend(&self) {
-        self.core.order(|done| Order::Unattend { done });
-        self.core.join_if_over(false);
+    pub fn unwatch_supervisor(&self) {
+        self.state.execute(|done| IoCommand::UnwatchSupervisor { done });
+        self.state.join_if_over(false);
     }
 
     /// Makes the I/O thread panic, so that an application can test what it does then.
-    pub fn break_down(&self) {
-        self.core.order(|done| Order::Break { done });
+    pub fn panic_io_thread(&self) {
+        self.state.execute(|done| IoCommand::Panic { done });
     }
 
     /// In a forked child: closes the listeners and connections that the parent serves, of all servers. A child then
@@ -224,19 +238,19 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.core.order(|done| Order::Halt { done });
-        self.core.join_if_over(true);
+        self.state.execute(|done| IoCommand::ShutDown { done });
+        self.state.join_if_over(true);
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("link", &self.core.link).finish_non_exhaustive()
+        f.debug_struct("Server").field("link", &self.state.link).finish_non_exhaustive()
     }
 }
 
 /// What is wrong with sockets that were given.
-fn given(source: io::Error) -> ListenError {
+fn inherited_error(source: io::Error) -> ListenError {
     ListenError::Bind { address: "the sockets that were given".to_owned(), source }
 }
 
@@ -248,8 +262,8 @@ fn not_found(exchange: &mut Exchange) {
 }
 
 /// There is no application to wake.
-struct Nobody;
+struct NoWaker;
 
-impl AppWaker for Nobody {
+impl AppWaker for NoWaker {
     fn wake(&self) {}
 }

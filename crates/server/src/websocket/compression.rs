@@ -2,7 +2,7 @@
 //!
 //! Inflating stays on the I/O thread, in steps of [`LONG`]: between two of them the budget is asked, and others have their turn. On
 //! another thread a bomb would have to be stopped from here, and a message would take a journey for each step, or hold
-//! more than it is charged for. What is sent is the business of [`compressing`](super::compressing).
+//! more than it is charged for. What is sent is the business of [`compressing`](super::compressed_send).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use rookery_websocket::protocol::deflate::{
 };
 use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
 
-use super::shared::Shared;
+use super::context::WebSocketContext;
 
 /// Bytes of a message that are compressed, and inflated, in one go.
 pub(super) const LONG: usize = 64 << 10;
@@ -51,13 +51,13 @@ pub(super) enum Later {
 /// One of the few whose messages refer back.
 #[derive(Debug)]
 struct KeptWindow {
-    shared: Rc<Shared>,
+    shared: Rc<WebSocketContext>,
     _charge: Charge,
 }
 
 impl KeptWindow {
     /// Nothing when there are too many already, or no room.
-    fn take(shared: &Rc<Shared>) -> Option<KeptWindow> {
+    fn take(shared: &Rc<WebSocketContext>) -> Option<KeptWindow> {
         let count = shared.kept_windows.get();
         if count >= shared.peers.limits.kept_windows {
             return None;
@@ -75,7 +75,10 @@ impl Drop for KeptWindow {
 }
 
 /// Agrees with the client of an accepted handshake on what the application wants, if the client offers it.
-pub(super) fn agree(shared: &Rc<Shared>, exchange: &Exchange) -> Option<Box<Compression>> {
+pub(super) fn agree(
+    shared: &Rc<WebSocketContext>,
+    exchange: &Exchange,
+) -> Option<Box<Compression>> {
     let wanted = exchange.reply().compression()?;
     let offered = exchange.header(b"sec-websocket-extensions")?;
     let level = Level::new(wanted.level.clamp(1, 9))?;

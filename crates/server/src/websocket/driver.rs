@@ -10,10 +10,10 @@ use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
-use super::mailbox::{Mailbox, State};
-use super::relay::Relay;
-use super::shell::ServerShell;
-use super::sockets::{Open, WebSockets};
+use super::adapter::ServerAdapter;
+use super::handle::{State, WebSocketHandle};
+use super::registry::{OpenWebSocket, WebSocketRegistry};
+use super::tunnel::Tunnel;
 use crate::net::transport::Transport;
 use crate::peers::table::Seat;
 
@@ -48,11 +48,11 @@ fn most_fragments(message_bytes: u64) -> u32 {
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
-pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) {
+pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upgraded) {
     let mailbox =
         match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
-            Open::Here(mailbox) => mailbox,
-            Open::Elsewhere(relay) => return spawn_relay(sockets, relay, upgraded),
+            OpenWebSocket::Local(mailbox) => mailbox,
+            OpenWebSocket::Tunneled(relay) => return spawn_relay(sockets, relay, upgraded),
         };
     let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
@@ -87,7 +87,7 @@ pub(crate) fn spawn(sockets: &Rc<WebSockets>, id: SocketId, upgraded: Upgraded) 
 }
 
 /// The same of one whose other end is another process.
-fn spawn_relay(sockets: &Rc<WebSockets>, relay: Rc<Relay>, upgraded: Upgraded) {
+fn spawn_relay(sockets: &Rc<WebSocketRegistry>, relay: Rc<Tunnel>, upgraded: Upgraded) {
     let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
     relay.begin(transport, &read);
     seat.give(Rc::clone(&relay) as _);
@@ -95,31 +95,31 @@ fn spawn_relay(sockets: &Rc<WebSockets>, relay: Rc<Relay>, upgraded: Upgraded) {
         // As above.
         relay.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let relayed = Relayed { sockets: Rc::clone(sockets), relay, _seat: seat, _charge: charge };
+    let relayed = TunnelTask { sockets: Rc::clone(sockets), relay, _seat: seat, _charge: charge };
     tokio::task::spawn_local(async move { poll_fn(|cx| relayed.relay.poll(cx)).await });
 }
 
 /// The task of one whose other end is another process.
-struct Relayed {
-    sockets: Rc<WebSockets>,
-    relay: Rc<Relay>,
+struct TunnelTask {
+    sockets: Rc<WebSocketRegistry>,
+    relay: Rc<Tunnel>,
     _seat: Seat,
     _charge: Charge,
 }
 
-impl Drop for Relayed {
+impl Drop for TunnelTask {
     /// Also when its task panics, or ends with the thread.
     fn drop(&mut self) {
         let closed = self.relay.end();
         self.sockets.forget(self.relay.id);
-        self.sockets.shared.dispatch.tell(closed);
+        self.sockets.shared.dispatch.notify(closed);
     }
 }
 
 /// The task of one WebSocket. Idle, it holds no buffer.
 struct Driver {
-    sockets: Rc<WebSockets>,
-    mailbox: Rc<Mailbox>,
+    sockets: Rc<WebSocketRegistry>,
+    mailbox: Rc<WebSocketHandle>,
     decoder: Decoder,
     /// What came in the same segments as the handshake; or behind what is being inflated.
     read: Vec<u8>,
@@ -201,7 +201,8 @@ impl Driver {
                 return Ok(());
             }
             let application = &sockets.shared.dispatch.application;
-            let has_room = application.has_room() && application.has_room_of(self.mailbox.id);
+            let has_room =
+                application.has_capacity() && application.has_capacity_for(self.mailbox.id);
             let is_throttled = self.mailbox.is_throttled();
             if !has_room || (is_throttled && self.decoder.is_idle()) {
                 // The rest is not read, so it cannot be late.
@@ -243,7 +244,7 @@ impl Driver {
     /// Charges what has come and is not read: in a tunnel it lies here.
     fn hold_unread(&mut self, cx: &mut Context<'_>) {
         if self.mailbox.state() == State::Open {
-            let unread = self.with_transport(|transport| transport.take_in(cx));
+            let unread = self.with_transport(|transport| transport.buffer_unread(cx));
             if unread > 0 && !self.mailbox.hold_message(self.decoder.capacity() + unread) {
                 self.mailbox.is_evicted.set(false);
                 self.drop_message();
@@ -282,10 +283,10 @@ impl Driver {
     fn drop_message(&mut self) {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         self.read = Vec::new();
-        self.with_transport(Transport::throw_away);
+        self.with_transport(Transport::discard_unread);
         let shared = &self.mailbox.shared;
         let mut endpoint = self.mailbox.endpoint.borrow_mut();
-        // The peer has been told: `Mailbox::refuse`.
+        // The peer has been told: `WebSocketHandle::refuse`.
         endpoint.fail(CloseCode::TRY_AGAIN_LATER, "", &shared.rules, || shared.now());
         drop(endpoint);
         self.mailbox.has_dropped();
@@ -326,7 +327,9 @@ impl Driver {
         }
         mailbox.queue.set(0);
         if mailbox.backlog.is_drained() && !self.is_told {
-            shared.dispatch.tell(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
+            shared
+                .dispatch
+                .notify(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
         }
         Poll::Ready(Ok(()))
     }
@@ -342,7 +345,7 @@ impl Driver {
             drop(endpoint);
             self.mailbox.backlog.end();
             let closed = Event::Closed { socket, listener, code, reason, is_clean };
-            self.sockets.shared.dispatch.tell(closed);
+            self.sockets.shared.dispatch.notify(closed);
         }
     }
 
@@ -350,7 +353,7 @@ impl Driver {
     fn take(&mut self, mut input: &mut [u8]) -> usize {
         let shared = Rc::clone(&self.mailbox.shared);
         if self.mailbox.compression.is_some() && self.decoder.is_idle() {
-            self.decoder.lend(shared.dispatch.application.buffer());
+            self.decoder.lend(shared.dispatch.application.take_buffer());
         }
         loop {
             let mut endpoint = self.mailbox.endpoint.borrow_mut();
@@ -380,7 +383,7 @@ impl Driver {
         }
         if self.mailbox.compression.is_some() {
             if let Some(buffer) = self.decoder.release() {
-                shared.dispatch.application.recycle(buffer);
+                shared.dispatch.application.recycle_buffer(buffer);
             }
         }
         0
@@ -389,7 +392,7 @@ impl Driver {
 
 /// Writes all that waits; counts what has left.
 fn poll_flush(
-    endpoint: &mut Endpoint<ServerShell>,
+    endpoint: &mut Endpoint<ServerAdapter>,
     rules: &Rules<u32>,
     transport: &mut Transport,
     cx: &mut Context<'_>,
@@ -412,16 +415,16 @@ fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-fn tell(mailbox: &Mailbox, kind: MessageKind, payload: DecodedPayload<'_>) {
+fn tell(mailbox: &WebSocketHandle, kind: MessageKind, payload: DecodedPayload<'_>) {
     let payload = match payload {
         DecodedPayload::Fed(bytes) => {
-            let mut buffer = mailbox.shared.dispatch.application.buffer();
+            let mut buffer = mailbox.shared.dispatch.application.take_buffer();
             buffer.extend_from_slice(bytes);
             buffer
         }
         DecodedPayload::Assembled(buffer) => std::mem::take(buffer),
     };
-    mailbox.shared.dispatch.tell(Event::Message {
+    mailbox.shared.dispatch.notify(Event::Message {
         socket: mailbox.id,
         listener: mailbox.listener,
         kind,

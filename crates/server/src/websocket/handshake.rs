@@ -11,7 +11,7 @@ use rookery_websocket::protocol::handshake::OriginPolicy;
 /// Whether a request opens a WebSocket. In HTTP/1.0 Upgrade is ignored (RFC 9110, 7.8); else as leniently as clients of httpuv need: any method, any version, and
 /// whatever a proxy has made of `Connection` (docs/SECURITY-MODEL.md). Over HTTP/2 there is no key (RFC 8441, 5), and no Upgrade but
 /// the server's own word for it.
-pub(crate) fn is_opening(head: &Parts) -> bool {
+pub(crate) fn is_opening_handshake(head: &Parts) -> bool {
     head.headers
         .get(UPGRADE)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
@@ -23,7 +23,7 @@ pub(crate) fn is_opening(head: &Parts) -> bool {
 }
 
 /// Whether the page that opens a WebSocket may do so (RFC 6455, 10.2); who is no page says no origin.
-pub(crate) fn is_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
+pub(crate) fn is_origin_allowed(policy: &OriginPolicy, headers: &HeaderMap) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else { return true };
     // Two origins: neither is believed.
@@ -38,9 +38,9 @@ pub(crate) const KEY: &str = "sec-websocket-key";
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extensions {
     /// What the server has agreed on with the client.
-    Ours(Option<Agreed>),
+    Negotiated(Option<Agreed>),
     /// What the process has at its other end, which says so in its answer.
-    Theirs,
+    ByUpstream,
 }
 
 /// The headers of an answer that accepts a handshake which are the server's business, or have no meaning in one.
@@ -60,7 +60,7 @@ fn app_headers(
     exchange: &Exchange,
     extensions: Extensions,
 ) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let are_ours = matches!(extensions, Extensions::Ours(_));
+    let are_ours = matches!(extensions, Extensions::Negotiated(_));
     let is_ours = move |name: &[u8]| {
         OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
             || (are_ours && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
@@ -80,7 +80,7 @@ pub(super) fn switching_protocols(
         String::from_utf8_lossy(&accept_key(key)),
     )
     .into_bytes();
-    if let Extensions::Ours(Some(agreed)) = extensions {
+    if let Extensions::Negotiated(Some(agreed)) = extensions {
         head.extend_from_slice(format!("Sec-WebSocket-Extensions: {agreed}\r\n").as_bytes());
     }
     for (name, value) in app_headers(exchange, extensions) {
@@ -93,9 +93,9 @@ pub(super) fn switching_protocols(
 }
 
 /// The headers of the answer over HTTP/2, which is a 200 (RFC 8441, 5).
-pub(crate) fn accepting(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
+pub(crate) fn accepted_headers(exchange: &Exchange, extensions: Extensions) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    if let Extensions::Ours(Some(agreed)) = extensions {
+    if let Extensions::Negotiated(Some(agreed)) = extensions {
         if let Ok(agreed) = HeaderValue::try_from(agreed.to_string()) {
             headers.insert(SEC_WEBSOCKET_EXTENSIONS, agreed);
         }

@@ -2,13 +2,14 @@
 //! protocol asks for is decided in the core (`rookery_websocket::endpoint`). How the application
 //! runs is not known here, nor how the handshake came.
 
-mod compressing;
+mod adapter;
+mod compressed_send;
 mod compression;
+pub(crate) mod context;
 pub(crate) mod driver;
+mod frame_tracker;
+pub(crate) mod handle;
 pub(crate) mod handshake;
-pub(crate) mod mailbox;
-pub(crate) mod relay;
-mod room;
-pub(crate) mod shared;
-mod shell;
-pub(crate) mod sockets;
+mod memory;
+pub(crate) mod registry;
+pub(crate) mod tunnel;

@@ -18,7 +18,7 @@ fn echo(exchange: &mut Exchange) {
 }
 
 fn start(limits: Limits, site: ListenerConfig) -> (Server, Listener, Client) {
-    let server = Server::answering(Config { limits, ..Config::default() }, echo);
+    let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, echo);
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let client = Client::connect(listener.local_addr().unwrap());
     (server, listener, client)

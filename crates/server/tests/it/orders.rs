@@ -12,12 +12,12 @@ fn while_asked(rounds: usize, end: impl Fn(Server)) {
     const ASKING: usize = 4;
     for _ in 0..rounds {
         let limits = Limits { stop_time: Duration::from_millis(1), ..Limits::default() };
-        let server = Server::answering(Config { limits, ..Config::default() }, hello);
+        let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let (told, tells) = channel();
         for _ in 0..ASKING {
-            let (pulse, told) = (listener.pulse(), told.clone());
+            let (pulse, told) = (listener.liveness_probe(), told.clone());
             // Not joined: one that waits for ever is what is to be seen.
             std::thread::spawn(move || {
                 while pulse.connections().is_some() {}
@@ -40,5 +40,5 @@ fn whoever_asks_for_a_pulse_is_answered_when_the_server_is_dropped() {
 
 #[test]
 fn whoever_asks_for_a_pulse_is_answered_when_the_thread_breaks() {
-    while_asked(5, |server| server.break_down());
+    while_asked(5, |server| server.panic_io_thread());
 }

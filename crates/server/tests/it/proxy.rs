@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
-use rookery_server::{Config, Limits, ListenerConfig, Proxies, Rejection};
+use rookery_server::{Config, Limits, ListenerConfig, Rejection, TrustedProxies};
 use rustls::ClientConnection;
 
 use crate::support::{App, Client, PATIENCE, echo, until};
@@ -138,7 +138,10 @@ fn only_proxies_that_are_named_may_send_one() {
     let of = |proxy| {
         app_with(
             Limits::default(),
-            ListenerConfig { proxies: Proxies::of([proxy]).unwrap(), ..ListenerConfig::default() },
+            ListenerConfig {
+                proxies: TrustedProxies::of([proxy]).unwrap(),
+                ..ListenerConfig::default()
+            },
         )
     };
     let refusing = of("192.0.2.1");

@@ -101,9 +101,9 @@ fn nobody_is_lost_while_two_processes_take_turns_at_accepting() {
     let public = Public::new();
     let worker = worker(&public);
     let other = App::with(Config::default(), ListenerConfig::default(), echo(hello));
-    let mut given = rookery_server::GivenSockets::default();
+    let mut given = rookery_server::InheritedSockets::default();
     given.push_tcp(public.socket.try_clone().unwrap());
-    let front = other.server.listen_given(&given, ListenerConfig::default()).unwrap();
+    let front = other.server.listen_inherited(&given, ListenerConfig::default()).unwrap();
     let address = public.address;
     let clients: Vec<_> = (0..4)
         .map(|_| {

@@ -13,8 +13,8 @@ use rookery_exchange::{
     Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, Share, SocketId,
 };
 use rookery_server::{
-    Application, Config, FarEnd, Limits, Listener, ListenerConfig, MakeApplication, Rejection,
-    Server, Shares, UnixStream,
+    Application, Config, Limits, Listener, ListenerConfig, MakeApplication, Rejection, Server,
+    Shares, UnixStream, Upstream,
 };
 use rookery_websocket::protocol::{CloseCode, OpCode, encode_close, encode_frame};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ type Reach = Box<dyn Fn(&Exchange) -> (Plain, Vec<(String, String)>, Vec<u8>)>;
 struct Relaying {
     reach: Reach,
     waker: Arc<dyn IoWaker>,
-    far: RefCell<HashMap<SocketId, FarEnd>>,
+    far: RefCell<HashMap<SocketId, Upstream>>,
     commands: RefCell<VecDeque<Command>>,
 }
 
@@ -46,7 +46,7 @@ impl Relaying {
 }
 
 impl Application for Relaying {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         if let Event::Request(mut exchange) = event {
             exchange.begin_reply(101);
             let (socket, headers, read) = (self.reach)(&exchange);
@@ -55,50 +55,50 @@ impl Application for Relaying {
             }
             socket.set_nonblocking(true).unwrap();
             let socket = UnixStream::new(socket).unwrap();
-            self.far.borrow_mut().insert(exchange.id(), FarEnd { socket, read });
+            self.far.borrow_mut().insert(exchange.id(), Upstream { socket, read });
             self.commands.borrow_mut().push_back(Command::Respond(exchange));
             self.waker.wake();
         }
         Ok(Pushed::Quiet)
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 
-    fn far_end(&self, socket: SocketId) -> Option<FarEnd> {
+    fn take_upstream(&self, socket: SocketId) -> Option<Upstream> {
         self.far.borrow_mut().remove(&socket)
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    fn recycle(&self, _: Vec<u8>) {}
+    fn recycle_buffer(&self, _: Vec<u8>) {}
 
-    fn settle(&self) {}
+    fn wake_deferred(&self) {}
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         0
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         false
     }
 
-    fn nudge(&self, _: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, _: u64) -> Option<u64> {
         None
     }
 
-    fn may_sleep(&self, _: bool) -> bool {
+    fn prepare_to_sleep(&self, _: bool) -> bool {
         self.commands.borrow().is_empty()
     }
 
-    fn woke(&self) {}
+    fn on_wake(&self) {}
 }
 
 /// A server in front of another, whose application is what tests see.

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, QueueLimits};
 use rookery_server::{
-    Config, Limits, Listener, ListenerConfig, Proxies, Server, Supervision, SupervisorRequest,
+    Config, Limits, Listener, ListenerConfig, Server, Supervision, SupervisorRequest,
+    TrustedProxies,
 };
 use rookery_worker::{
     ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON,
@@ -70,7 +71,7 @@ impl Worker {
             let _ = asks.send(request);
         }));
         let server = Server::new(config, Box::new(NoWaker));
-        server.attend(Arc::clone(&supervision)).unwrap();
+        server.watch_supervisor(Arc::clone(&supervision)).unwrap();
         let application = Some(Application::start(&server, handler));
         let mut worker = Worker {
             application,
@@ -88,7 +89,7 @@ impl Worker {
     }
 
     pub(crate) fn listen(&mut self, site: ListenerConfig) {
-        self.listener = Some(self.server.listen_inherited(&self.supervision, site).unwrap());
+        self.listener = Some(self.server.listen_supervised(&self.supervision, site).unwrap());
     }
 
     pub(crate) fn connect(&self) -> Client {
@@ -212,8 +213,10 @@ fn nobody_else_is_believed() {
     // A proxy over a Unix socket is no supervisor.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let site =
-        ListenerConfig { proxies: Proxies::of(["unix"]).unwrap(), ..ListenerConfig::default() };
+    let site = ListenerConfig {
+        proxies: TrustedProxies::of(["unix"]).unwrap(),
+        ..ListenerConfig::default()
+    };
     let _listener = app.server.listen_unix(&path, None, site).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -321,12 +324,12 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
 fn who_is_not_attended_any_more_is_not_answered() {
     let worker = Worker::new(Config::default(), echo(whose));
     worker.is_pinged(1);
-    worker.server.unattend();
+    worker.server.unwatch_supervisor();
     worker.control.send(Message::Ping(2)).unwrap();
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert_eq!(worker.control.receive(), Received::Nothing);
     // By the same thread, which has a listener: what was asked meanwhile is heard.
-    worker.server.attend(Arc::clone(&worker.supervision)).unwrap();
+    worker.server.watch_supervisor(Arc::clone(&worker.supervision)).unwrap();
     assert_eq!(worker.told(), Received::Message(Message::Pong(2)));
 }
 

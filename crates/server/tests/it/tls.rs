@@ -10,7 +10,7 @@ use std::time::Duration;
 use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
-use rookery_server::{Config, Limits, ListenerConfig, Notice, Proxies, Server};
+use rookery_server::{Config, Limits, ListenerConfig, Notice, Server, TrustedProxies};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::version::{TLS12, TLS13};
@@ -419,7 +419,7 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
 #[test]
 fn over_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::answering(Config::default(), hello);
+    let server = Server::with_closure_and_echo(Config::default(), hello);
     let path = folder.path().join("socket");
     let _listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
@@ -514,7 +514,7 @@ fn a_proxy_is_believed_when_it_is_named() {
         String::from_utf8(client.reply().unwrap().body).unwrap()
     };
     let believing = |proxy| ListenerConfig {
-        proxies: Proxies::of([proxy]).unwrap(),
+        proxies: TrustedProxies::of([proxy]).unwrap(),
         ..ListenerConfig::default()
     };
     let https = "X-Forwarded-Proto: https\r\n";

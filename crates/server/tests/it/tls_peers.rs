@@ -346,7 +346,7 @@ fn who_finds_no_seat_is_told_by_an_alert() {
 fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     const COUNT: usize = 400;
     let limits = Limits { memory: Some(100 << 20), ..Limits::default() };
-    let server = Server::answering(Config { limits, ..Config::default() }, hello);
+    let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();
     let address = listener.local_addr().unwrap();
@@ -375,7 +375,7 @@ fn many_handshakes_that_never_end_hold_what_they_are_charged() {
 
 #[test]
 fn a_plain_listener_beside_one_with_tls() {
-    let server = Server::answering(Config::default(), hello);
+    let server = Server::with_closure_and_echo(Config::default(), hello);
     let any = || "127.0.0.1:0".parse().unwrap();
     let secure = server.listen_tcp(any(), site(settings(&["localhost"]))).unwrap();
     let plain = server.listen_tcp(any(), ListenerConfig::default()).unwrap();

@@ -40,7 +40,7 @@ impl Held {
 struct Holding(Arc<Held>);
 
 impl Application for Holding {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         if let Event::Request(exchange) = event {
             exchange.set_waiting(self.0.waits.load(Ordering::Relaxed));
             self.0.exchanges.lock().unwrap().push(exchange);
@@ -52,11 +52,11 @@ impl Application for Holding {
         self.0.drops.load(Ordering::Relaxed)
     }
 
-    fn has_left(&self) {
+    fn on_client_disconnect(&self) {
         self.0.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         if self.0.answers.swap(false, Ordering::Relaxed) {
             for mut exchange in self.0.exchanges.lock().unwrap().drain(..) {
                 hello(&mut exchange);
@@ -65,35 +65,35 @@ impl Application for Holding {
         }
     }
 
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    fn recycle(&self, _buffer: Vec<u8>) {}
+    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
 
-    fn settle(&self) {}
+    fn wake_deferred(&self) {}
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         0
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         false
     }
 
-    fn nudge(&self, _seen: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
         None
     }
 
-    fn may_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
         !self.0.answers.load(Ordering::Relaxed)
     }
 
-    fn woke(&self) {}
+    fn on_wake(&self) {}
 }
 
 struct Fixture {

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
 use rookery_server::session_cookie::SessionCookie;
-use rookery_server::{Application, FarEnd, MakeApplication};
+use rookery_server::{Application, MakeApplication, Upstream};
 
 use crate::roster::{MakeCookie, Roster};
 #[doc(hidden)]
@@ -139,7 +139,7 @@ pub fn told_for_fuzzer(query: &[u8]) -> (bool, bool) {
 struct Pool(Rc<State>);
 
 impl Application for Pool {
-    fn take(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
         let state = &self.0;
         state.count_event();
         match event {
@@ -170,7 +170,7 @@ impl Application for Pool {
         Ok(Pushed::Quiet)
     }
 
-    fn sees_head(&self, exchange: &Exchange) -> bool {
+    fn wants_head(&self, exchange: &Exchange) -> bool {
         self.0.sees_head(exchange)
     }
 
@@ -178,52 +178,52 @@ impl Application for Pool {
         !self.0.limits.keeps_half_closed
     }
 
-    fn has_left(&self) {
+    fn on_client_disconnect(&self) {
         self.0.has_left();
     }
 
-    fn commands(&self, commands: &mut VecDeque<Command>) {
+    fn take_commands(&self, commands: &mut VecDeque<Command>) {
         self.0.take_commands(commands);
     }
 
     /// Of WebSockets bytes are passed on.
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         true
     }
 
-    fn far_end(&self, socket: SocketId) -> Option<FarEnd> {
+    fn take_upstream(&self, socket: SocketId) -> Option<Upstream> {
         self.0.relay(socket)?.far_end()
     }
 
-    fn buffer(&self) -> Vec<u8> {
+    fn take_buffer(&self) -> Vec<u8> {
         self.0.buffer()
     }
 
-    fn recycle(&self, buffer: Vec<u8>) {
+    fn recycle_buffer(&self, buffer: Vec<u8>) {
         self.0.keep_buffer(buffer);
     }
 
-    fn settle(&self) {}
+    fn wake_deferred(&self) {}
 
-    fn has_passed_on(&self) -> bool {
+    fn take_has_forwarded(&self) -> bool {
         self.0.has_passed_on.replace(false)
     }
 
-    fn taken(&self) -> u64 {
+    fn events_taken(&self) -> u64 {
         self.0.events()
     }
 
-    fn has_events(&self) -> bool {
+    fn has_unread_events(&self) -> bool {
         false
     }
 
-    fn nudge(&self, _seen: u64) -> Option<u64> {
+    fn wake_if_stalled(&self, _seen: u64) -> Option<u64> {
         None
     }
 
-    fn may_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
         !self.0.has_commands()
     }
 
-    fn woke(&self) {}
+    fn on_wake(&self) {}
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rookery_exchange::{Command, Exchange, SocketId};
-use rookery_server::FarEnd;
+use rookery_server::Upstream;
 
 use super::connection::Connection;
 use super::state::State;
@@ -31,7 +31,7 @@ fn closes_after(socket: SocketId, sessions: u32, within: Duration) -> Duration {
 pub(super) struct Relay {
     worker: Rc<Worker>,
     /// Until the server has it.
-    far: RefCell<Option<FarEnd>>,
+    far: RefCell<Option<Upstream>>,
     /// Whether its end is known, and comes at its time.
     is_ending: Cell<bool>,
 }
@@ -60,7 +60,7 @@ pub(super) fn start(
     let (socket, read) = connection.into_parts();
     let relay = Rc::new(Relay {
         worker: Rc::clone(worker),
-        far: RefCell::new(Some(FarEnd { socket, read })),
+        far: RefCell::new(Some(Upstream { socket, read })),
         is_ending: Cell::new(false),
     });
     state.count_reconnect(&exchange, worker);
@@ -75,7 +75,7 @@ pub(super) fn start(
 
 impl Relay {
     /// The socket to the worker, once.
-    pub(super) fn far_end(&self) -> Option<FarEnd> {
+    pub(super) fn far_end(&self) -> Option<Upstream> {
         self.far.take()
     }
 

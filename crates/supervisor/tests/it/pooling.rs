@@ -55,7 +55,7 @@ fn end_to_end(shown: &str) -> Vec<String> {
 
 #[test]
 fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() {
-    let alone = Server::answering(Config::default(), |exchange| {
+    let alone = Server::with_closure_and_echo(Config::default(), |exchange| {
         let lines: Vec<_> =
             exchange.headers().map(|line| [line.name, b": ", line.value, b"\n"].concat()).collect();
         exchange.begin_reply(200);

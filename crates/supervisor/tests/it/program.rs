@@ -79,20 +79,20 @@ fn is_a_worker_when_it_is_started_as_one() {
         }
     }));
     let server = Server::new(Config::default(), Box::new(NoWaker));
-    server.attend(Arc::clone(&supervision)).unwrap();
+    server.watch_supervisor(Arc::clone(&supervision)).unwrap();
     let is_sticky = mode == "sticky";
     let session_cookie = supervision.cookie().filter(|_| is_sticky).and_then(SessionCookie::read);
     let site = ListenerConfig {
         session_cookie: session_cookie.map(Arc::new),
         ..ListenerConfig::default()
     };
-    let listener = server.listen_inherited(&supervision, site).unwrap();
+    let listener = server.listen_supervised(&supervision, site).unwrap();
     let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
     let (gate, board) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
     board.introduce(std::process::id(), std::process::id());
-    supervision.tell(Message::Ready { sees_heads: false, is_sticky }).unwrap();
+    supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
     while !is_over.load(Ordering::Relaxed) {
         board.r_is(R::Idle, now());
         server.link().wait(Duration::from_millis(20));
@@ -108,9 +108,9 @@ fn is_a_worker_when_it_is_started_as_one() {
             answer(slot, server.link(), board, &gate, event);
             // As an app that stops its server when it has answered, and starts another.
             if mode == "starts another" {
-                supervision.tell(Message::Leaving).unwrap();
+                supervision.send(Message::Leaving).unwrap();
                 std::thread::sleep(Duration::from_millis(500));
-                supervision.tell(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+                supervision.send(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
             }
             // As an app that calls `stopApp()` when it has answered.
             if mode == "finishes later" {
@@ -119,7 +119,7 @@ fn is_a_worker_when_it_is_started_as_one() {
         }
     }
     if mode == "finishes later" {
-        supervision.tell(Message::Leaving).unwrap();
+        supervision.send(Message::Leaving).unwrap();
         listener.drain();
         // The reply is written by the server's own thread.
         std::thread::sleep(Duration::from_millis(200));

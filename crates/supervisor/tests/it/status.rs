@@ -30,7 +30,7 @@ impl Admin {
         let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
         let answers = Answers::new(Arc::new(Status::new(Arc::clone(roster), about, readiness)));
         let server =
-            Server::of_answers(Config::default(), move |exchange| answers.answer(exchange));
+            Server::with_closure(Config::default(), move |exchange| answers.answer(exchange));
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         Admin { listener, _server: server }

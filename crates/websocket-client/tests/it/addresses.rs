@@ -43,7 +43,7 @@ fn a_host_that_is_silent_at_one_address_is_reached_at_another() {
     });
     let mut bench = Bench::new();
     // `localhost` is 127.0.0.1 first, and a SYN that is dropped is sent again for two minutes.
-    let settings = Settings { connect_time: PATIENCE, ..Settings::default() };
+    let settings = Settings { connect_timeout: PATIENCE, ..Settings::default() };
     let client = bench.opened(&format!("ws://localhost:{port}/"), settings);
     bench.clients.abandon(client);
     served.join().unwrap();

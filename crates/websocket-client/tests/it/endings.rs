@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::Instant;
 
 use rookery_websocket::protocol::OpCode;
-use rookery_websocket_client::{Given, STOP_TIME, Settings};
+use rookery_websocket_client::{STOP_TIMEOUT, SendOutcome, Settings};
 
 use crate::messages::echo;
 use crate::support::{Bench, PATIENCE, Peer, SHORT, client_frame, close_frame, drain, frame};
@@ -40,8 +40,8 @@ fn an_end_without_a_close_frame_is_not_clean() {
     let (code, reason, is_clean) = bench.closed();
     assert_eq!((code, is_clean), (1006, false));
     assert!(!reason.is_empty());
-    assert_eq!(bench.send(client, "x"), Given::Closed);
-    assert!(bench.clients.is_empty());
+    assert_eq!(bench.send(client, "x"), SendOutcome::Closed);
+    assert!(bench.clients.has_no_events());
     peer.end();
 }
 
@@ -77,9 +77,9 @@ fn one_that_does_not_answer_a_close_is_left_in_time() {
     });
     for (url, is_full) in [(listens.url(), false), (deaf.url(), true)] {
         let mut bench = Bench::new();
-        let client = bench.opened(&url, Settings { close_time: SHORT, ..Settings::default() });
+        let client = bench.opened(&url, Settings { close_timeout: SHORT, ..Settings::default() });
         if is_full {
-            while bench.send(client, &"x".repeat(1 << 20)) == Given::Taken {}
+            while bench.send(client, &"x".repeat(1 << 20)) == SendOutcome::Queued {}
         }
         let began = Instant::now();
         bench.clients.close(client, 1000, "");
@@ -101,7 +101,7 @@ fn one_that_is_silent_is_noticed() {
     let mut bench = Bench::new();
     bench.opened(
         &peer.url(),
-        Settings { ping_time: Some(SHORT), pong_time: SHORT, ..Settings::default() },
+        Settings { ping_interval: Some(SHORT), pong_timeout: SHORT, ..Settings::default() },
     );
     assert_eq!(
         bench.closed(),
@@ -119,10 +119,11 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
         told
     });
     let mut bench = Bench::new();
-    let client = bench.opened(&peer.url(), Settings { close_time: SHORT, ..Settings::default() });
+    let client =
+        bench.opened(&peer.url(), Settings { close_timeout: SHORT, ..Settings::default() });
     bench.clients.abandon(client);
     assert_eq!(peer.end(), Some((0x88, 1001_u16.to_be_bytes().to_vec())));
-    assert_eq!(bench.clients.event(0), None);
+    assert_eq!(bench.clients.next_event(0), None);
     // While it connects, too.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client =
@@ -131,26 +132,26 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     let (mut taken, _) = silent.accept().unwrap();
     taken.set_read_timeout(Some(PATIENCE)).unwrap();
     drain(&mut taken);
-    assert_eq!(bench.clients.event(0), None);
+    assert_eq!(bench.clients.next_event(0), None);
 }
 
 #[test]
 fn a_stop_ends_all_of_them_soon() {
     let (_server, _listener, url) = echo();
     let deaf = Peer::upgraded(|socket| {
-        std::thread::sleep(2 * STOP_TIME);
+        std::thread::sleep(2 * STOP_TIMEOUT);
         drop(socket);
     });
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut bench = Bench::new();
     let polite = bench.opened(&url, Settings::default());
     let stuck = bench.opened(&deaf.url(), Settings::default());
-    while bench.send(stuck, &"x".repeat(1 << 20)) == Given::Taken {}
+    while bench.send(stuck, &"x".repeat(1 << 20)) == SendOutcome::Queued {}
     bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
     bench.clients.stop();
     let mut ends: Vec<(u64, String)> = (0..3)
         .map(|_| {
-            let event = bench.clients.event(0).expect("its end is there");
+            let event = bench.clients.next_event(0).expect("its end is there");
             let text = format!("{event:?}");
             (event.client(), text.split_whitespace().next().unwrap().to_owned())
         })
@@ -160,8 +161,8 @@ fn a_stop_ends_all_of_them_soon() {
         ends.iter().map(|(_, kind)| kind.as_str()).collect::<Vec<_>>(),
         ["Closed", "Closed", "Failed"]
     );
-    assert_eq!(bench.clients.event(0), None);
-    assert_eq!(bench.send(polite, "late"), Given::Closed);
+    assert_eq!(bench.clients.next_event(0), None);
+    assert_eq!(bench.send(polite, "late"), SendOutcome::Closed);
     // It can be gone on with.
     let again = bench.opened(&url, Settings::default());
     bench.send(again, "again");

@@ -11,7 +11,7 @@ use crate::support::{PATIENCE, Peer};
 fn next(clients: &mut Clients, group: u32) -> Event {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(event) = clients.event(group) {
+        if let Some(event) = clients.next_event(group) {
             return event;
         }
         assert!(Instant::now() < deadline, "an event in time");
@@ -35,10 +35,10 @@ fn events_are_taken_and_wake_ups_told_by_group() {
         let ended = next(&mut clients, group);
         assert!(matches!(ended, Event::Closed { client, .. } if client == id), "{ended:?}");
         assert!(!clients.has_events(group));
-        assert_eq!(clients.event(group), None);
+        assert_eq!(clients.next_event(group), None);
     }
-    assert!(clients.is_empty());
-    assert_eq!(clients.event(0), None);
+    assert!(clients.has_no_events());
+    assert_eq!(clients.next_event(0), None);
     let mut woken = woken.lock().unwrap().clone();
     woken.sort_unstable();
     woken.dedup();

@@ -96,7 +96,7 @@ fn a_server_that_ends_or_is_not_there_is_told() {
 
 #[test]
 fn one_that_never_answers_is_given_up() {
-    let settings = Settings { connect_time: SHORT, ..Settings::default() };
+    let settings = Settings { connect_timeout: SHORT, ..Settings::default() };
     // Not to the connection, not to the request, and not with all of a head.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let half = Peer::new(|mut socket: TcpStream| {
@@ -184,5 +184,5 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
         assert!(matches!(error, OpenError::Request(_)));
         assert!(error.to_string().contains(wanted), "{error}: not {wanted}");
     }
-    assert!(clients.event(0).is_none());
+    assert!(clients.next_event(0).is_none());
 }

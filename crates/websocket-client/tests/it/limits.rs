@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rookery_websocket::protocol::OpCode;
 use rookery_websocket_client::{
-    Address, CLIENTS, Clients, Content, Given, OpenError, READ_AHEAD, Roots, Settings,
+    Address, Clients, Content, MAX_CLIENTS, OpenError, READ_AHEAD, Roots, SendOutcome, Settings,
 };
 
 use crate::messages::echo;
@@ -23,7 +23,7 @@ fn a_message_has_a_size() {
         told
     });
     let mut bench = Bench::new();
-    bench.opened(&peer.url(), Settings { message: 1000, ..Settings::default() });
+    bench.opened(&peer.url(), Settings { max_message_size: 1000, ..Settings::default() });
     assert_eq!(bench.message(), Content::Binary(vec![1; 1000]));
     assert_eq!(bench.closed(), (1009, "message too big".to_owned(), false));
     assert_eq!(peer.end(), Some((0x88, 1009_u16.to_be_bytes().to_vec())));
@@ -33,7 +33,7 @@ fn a_message_has_a_size() {
 fn one_that_inflates_has_the_same() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
-    let settings = Settings { message: 10_000, compresses: true, ..Settings::default() };
+    let settings = Settings { max_message_size: 10_000, compresses: true, ..Settings::default() };
     let client = bench.opened(&url, settings);
     bench.send(client, &"x".repeat(10_000));
     assert_eq!(bench.message().as_bytes().len(), 10_000);
@@ -53,15 +53,16 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
     });
     let queue = 100_000;
     let mut bench = Bench::new();
-    let client = bench.opened(&peer.url(), Settings { queue, ..Settings::default() });
+    let client =
+        bench.opened(&peer.url(), Settings { max_queue_size: queue, ..Settings::default() });
     // More than the queue, and more than a system's buffers take of one that does not read.
-    assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), Given::Taken);
-    assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), Given::Full);
+    assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), SendOutcome::Queued);
+    assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), SendOutcome::Full);
     bench.sent(client);
     let mut taken = 1;
-    while bench.clients.send(client, Content::Binary(vec![0; 10_000])) == Given::Taken {
+    while bench.clients.send(client, Content::Binary(vec![0; 10_000])) == SendOutcome::Queued {
         taken += 1;
-        assert!(bench.clients.waiting(client) <= queue);
+        assert!(bench.clients.queued_bytes(client) <= queue);
     }
     bench.sent(client);
     bench.clients.close(client, 1000, "");
@@ -124,7 +125,7 @@ fn a_process_has_so_many_clients() {
     let open =
         |clients: &mut Clients| clients.open(address.clone(), Settings::default(), &Roots::System);
     let first = open(&mut clients).unwrap();
-    for _ in 1..CLIENTS {
+    for _ in 1..MAX_CLIENTS {
         open(&mut clients).unwrap();
     }
     let error = open(&mut clients).unwrap_err();

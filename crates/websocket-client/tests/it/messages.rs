@@ -1,13 +1,13 @@
 //! Messages both ways, with the server of this project.
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_websocket_client::{Content, Event, Given, Settings};
+use rookery_websocket_client::{Content, Event, SendOutcome, Settings};
 
 use crate::support::Bench;
 
 /// A server that sends each message back.
 pub(crate) fn echo() -> (Server, Listener, String) {
-    let server = Server::answering(Config::default(), |_| ());
+    let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -29,7 +29,7 @@ fn messages_go_and_come_in_order() {
             })
             .collect();
         for content in &sent {
-            assert_eq!(bench.clients.send(client, content.clone()), Given::Taken);
+            assert_eq!(bench.clients.send(client, content.clone()), SendOutcome::Queued);
         }
         for content in &sent {
             assert_eq!(bench.message(), *content);
@@ -37,8 +37,8 @@ fn messages_go_and_come_in_order() {
         bench.clients.close(client, 3999, "done");
         // What waits may be more than the close has time for; here all of it has been read.
         assert_eq!(bench.closed(), (3999, String::new(), true));
-        assert_eq!(bench.send(client, "late"), Given::Closed);
-        assert_eq!(bench.clients.waiting(client), 0);
+        assert_eq!(bench.send(client, "late"), SendOutcome::Closed);
+        assert_eq!(bench.clients.queued_bytes(client), 0);
     }
 }
 
@@ -65,8 +65,8 @@ fn nothing_is_sent_before_it_is_open() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let client = bench.open(&url, Settings::default());
-    assert_eq!(bench.send(client, "early"), Given::Closed);
+    assert_eq!(bench.send(client, "early"), SendOutcome::Closed);
     assert!(matches!(bench.next(), Event::Opened { .. }));
-    assert_eq!(bench.send(client, "in time"), Given::Taken);
+    assert_eq!(bench.send(client, "in time"), SendOutcome::Queued);
     assert_eq!(bench.message(), Content::Text("in time".to_owned()));
 }

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rookery_websocket::protocol::{OpCode, accept_key, encode_close, encode_frame};
-use rookery_websocket_client::{Address, Clients, Content, Event, Given, Roots, Settings};
+use rookery_websocket_client::{Address, Clients, Content, Event, Roots, SendOutcome, Settings};
 
 /// Long enough for a machine that is busy with something else; nothing waits this long when all is well.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ impl Bench {
     pub(crate) fn next(&mut self) -> Event {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(event) = self.clients.event(0) {
+            if let Some(event) = self.clients.next_event(0) {
                 return event;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -80,14 +80,14 @@ impl Bench {
         }
     }
 
-    pub(crate) fn send(&mut self, client: u64, text: &str) -> Given {
+    pub(crate) fn send(&mut self, client: u64, text: &str) -> SendOutcome {
         self.clients.send(client, Content::Text(text.to_owned()))
     }
 
     /// Waits until nothing waits to be sent.
     pub(crate) fn sent(&self, client: u64) {
         let deadline = Instant::now() + PATIENCE;
-        while self.clients.waiting(client) > 0 {
+        while self.clients.queued_bytes(client) > 0 {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(1));
         }

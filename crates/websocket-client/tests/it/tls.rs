@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rookery_server::tls::{CertificatePair, Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_websocket_client::{BadRoots, Clients, Content, Event, OpenError, Roots, Settings};
+use rookery_websocket_client::{Clients, Content, Event, OpenError, Roots, RootsError, Settings};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -18,7 +18,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 fn roots(name: &str) -> Roots {
-    Roots::These(file(name).display().to_string())
+    Roots::Custom(file(name).display().to_string())
 }
 
 /// A server that sends each message back, with the certificate of that name: its port.
@@ -32,7 +32,7 @@ fn secure_echo(name: &str) -> (Server, Listener, u16) {
         tls: Some(Tls::new(settings, |_| ()).unwrap()),
         ..ListenerConfig::default()
     };
-    let server = Server::answering(Config::default(), |_| ());
+    let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
     let port = listener.local_addr().unwrap().port();
     (server, listener, port)
@@ -48,7 +48,7 @@ fn failed(url: &str, roots: &Roots) -> String {
 fn wss_with_an_own_authority() {
     let (_server, _listener, port) = secure_echo("localhost");
     let text = std::fs::read_to_string(file("ca.pem")).unwrap();
-    for roots in [roots("ca.pem"), Roots::These(text)] {
+    for roots in [roots("ca.pem"), Roots::Custom(text)] {
         let mut bench = Bench::new();
         let client =
             bench.open_with(&format!("wss://localhost:{port}/"), Settings::default(), &roots);
@@ -127,7 +127,7 @@ fn one_that_never_shakes_hands_is_given_up() {
     let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
     let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
     let mut bench = Bench::new();
-    let settings = Settings { connect_time: SHORT, ..Settings::default() };
+    let settings = Settings { connect_timeout: SHORT, ..Settings::default() };
     bench.open_with(&url, settings, &roots("ca.pem"));
     assert!(bench.failed().0.ends_with("did not answer within 0.3 s"));
     peer.end();
@@ -143,15 +143,15 @@ fn roots_that_are_none_are_an_error_at_once() {
             other => panic!("{other:?}"),
         }
     };
-    let missing = open(Roots::These("/no/such/file.pem".to_owned()));
+    let missing = open(Roots::Custom("/no/such/file.pem".to_owned()));
     assert_eq!(
         missing.to_string(),
         "/no/such/file.pem cannot be read: No such file or directory (os error 2)"
     );
-    assert!(matches!(open(roots("localhost.key")), BadRoots::Empty(_)));
-    assert!(matches!(open(Roots::These("/dev/zero".to_owned())), BadRoots::Unreadable(..)));
+    assert!(matches!(open(roots("localhost.key")), RootsError::Empty(_)));
+    assert!(matches!(open(Roots::Custom("/dev/zero".to_owned())), RootsError::Unreadable(..)));
     assert!(matches!(
-        open(Roots::These("-----BEGIN CERTIFICATE-----".to_owned())),
-        BadRoots::Empty(_)
+        open(Roots::Custom("-----BEGIN CERTIFICATE-----".to_owned())),
+        RootsError::Empty(_)
     ));
 }

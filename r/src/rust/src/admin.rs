@@ -9,8 +9,8 @@ use rookery_status::{About, Admin, AdminAt, Answers, Course, OneR, RunFolder, Se
 use rookery_worker::{Board, R, Scoreboard, now};
 
 use crate::core::{self, Core};
+use crate::entry;
 use crate::limits::config_of;
-use crate::{entry, listener};
 
 /// What it has. In the order in which it ends.
 #[derive(Debug)]
@@ -54,11 +54,11 @@ impl Core {
             });
         if let Err(error) = &folder {
             // What is served goes on.
-            listener::tell(&format!(
+            crate::write_log_line(&format!(
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
-        self.server().measure(Some(board));
+        self.server().set_scoreboard(Some(board));
         self.admin = Some(Administered { _admin: admin, _folder: folder.ok(), one });
         Ok(())
     }
@@ -71,7 +71,7 @@ impl Core {
     /// A server is in the place of the one before: what there is to look at is its own.
     pub(crate) fn look_at_server(&self, config: &Config) {
         if let Some(Administered { one, .. }) = &self.admin {
-            self.server().measure(Some(Arc::clone(one.board())));
+            self.server().set_scoreboard(Some(Arc::clone(one.board())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
         }
     }
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
+pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: the caller's duty.
         let address =
@@ -162,7 +162,7 @@ pub extern "C" fn rk_admin_stop() {
     entry((), || {
         // Outside the borrow: it waits for its thread.
         let ended = core::with(|core| {
-            core.server().measure(None);
+            core.server().set_scoreboard(None);
             core.admin.take()
         });
         if let Some(Administered { one, .. }) = &ended {

@@ -13,7 +13,8 @@ use rookery_server::{
 use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
 
 use crate::core::{self, Core};
-use crate::{entry, listener, log};
+use crate::entry;
+use crate::listener::access_log;
 
 /// What the process was given by its supervisor.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl Core {
             // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
             self.link.stay_awake();
         }
-        if let Err(error) = self.server().attend(Arc::clone(&worker.supervision)) {
+        if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
         }
     }
@@ -94,7 +95,7 @@ impl Core {
     /// Hears the supervisor no more: the server's thread may end.
     pub(crate) fn unattend(&self) {
         if let Membership::Worker(_) = &self.membership {
-            self.server().unattend();
+            self.server().unwatch_supervisor();
         }
     }
 
@@ -104,7 +105,7 @@ impl Core {
         let Membership::Worker(worker) = &self.membership else {
             unreachable!("R has asked before")
         };
-        self.server().listen_inherited(&worker.supervision, site)
+        self.server().listen_supervised(&worker.supervision, site)
     }
 
     /// The cookie by which the supervisor knows the clients of this process.
@@ -132,7 +133,7 @@ impl Core {
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
-            let _ = worker.supervision.tell(Message::Ready { sees_heads, is_sticky });
+            let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
             self.r_is(R::Busy);
         }
     }
@@ -151,7 +152,7 @@ impl Core {
         if let Membership::Worker(worker) = &mut self.membership {
             if worker.listening == Some(listener) {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
-                    let _ = worker.supervision.tell(Message::Leaving);
+                    let _ = worker.supervision.send(Message::Leaving);
                 }
                 // One that is stopping has the socket until it ends.
                 worker.listening = worker.listening.filter(|_| is_stopping);
@@ -234,7 +235,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
         SupervisorRequest::Collect => (deeds.collect)(),
-        SupervisorRequest::ReopenLog => log::reopen(),
+        SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
@@ -256,7 +257,7 @@ fn end_in_time() {
     // It takes no signals, as the thread that starts it.
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(END_WITHIN);
-        listener::tell(
+        crate::write_log_line(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );
         output::flush();
@@ -286,7 +287,7 @@ pub extern "C" fn rk_worker_join(
 /// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
 /// meant to be one.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker() -> i32 {
+pub extern "C" fn rk_worker_state() -> i32 {
     entry(NO_WORKER, || {
         core::with(|core| match &core.membership {
             Membership::None => NO_WORKER,
@@ -302,7 +303,7 @@ pub extern "C" fn rk_worker() -> i32 {
 
 /// Whether a listener has the socket of this worker.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_has(listener: u32) -> i32 {
+pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| match &core.membership {
             Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),

@@ -12,9 +12,9 @@ use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::connection::lingering_close;
 use crate::http::request::head::is_host;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::certificate;
-use crate::net::tls::stream::Greeting;
+use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
 /// Bytes of a request in the clear that are read to name the URL that was meant.
@@ -40,8 +40,8 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     });
     match greeting.await {
         // An authority has seen what it came for: an answer to anything else would be taken for that of the host (RFC 8737, 3).
-        Some(Ok(Greeting::Done)) if is_challenge(connection) => false,
-        Some(Ok(Greeting::Done)) => {
+        Some(Ok(HandshakeResult::Complete)) if is_challenge(connection) => false,
+        Some(Ok(HandshakeResult::Complete)) => {
             // What a client of HTTP/2 says first has to come in the time of the handshake.
             if !connection.speaks_http2() {
                 connection.enter(Phase::Head);
@@ -49,7 +49,7 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
             record_client_certificate(connection);
             true
         }
-        Some(Ok(Greeting::Plain)) => {
+        Some(Ok(HandshakeResult::PlaintextHttp)) => {
             reject_plaintext(connection).await;
             false
         }
@@ -85,7 +85,7 @@ async fn read_proxy_header(connection: &HttpConnection) -> bool {
     match header.await {
         Some(Ok(None)) => true,
         Some(Ok(Some((remote, local)))) => {
-            connection.ends.set(Ends::of(remote, local));
+            connection.ends.set(ConnectionAddresses::of(remote, local));
             true
         }
         Some(Err(error)) => {

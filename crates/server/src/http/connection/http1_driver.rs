@@ -21,7 +21,7 @@ use crate::http::http2::driver::serve as serve_http2;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::handler::handle;
 use crate::http::response::stream::chunked;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::transport::Transport;
 use crate::peers::table::{Peer as _, Seat};
 use crate::rejection::Rejection;
@@ -34,7 +34,7 @@ pub(crate) fn spawn(
     listener: ListenerId,
     config: &ListenerConfig,
     transport: Transport,
-    ends: Ends,
+    ends: ConnectionAddresses,
 ) {
     let connection = HttpConnection::new(shared, listener, config, transport, ends);
     let seat = shared.peers.join(Rc::clone(&connection) as _);

@@ -22,7 +22,7 @@ use crate::http::request::context_pool::ContextParts;
 use crate::http::request::head::came_by_https;
 use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
 use crate::peers::room::{CONNECTION_BYTES, FREE};
@@ -45,7 +45,7 @@ pub(crate) struct HttpConnection {
     pub(crate) listener: ListenerId,
     pub(crate) config: ListenerConfig,
     pub(crate) transport: RefCell<Transport>,
-    pub(crate) ends: Cell<Ends>,
+    pub(crate) ends: Cell<ConnectionAddresses>,
     /// Whether the peer is a proxy whose word is taken.
     pub(crate) is_proxy: bool,
     /// Whom its certificate says the peer is.
@@ -106,7 +106,7 @@ impl HttpConnection {
         listener: ListenerId,
         config: &ListenerConfig,
         transport: Transport,
-        ends: Ends,
+        ends: ConnectionAddresses,
     ) -> Rc<HttpConnection> {
         let activity = Activity::new(shared.peers.clock.now(), config.has_handshake());
         let charge =
@@ -137,7 +137,7 @@ impl HttpConnection {
                 shared,
                 *listener,
                 config,
-                Transport::within(),
+                Transport::placeholder(),
                 ends.get(),
                 activity,
                 charge,
@@ -151,7 +151,7 @@ impl HttpConnection {
         listener: ListenerId,
         config: &ListenerConfig,
         transport: Transport,
-        ends: Ends,
+        ends: ConnectionAddresses,
         activity: Activity,
         charge: Charge,
     ) -> HttpConnection {

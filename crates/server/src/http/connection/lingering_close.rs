@@ -105,7 +105,7 @@ async fn reset(connection: &HttpConnection) {
         let written = async {
             let has_unsent = || {
                 let mut transport = connection.transport.borrow_mut();
-                transport.flush_now();
+                transport.try_flush();
                 transport.unsent().is_some_and(|bytes| bytes > 0)
             };
             while !connection.is_ending() && has_unsent() {

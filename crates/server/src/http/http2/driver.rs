@@ -14,7 +14,7 @@ use super::session::{CONNECTION_WINDOW, Http2Session, STREAM_WINDOW};
 use super::stream;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
-use crate::net::tls::store::Tls;
+use crate::net::tls::certificate_store::Tls;
 use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 

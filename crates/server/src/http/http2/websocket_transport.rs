@@ -16,10 +16,10 @@ use super::date;
 use super::session::{Http2Session, STREAM_WINDOW};
 use super::stream_body::{BodyReservation, SharedResponder};
 use super::stream_guard::{MAX_SEND, StreamGuard};
-use crate::net::transport::{PeerEnd, Transport, Tunnel as TunnelTransport};
+use crate::net::transport::{MultiplexedStream, PeerState, Transport};
 use crate::peers::table::{Peer as _, Seat};
 use crate::websocket::driver::{Upgraded, spawn};
-use crate::websocket::handshake::accepting;
+use crate::websocket::handshake::accepted_headers;
 
 /// What comes of a stream while the application decides whether it is to become a WebSocket.
 pub(super) struct IncomingFrames {
@@ -48,7 +48,7 @@ pub(super) fn open_websocket(
     let extensions = shared.websockets.extensions(id);
     let opened = incoming.zip(extensions).and_then(|(incoming, extensions)| {
         let mut response = Response::new(());
-        *response.headers_mut() = accepting(&exchange, extensions);
+        *response.headers_mut() = accepted_headers(&exchange, extensions);
         response.headers_mut().insert(DATE, date::now());
         let outgoing = responder.borrow_mut().send_response(response, false).ok()?;
         Some((incoming.frames, outgoing))
@@ -60,7 +60,7 @@ pub(super) fn open_websocket(
     };
     shared.dispatch.finish(exchange);
     let tunnel = StreamTransport::new(guard, incoming, outgoing);
-    let transport = Transport::tunnel(Box::new(tunnel));
+    let transport = Transport::multiplexed(Box::new(tunnel));
     // The stream is charged what every stream is.
     let charge = shared.peers.charge(Share::Connections, 0);
     spawn(
@@ -147,7 +147,7 @@ impl StreamTransport {
     }
 }
 
-impl TunnelTransport for StreamTransport {
+impl MultiplexedStream for StreamTransport {
     /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
     /// takes one at a time could take them, and h2 closes a connection with too many of them.
     fn poll_read(
@@ -217,22 +217,22 @@ impl TunnelTransport for StreamTransport {
         }
     }
 
-    fn take_in(&mut self, cx: &mut Context<'_>) -> usize {
+    fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         while let Poll::Ready(Some(data)) = self.poll_data(cx) {
             self.buffered.extend_from_slice(&data);
         }
         self.buffered.len() - self.consumed
     }
 
-    fn peer_end(&self) -> PeerEnd {
+    fn peer_state(&self) -> PeerState {
         match self.end {
-            None => PeerEnd::Open,
-            Some(InputEnd::Finished) => PeerEnd::Shut,
-            Some(InputEnd::Reset) => PeerEnd::Gone,
+            None => PeerState::Open,
+            Some(InputEnd::Finished) => PeerState::HalfClosed,
+            Some(InputEnd::Reset) => PeerState::Closed,
         }
     }
 
-    fn throw_away(&mut self) {
+    fn discard_unread(&mut self) {
         self.release_window(self.buffered.len() - self.consumed);
         self.buffered = Vec::new();
         self.consumed = 0;

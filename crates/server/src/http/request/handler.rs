@@ -8,7 +8,7 @@ use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Departure, Event, Exchange};
 use rookery_worker::{ASK_AGAIN, Call as WorkerHeader, GO_ON};
 
-use crate::application::dispatch::{Answer, is_accepted, is_streamed};
+use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
 use crate::http::request::head;
@@ -74,7 +74,7 @@ async fn handle_request<B: RequestBody>(
     if let Some(redirect) = context.connection.config.redirect.clone() {
         return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }
-    let is_upgrade = !has_body && handshake::is_opening(&head);
+    let is_upgrade = !has_body && handshake::is_opening_handshake(&head);
     if is_upgrade && is_origin_forbidden(&context, &head.headers) {
         return Ok(builder::reject(context, head.headers, Rejection::Origin));
     }
@@ -125,16 +125,16 @@ async fn handle_request<B: RequestBody>(
     }
     if has_body {
         if context.connection.config.sees_heads
-            && context.shared().dispatch.application.sees_head(&exchange)
+            && context.shared().dispatch.application.wants_head(&exchange)
         {
             match send_to_application(&mut context, exchange, Event::Head).await {
-                Ok(Answer::Proceed(returned)) => exchange = returned,
-                Ok(Answer::Reply(exchange)) => {
+                Ok(AppDecision::ReadBody(returned)) => exchange = returned,
+                Ok(AppDecision::Respond(exchange)) => {
                     // The body has not been read: nothing after it can be.
                     context.set_unread_body(true);
                     return Ok(respond(context, exchange, headers, options).await);
                 }
-                Err(NoResponse::Disconnected) | Ok(Answer::Receive(_)) => {
+                Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => {
                     return Err(ClientDisconnected);
                 }
                 Err(NoResponse::TimedOut) => return Ok(reject_timed_out(context, headers, true)),
@@ -175,13 +175,15 @@ async fn handle_request<B: RequestBody>(
     }
 
     match send_to_application(&mut context, exchange, Event::Request).await {
-        Ok(Answer::Reply(exchange)) if is_accepted(&exchange) => {
+        Ok(AppDecision::Respond(exchange)) if is_accepted(&exchange) => {
             accept_websocket(&mut context, exchange);
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(Answer::Reply(exchange)) => Ok(respond(context, exchange, headers, options).await),
-        Ok(Answer::Proceed(_) | Answer::Receive(_))
+        Ok(AppDecision::Respond(exchange)) => {
+            Ok(respond(context, exchange, headers, options).await)
+        }
+        Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_))
         | Err(NoResponse::Disconnected | NoResponse::StreamsBody(_)) => Err(ClientDisconnected),
         Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
         Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
@@ -232,15 +234,17 @@ async fn pass_announced_head(
         return Ok(worker_header::respond_to_head(context, headers, GO_ON, options));
     }
     match send_to_application(&mut context, exchange, Event::Head).await {
-        Ok(Answer::Proceed(returned)) => {
+        Ok(AppDecision::ReadBody(returned)) => {
             context.shared().dispatch.finish(returned);
             Ok(worker_header::respond_to_head(context, headers, GO_ON, options))
         }
-        Ok(Answer::Reply(exchange)) => Ok(respond(context, exchange, headers, options).await),
+        Ok(AppDecision::Respond(exchange)) => {
+            Ok(respond(context, exchange, headers, options).await)
+        }
         Err(NoResponse::StreamsBody(pending)) => {
             // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
             let (id, listener) = (context.id, context.connection.listener);
-            context.shared().dispatch.tell(Event::BodyEnd {
+            context.shared().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
                 reason: Departure::Client,
@@ -248,7 +252,7 @@ async fn pass_announced_head(
             drop(pending);
             Ok(worker_header::respond_to_head(context, headers, ASK_AGAIN, options))
         }
-        Err(NoResponse::Disconnected) | Ok(Answer::Receive(_)) => Err(ClientDisconnected),
+        Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => Err(ClientDisconnected),
         Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
         Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
     }
@@ -279,7 +283,7 @@ fn begin_exchange(
 /// Whether the page that opens a WebSocket may not do so.
 fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
-    origins.is_some_and(|policy| !handshake::is_allowed(policy, headers))
+    origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
 }
 
 async fn respond(

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method};
 use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
 
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
 /// What a request is called, as its exchange has it ([`Exchange::request_id`]).
@@ -142,7 +142,12 @@ pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
 }
 
 /// Writes the head into the exchange.
-pub(crate) fn fill(exchange: &mut Exchange, head: &Parts, ends: Ends, is_upgrade: bool) {
+pub(crate) fn fill(
+    exchange: &mut Exchange,
+    head: &Parts,
+    ends: ConnectionAddresses,
+    is_upgrade: bool,
+) {
     let version =
         if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
     let method = head.method.as_str().as_bytes();

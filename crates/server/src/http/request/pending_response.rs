@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
 
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_context::RequestContext;
 
@@ -49,13 +49,13 @@ pub(crate) async fn send_to_application(
     context: &mut RequestContext,
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
-) -> Result<Answer, NoResponse> {
+) -> Result<AppDecision, NoResponse> {
     context.is_asked();
     let mut pending = PendingResponse::new(&context.connection, &exchange);
     let mut log_guard = UpstreamLogGuard::new(context, &exchange);
     match log_guard.context.shared().dispatch.push(event(exchange)) {
         Ok(()) => match (&mut pending).await {
-            Ok(Answer::Receive(_)) => {
+            Ok(AppDecision::StreamBody(_)) => {
                 pending.is_over = false;
                 Err(NoResponse::StreamsBody(pending))
             }
@@ -120,8 +120,8 @@ impl PendingResponse {
     }
 
     /// The answer, when it has come. Does not look whether there is anybody to answer.
-    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        let answer = self.connection.shared.dispatch.answer(self.slot);
+    pub(crate) fn take_decision(&mut self) -> Option<AppDecision> {
+        let answer = self.connection.shared.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
     }
@@ -133,11 +133,11 @@ impl PendingResponse {
 }
 
 impl Future for PendingResponse {
-    type Output = Result<Answer, WaitAborted>;
+    type Output = Result<AppDecision, WaitAborted>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
-        if let Some(answer) = self.take_answer() {
+        if let Some(answer) = self.take_decision() {
             return Poll::Ready(Ok(answer));
         }
         if self.connection.has_request_timed_out() {
@@ -156,7 +156,7 @@ impl Drop for PendingResponse {
             self.fate.depart();
             let shared = &self.connection.shared;
             if self.fate.is_waiting() {
-                shared.dispatch.application.has_left();
+                shared.dispatch.application.on_client_disconnect();
             }
             match shared.dispatch.abandon(self.slot) {
                 Some(exchange) => shared.discard_exchange(exchange),

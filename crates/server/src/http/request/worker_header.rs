@@ -12,7 +12,7 @@ use rookery_worker::{Announced, Body, CALL_HEADER, Call as WorkerHeader, Ticket}
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::response_body::{Content, ResponseBody};
-use crate::net::listen::Ends;
+use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
 const HEADER_NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
@@ -89,8 +89,8 @@ pub(crate) fn respond_to_head(
 }
 
 /// The two ends of the client's connection.
-pub(crate) fn addresses(header: &WorkerHeader) -> Ends {
-    Ends { remote: header.remote, local: header.local }
+pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
+    ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.

@@ -206,14 +206,14 @@ impl SendfileQueue {
             }
             if self.written < self.chunk.len() {
                 let rest = &self.chunk[self.written..];
-                let written = transport.poll_write_piece(cx, &rest[..len.min(rest.len())]);
+                let written = transport.poll_write_chunk(cx, &rest[..len.min(rest.len())]);
                 if let Poll::Ready(Ok(n)) = written {
                     self.written += n;
                 }
                 break written;
             }
             let is_local = part.file.is_local.get() == Some(&true);
-            if is_local && transport.seals() {
+            if is_local && transport.is_encrypted() {
                 // TLS keeps what is sealed until it has left, so nothing is kept here.
                 self.chunk = Vec::new();
                 match transport.poll_flush(cx) {
@@ -223,7 +223,7 @@ impl SendfileQueue {
                 let mut scratch = scratch.0.borrow_mut();
                 let room = scratch.len().min(len).min(READ_CHUNK);
                 if nowait::read(&part.file, &mut scratch[..room], part.at).is_ok() {
-                    break transport.poll_write_piece(cx, &scratch[..room]);
+                    break transport.poll_write_chunk(cx, &scratch[..room]);
                 }
             } else if is_local
                 && !self.is_sendfile_unsupported
@@ -240,7 +240,7 @@ impl SendfileQueue {
                 }
             }
             let len = part.left.min(READ_CHUNK);
-            if is_local && !transport.seals() {
+            if is_local && !transport.is_encrypted() {
                 self.chunk.resize(len, 0);
                 self.written = 0;
                 if nowait::read(&part.file, &mut self.chunk, part.at).is_ok() {

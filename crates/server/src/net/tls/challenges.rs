@@ -14,16 +14,16 @@ use super::signing;
 pub(super) const ACME_TLS: &[u8] = b"acme-tls/1";
 
 /// Where an authority looks over HTTP (RFC 8555, 8.3).
-const PLACE: &str = "/.well-known/acme-challenge/";
+const HTTP_PATH_PREFIX: &str = "/.well-known/acme-challenge/";
 
 /// The hosts that have their certificates from an authority while the server runs, and the answers to what it asks. A copy is the
 /// same one. Whoever talks to the authority writes them; the server gives them: over TLS on its own port, and in the clear where
 /// requests are sent on to it.
 #[derive(Clone, Default)]
-pub struct Challenges(Arc<Answers>);
+pub struct Challenges(Arc<Responses>);
 
 #[derive(Default)]
-struct Answers {
+struct Responses {
     hosts: Vec<String>,
     over_http: Mutex<HashMap<String, String>>,
     over_tls: Mutex<HashMap<String, Arc<CertifiedKey>>>,
@@ -32,7 +32,7 @@ struct Answers {
 impl Challenges {
     /// For these hosts, in lower case. Until there is a certificate for them, who comes by TLS is refused.
     pub fn new(hosts: Vec<String>) -> Challenges {
-        Challenges(Arc::new(Answers { hosts, ..Answers::default() }))
+        Challenges(Arc::new(Responses { hosts, ..Responses::default() }))
     }
 
     /// Who asks for `token` over HTTP is told `key_authorization` from now on.
@@ -46,7 +46,7 @@ impl Challenges {
     /// When the system gives no randomness.
     pub fn answer_tls(&self, host: &str, key_authorization: &str) -> io::Result<()> {
         let proof = signing::proof(host, key_authorization)?;
-        locked(&self.0.over_tls).insert(asked_as(host), Arc::new(proof));
+        locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(proof));
         Ok(())
     }
 
@@ -56,12 +56,12 @@ impl Challenges {
         locked(&self.0.over_tls).clear();
     }
 
-    pub(super) fn is_over_tls(&self) -> bool {
+    pub(super) fn has_tls_responses(&self) -> bool {
         !locked(&self.0.over_tls).is_empty()
     }
 
     /// What is shown to who asks for `name` over TLS.
-    pub(super) fn of_name(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+    pub(super) fn certificate_for(&self, name: &str) -> Option<Arc<CertifiedKey>> {
         locked(&self.0.over_tls).get(&name.to_ascii_lowercase()).cloned()
     }
 
@@ -71,8 +71,8 @@ impl Challenges {
     }
 
     /// What is answered to a request for `path`.
-    pub(super) fn of_path(&self, path: &str) -> Option<String> {
-        locked(&self.0.over_http).get(path.strip_prefix(PLACE)?).cloned()
+    pub(super) fn response_for_path(&self, path: &str) -> Option<String> {
+        locked(&self.0.over_http).get(path.strip_prefix(HTTP_PATH_PREFIX)?).cloned()
     }
 }
 
@@ -83,7 +83,7 @@ impl fmt::Debug for Challenges {
 }
 
 /// The name by which an authority asks for a host: an address has one of the reverse mapping (RFC 8738, 6).
-fn asked_as(host: &str) -> String {
+fn server_name_for(host: &str) -> String {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) => {
             let [a, b, c, d] = address.octets();
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn addresses_are_asked_for_by_their_reverse_names() {
-        assert_eq!(asked_as("App.example.org"), "app.example.org");
-        assert_eq!(asked_as("192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        assert_eq!(server_name_for("App.example.org"), "app.example.org");
+        assert_eq!(server_name_for("192.0.2.1"), "1.2.0.192.in-addr.arpa");
         assert_eq!(
-            asked_as("2001:db8::1"),
+            server_name_for("2001:db8::1"),
             "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa"
         );
     }
@@ -124,16 +124,16 @@ mod tests {
         let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
         challenges.answer_http("abc", "abc.def");
         assert_eq!(
-            challenges.of_path("/.well-known/acme-challenge/abc").as_deref(),
+            challenges.response_for_path("/.well-known/acme-challenge/abc").as_deref(),
             Some("abc.def")
         );
         for other in
             ["/.well-known/acme-challenge/", "/.well-known/acme-challenge/ab", "/abc", "abc"]
         {
-            assert_eq!(challenges.of_path(other), None, "{other}");
+            assert_eq!(challenges.response_for_path(other), None, "{other}");
         }
         challenges.clear();
-        assert_eq!(challenges.of_path("/.well-known/acme-challenge/abc"), None);
+        assert_eq!(challenges.response_for_path("/.well-known/acme-challenge/abc"), None);
         assert!(challenges.is_for("APP.example.org") && !challenges.is_for("example.org"));
     }
 }

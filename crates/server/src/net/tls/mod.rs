@@ -1,15 +1,15 @@
 //! TLS: the stream over a socket, and the certificates that it is served with.
 
 pub(crate) mod certificate;
+pub(crate) mod certificate_store;
 pub(crate) mod challenges;
 pub(crate) mod der;
 pub(crate) mod development;
+mod file_watch;
 pub(crate) mod identity;
-pub(crate) mod names;
 pub(crate) mod pem;
+pub(crate) mod resolver;
 pub(crate) mod settings;
 pub(crate) mod signing;
-pub(crate) mod store;
 pub(crate) mod stream;
 pub(crate) mod tls_error;
-mod watched;

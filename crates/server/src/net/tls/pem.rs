@@ -53,7 +53,7 @@ impl Pem {
     }
 
     /// The same wherever the process goes.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn make_paths_absolute(&mut self) {
         if let Pem::File(path) = self {
             if let Ok(absolute) = std::path::absolute(&*path) {
                 *path = absolute;

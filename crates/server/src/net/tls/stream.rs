@@ -25,11 +25,11 @@ pub(super) const HTTP2: &[u8] = b"h2";
 
 /// How the first bytes of a connection were answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Greeting {
+pub(crate) enum HandshakeResult {
     /// The handshake is done.
-    Done,
+    Complete,
     /// They are no TLS but the beginning of a request: the stream is as its socket from now on.
-    Plain,
+    PlaintextHttp,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +39,8 @@ enum State {
     Handshake,
     Open,
     /// Not TLS: what is read and written is the socket's.
-    Raw,
-    /// The peer has broken the protocol, and was told: what it sends is thrown away by whoever reads it.
+    Plaintext,
+    /// The peer has broken the protocol, and was warned_at: what it sends is thrown away by whoever reads it.
     Broken,
 }
 
@@ -90,12 +90,15 @@ impl TlsStream {
     }
 
     /// Drives the handshake. An error has been said to the peer, as far as it can be.
-    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Greeting>> {
+    pub(crate) fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<HandshakeResult>> {
         while self.state == State::New {
             ready!(self.socket.poll_read_ready(cx))?;
             // Before rustls sees it: its answer would be on its way.
             match self.socket.try_peek() {
-                Ok(Some(byte)) if byte.is_ascii_uppercase() => self.state = State::Raw,
+                Ok(Some(byte)) if byte.is_ascii_uppercase() => self.state = State::Plaintext,
                 Ok(Some(_)) => self.state = State::Handshake,
                 Ok(None) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -110,7 +113,11 @@ impl TlsStream {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
-        Poll::Ready(Ok(if self.state == State::Raw { Greeting::Plain } else { Greeting::Done }))
+        Poll::Ready(Ok(if self.state == State::Plaintext {
+            HandshakeResult::PlaintextHttp
+        } else {
+            HandshakeResult::Complete
+        }))
     }
 
     /// Whether there is something to read, or to open.
@@ -129,7 +136,7 @@ impl TlsStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if matches!(self.state, State::Raw | State::Broken) {
+        if matches!(self.state, State::Plaintext | State::Broken) {
             return self.socket.poll_read_buf(cx, buffer);
         }
         while self.opened == 0 {
@@ -198,7 +205,7 @@ impl TlsStream {
         cx: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.state == State::Raw {
+        if self.state == State::Plaintext {
             return self.socket.poll_write_vectored(cx, buffers);
         }
         if self.state == State::Broken {
@@ -216,7 +223,7 @@ impl TlsStream {
 
     /// Seals a piece as a whole when what was before it has left, so that its records leave in one system call, and sends what the socket
     /// takes of it.
-    pub(crate) fn poll_write_piece(
+    pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
         piece: &[u8],
@@ -242,27 +249,27 @@ impl TlsStream {
 
     /// Writes what fits the socket's buffer; what does not is lost.
     pub(crate) fn try_write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.state == State::Raw {
+        if self.state == State::Plaintext {
             return self.socket.try_write_vectored(buffers);
         }
         if self.state != State::Open {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let n = self.tls.writer().write_vectored(buffers)?;
-        self.flush_now();
+        self.try_flush();
         Ok(n)
     }
 
     /// Sends `close_notify`. A peer that has not read what was sent before does not get it: to it, what follows is a cut.
-    pub(crate) fn say_closed(&mut self) {
+    pub(crate) fn send_close_notify(&mut self) {
         if self.state == State::Open {
             self.tls.send_close_notify();
-            self.flush_now();
+            self.try_flush();
         }
     }
 
     /// Sends what the socket takes without waiting.
-    pub(crate) fn flush_now(&mut self) {
+    pub(crate) fn try_flush(&mut self) {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Now(&self.socket)) {
                 Ok(n @ 1..) => self.unsent = self.unsent.saturating_sub(n),

@@ -134,10 +134,10 @@ fn a_confirmation_of_an_earlier_change_is_not_one_of_the_last() {
 fn nobody_waits_for_a_supervisor_that_has_gone_or_is_not_heard() {
     let mut worker = worker();
     let files = StaticFiles::new();
-    worker.server.unattend();
+    worker.server.unwatch_supervisor();
     announce(&worker.supervision, &files, "/a");
     assert_eq!(worker.supervision.wait_until_applied(), Confirmation::NotAwaited);
-    worker.server.attend(Arc::clone(&worker.supervision)).unwrap();
+    worker.server.watch_supervisor(Arc::clone(&worker.supervision)).unwrap();
     // It goes while it is waited for.
     let supervision = Arc::clone(&worker.supervision);
     let waiting = std::thread::spawn(move || supervision.wait_until_applied());

@@ -143,7 +143,7 @@ impl HttpConnection {
                         // A client that closed has a system that answers a probe with a reset, once it has forgotten
                         // the connection (a minute, with Linux); that of one that still reads says that all is well.
                         let idle = self.shared.peers.limits.idle_time;
-                        transport.probe(
+                        transport.enable_tcp_keepalive(
                             (idle / PROBES_PER_IDLE_TIMEOUT)
                                 .clamp(MIN_PROBE_INTERVAL, MAX_PROBE_INTERVAL),
                         );
@@ -170,6 +170,6 @@ impl HttpConnection {
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()
-            && self.transport.borrow().has_peer_shut()
+            && self.transport.borrow().has_peer_half_closed()
     }
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
-use crate::application::dispatch::Answer;
+use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::pending_response::{PendingResponse, WaitAborted};
 use crate::http::request::request_body::RequestBody;
@@ -61,10 +61,14 @@ impl RequestStream {
         }
         unprocessed.update_charge();
         self.connection.activity.request_bytes.set(needs.max(FREE));
-        let mut buffer = shared.dispatch.application.buffer();
+        let mut buffer = shared.dispatch.application.take_buffer();
         buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
-        shared.dispatch.tell(Event::Body { call: id, listener, payload: Payload::Pooled(buffer) });
+        shared.dispatch.notify(Event::Body {
+            call: id,
+            listener,
+            payload: Payload::Pooled(buffer),
+        });
         Ok(())
     }
 
@@ -72,7 +76,7 @@ impl RequestStream {
     fn end(&mut self, reason: Departure) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
-            self.connection.shared.dispatch.tell(Event::BodyEnd { call: id, listener, reason });
+            self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
         }
     }
 }
@@ -96,7 +100,7 @@ enum Step<E> {
     /// The body is whole.
     Complete,
     Failed(E),
-    Answer(Answer),
+    Decision(AppDecision),
     Aborted(WaitAborted),
 }
 
@@ -133,7 +137,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 stream.end(Departure::Done);
                 context.is_asked();
             }
-            Step::Answer(Answer::Reply(exchange)) => {
+            Step::Decision(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
                 stream.end(Departure::Done);
                 return Ok((context, exchange));
@@ -146,7 +150,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 break rejection;
             }
             Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
-            Step::Answer(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
+            Step::Decision(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };
     if rejection.is_some() {
@@ -172,10 +176,10 @@ fn poll_step<B: RequestBody>(
         // Nothing else would tell that the client has gone.
         return Pin::new(pending)
             .poll(cx)
-            .map(|answered| answered.map_or_else(Step::Aborted, Step::Answer));
+            .map(|answered| answered.map_or_else(Step::Aborted, Step::Decision));
     }
-    if let Some(answer) = pending.take_answer() {
-        return Poll::Ready(Step::Answer(answer));
+    if let Some(answer) = pending.take_decision() {
+        return Poll::Ready(Step::Decision(answer));
     }
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {

@@ -180,10 +180,10 @@ impl ResponseStream {
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
             self.release_bytes(len);
-            return self.dispatch.discard(payload);
+            return self.dispatch.recycle_payload(payload);
         }
         if len == 0 {
-            self.dispatch.discard(payload);
+            self.dispatch.recycle_payload(payload);
             return self.delay_pull();
         }
         if self.rules.is_events {
@@ -193,7 +193,7 @@ impl ResponseStream {
         match payload {
             Payload::Pooled(bytes) if len < MAX_JOINED => {
                 self.append_short(&bytes);
-                self.dispatch.application.recycle(bytes);
+                self.dispatch.application.recycle_buffer(bytes);
             }
             Payload::Pooled(bytes) => self.enqueue(Bytes::from(bytes)),
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
@@ -326,7 +326,7 @@ impl ResponseStream {
         let is_due =
             self.rules.is_pulled && self.is_open() && has_room && !self.is_pull_delayed.get();
         if is_due && !self.is_chunk_requested.replace(true) {
-            self.dispatch.tell(Event::Want { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Want { stream: self.id, listener: self.listener });
         }
     }
 
@@ -496,7 +496,7 @@ impl ResponseStream {
             self.charge.set(if waiting <= FREE { 0 } else { waiting });
         }
         if self.flow.has_left(len) && !self.is_end_reported.get() {
-            self.dispatch.tell(Event::Room { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
         }
     }
 
@@ -518,7 +518,7 @@ impl ResponseStream {
         // Nobody is told of room any more.
         self.flow.has_left(self.in_hyper.take());
         let reason = self.end_reason.get().unwrap_or(reason);
-        self.dispatch.tell(Event::Departed { stream: self.id, listener: self.listener, reason });
+        self.dispatch.notify(Event::Departed { stream: self.id, listener: self.listener, reason });
     }
 
     fn wake(&self) {

@@ -1,0 +1,65 @@
+//! ExchangePool kept for reuse.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use rookery_exchange::{Budget, Exchange, Share};
+
+use crate::blocking::unnamed_file::UnnamedFile;
+
+/// ExchangePool kept for reuse: as many as the default queue holds. Their bytes have a limit of their own,
+/// [`Limits::pool_bytes`](crate::Limits::pool_bytes).
+const KEPT: usize = 1024;
+
+/// ExchangePool that are not in use.
+#[derive(Debug)]
+pub(super) struct ExchangePool {
+    kept: RefCell<Vec<Kept>>,
+    /// Their bytes, and how many there may be.
+    bytes: Cell<usize>,
+    max_bytes: usize,
+    budget: Arc<Budget>,
+}
+
+/// An exchange kept for reuse.
+#[derive(Debug)]
+struct Kept {
+    exchange: Box<Exchange>,
+    /// What it holds, counted when it came.
+    bytes: usize,
+}
+
+impl ExchangePool {
+    pub(super) fn new(max_bytes: usize, budget: Arc<Budget>) -> ExchangePool {
+        ExchangePool { kept: RefCell::default(), bytes: Cell::new(0), max_bytes, budget }
+    }
+
+    pub(super) fn take(&self) -> Box<Exchange> {
+        self.kept.borrow_mut().pop().map_or_else(Exchange::new, |kept| {
+            self.count(self.bytes.get() - kept.bytes);
+            kept.exchange
+        })
+    }
+
+    /// Takes an exchange back whose reply has been sent or is not wanted.
+    pub(super) fn put_back(&self, mut exchange: Box<Exchange>) {
+        if let Some(spool) = exchange.body_mut().take_file() {
+            drop(UnnamedFile::new(spool));
+        }
+        let mut kept = self.kept.borrow_mut();
+        if kept.len() < KEPT {
+            exchange.reset();
+            let bytes = exchange.capacity();
+            let all = self.bytes.get() + bytes;
+            if all <= self.max_bytes {
+                self.count(all);
+                kept.push(Kept { exchange, bytes });
+            }
+        }
+    }
+
+    fn count(&self, bytes: usize) {
+        self.bytes.set(bytes);
+        self.budget.set_used(Share::Pool, bytes);
+    }
+}

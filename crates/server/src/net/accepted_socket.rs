@@ -1,0 +1,89 @@
+//! Accepted connections that are not served yet.
+
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use super::addresses::ConnectionAddresses;
+use super::connections_per_ip::CountedConnection;
+use super::descriptor::{self, CloseInChild};
+use super::socket::Socket;
+use super::tls::certificate_store::Tls;
+use super::tls::stream::TlsStream;
+use super::transport::{Channel, Transport};
+use super::unix_stream::UnixStream;
+
+/// A connection that has been accepted, and not been taken in yet.
+#[derive(Debug)]
+pub(crate) enum AcceptedSocket {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl AcceptedSocket {
+    /// The client's address; `None` on a Unix socket.
+    pub(crate) fn remote(&self) -> Option<SocketAddr> {
+        match self {
+            AcceptedSocket::Tcp(_, remote) => Some(*remote),
+            AcceptedSocket::Unix(_) => None,
+        }
+    }
+
+    /// Whether it comes from who may be the supervisor of this process.
+    pub(crate) fn is_from_supervisor(&self) -> bool {
+        match self {
+            AcceptedSocket::Tcp(..) => false,
+            AcceptedSocket::Unix(socket) => rookery_worker::is_own(socket.as_fd()),
+        }
+    }
+
+    /// Takes it in, with its place among the connections of its address, to be spoken to in the clear or with TLS. An error
+    /// means that the client has gone.
+    pub(crate) fn into_transport(
+        self,
+        counted: Option<CountedConnection>,
+        tls: Option<&Tls>,
+    ) -> io::Result<(Transport, ConnectionAddresses)> {
+        let (socket, close_in_child, addresses) = match self {
+            AcceptedSocket::Tcp(socket, remote) => {
+                socket.set_nodelay(true)?;
+                socket.set_nonblocking(true)?;
+                let local = socket.local_addr()?;
+                let socket = std::net::TcpStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let close_in_child = CloseInChild::new(&socket);
+                let addresses = ConnectionAddresses::of(remote, local);
+                (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, addresses)
+            }
+            AcceptedSocket::Unix(socket) => {
+                socket.set_nonblocking(true)?;
+                let socket =
+                    std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let close_in_child = CloseInChild::new(&socket);
+                (
+                    Socket::Unix(UnixStream::new(socket)?),
+                    close_in_child,
+                    ConnectionAddresses::default(),
+                )
+            }
+        };
+        let channel = match tls {
+            None => Channel::Plain(socket),
+            Some(tls) => Channel::Tls(Box::new(TlsStream::new(tls.config(), socket)?)),
+        };
+        Ok((Transport::new(channel, close_in_child, counted), addresses))
+    }
+
+    /// Answers without having read anything, and closes. An error means that the client has gone.
+    pub(crate) fn reject(self, response: &[u8]) -> io::Result<()> {
+        match self {
+            AcceptedSocket::Tcp(mut socket, _) => {
+                socket.set_nonblocking(true)?;
+                socket.write_all(response)
+            }
+            AcceptedSocket::Unix(mut socket) => {
+                socket.set_nonblocking(true)?;
+                socket.write_all(response)
+            }
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! The certificates of a listener while it runs: what new connections are given, and how that is changed.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use arc_swap::ArcSwap;
+use http::HeaderValue;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+
+use super::challenges::ACME_TLS;
+use super::file_watch::{Contents, FileWatch, build_unchanged};
+use super::identity::{Identity, Validity};
+use super::pem::Pem;
+use super::resolver::{CertificateResolver, ChallengeResolver};
+use super::settings::{CertificatePair, Hsts, TlsSettings, TlsVersion};
+use super::stream::HTTP2;
+use super::tls_error::{TlsError, TlsPart};
+
+/// What a listener speaks TLS with; a copy is the same one. Connections keep what they began with.
+///
+/// Sessions are resumed by tickets (RFC 5077; RFC 8446, 4.6.1), whose keys are this process's, change every six hours, and
+/// with every reload: so no client whose certificate is not trusted any more comes back with one.
+#[derive(Clone)]
+pub struct Tls(Arc<Store>);
+
+struct Store {
+    /// The settings that the listener began with. Answers for an authority, HSTS and WebSockets over HTTP/2 stay so.
+    settings: TlsSettings,
+    /// What certificates are read by now.
+    current: ArcSwap<TlsSettings>,
+    binds_names: AtomicBool,
+    notice: fn(&str),
+    config: ArcSwap<ServerConfig>,
+    /// While an authority is being answered over TLS.
+    challenged: ArcSwap<ServerConfig>,
+    /// Which hosts there are certificates for.
+    names: ArcSwap<CertificateResolver>,
+    watched: Mutex<FileWatch>,
+    dates: Mutex<Dates>,
+    hsts: Option<HeaderValue>,
+}
+
+/// What is said of dates once a day: a server runs for longer than a certificate is valid.
+#[derive(Debug)]
+struct Dates {
+    all: Vec<Validity>,
+    warned_at: SystemTime,
+}
+
+impl Dates {
+    fn of(all: Vec<Validity>) -> Mutex<Dates> {
+        Mutex::new(Dates { all, warned_at: SystemTime::now() })
+    }
+}
+
+/// How often what is odd about dates is said again.
+const DATE_WARNING_INTERVAL: Duration = Duration::from_secs(86_400);
+
+impl Tls {
+    /// Reads certificates and keys. `notice` is called with one line for each thing that is to be said and is no error: here,
+    /// when they are reloaded, and when a reload by itself failed; then on another thread.
+    ///
+    /// # Errors
+    /// When one cannot be read, or certificate and key do not belong together.
+    pub fn new(mut settings: TlsSettings, notice: fn(&str)) -> Result<Tls, TlsError> {
+        settings.make_paths_absolute();
+        let (served, built) = load(&settings, notice);
+        let (config, names, dates) = built?;
+        let hsts = settings.hsts.map(Hsts::value);
+        let challenged = challenged(&config, &settings, &names);
+        Ok(Tls(Arc::new(Store {
+            binds_names: AtomicBool::new(settings.binds_names()),
+            current: ArcSwap::from_pointee(settings.clone()),
+            settings,
+            notice,
+            challenged: ArcSwap::from_pointee(challenged),
+            config: ArcSwap::from_pointee(config),
+            names: ArcSwap::new(names),
+            watched: Mutex::new(FileWatch::new(served)),
+            dates: Dates::of(dates),
+            hsts,
+        })))
+    }
+
+    /// Reads all files anew. New connections are given what they have now; open ones keep what they began with. Blocks.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new). The previous certificates stay in use if the files cannot be served;
+    /// the files are then tried again automatically.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        loop {
+            let (settings, before) = self.current_settings();
+            let (found, built) = load(&settings, self.0.notice);
+            let mut watched = self.watched();
+            if watched.generation() != before {
+                // Another thread has served what it has read meanwhile, which may be newer.
+                continue;
+            }
+            return match built {
+                Ok(built) => {
+                    self.serve(&mut watched, &settings, &found, built);
+                    Ok(())
+                }
+                Err(error) => {
+                    watched.fail(found, error.to_string(), Instant::now());
+                    Err(error)
+                }
+            };
+        }
+    }
+
+    /// Reads other certificates and keys, authorities of clients and versions. New connections are
+    /// given them; open ones keep what they began with. [`TlsSettings::hsts`],
+    /// [`TlsSettings::challenges`] and [`TlsSettings::only_http1_websockets`] stay as they are. Blocks.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and the previous settings and certificates stay in use then.
+    pub fn replace(&self, mut settings: TlsSettings) -> Result<(), TlsError> {
+        settings.make_paths_absolute();
+        let kept = self.0.settings.clone();
+        let settings = Arc::new(TlsSettings {
+            hsts: kept.hsts,
+            challenges: kept.challenges,
+            only_http1_websockets: kept.only_http1_websockets,
+            ..settings
+        });
+        let (found, built) = load(&settings, self.0.notice);
+        let built = built?;
+        let mut watched = self.watched();
+        self.0.current.store(Arc::clone(&settings));
+        self.serve(&mut watched, &settings, &found, built);
+        Ok(())
+    }
+
+    /// Compares the contents of the files with the certificates that are served, and serves the new
+    /// contents if they differ. Reports success and failure. A failed attempt is repeated, timed by
+    /// a monotonic clock, until both are the same. Blocks.
+    pub(crate) fn check_files(&self, now: Instant) {
+        let notice = self.0.notice;
+        // No lock is held while files are read, which may take as long as a file system does.
+        let (settings, before) = self.current_settings();
+        let found = contents(&settings);
+        {
+            let mut watched = self.watched();
+            if watched.generation() != before || !watched.compare(&found, now) {
+                return;
+            }
+        }
+        let (found, built) = load(&settings, notice);
+        let mut watched = self.watched();
+        if watched.generation() != before {
+            // Another thread has served what it has read meanwhile: the next look compares with that.
+            return;
+        }
+        match built {
+            Ok(built) => {
+                self.serve(&mut watched, &settings, &found, built);
+                notice(
+                    "TLS: the certificate has changed, and new connections are given the new one",
+                );
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if watched.fail(found, text, now) {
+                    notice(&format!(
+                        "TLS: {error}. New connections are given the certificate from before"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Returns what certificates are read by, and how often others have been served.
+    fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
+        // They change together.
+        let watched = self.watched();
+        (self.0.current.load_full(), watched.generation())
+    }
+
+    fn watched(&self) -> MutexGuard<'_, FileWatch> {
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives new connections what was built from the contents that were found.
+    fn serve(
+        &self,
+        watched: &mut FileWatch,
+        settings: &TlsSettings,
+        found: &Contents,
+        built: Built,
+    ) {
+        let Store { config, names, dates, challenged: answering, .. } = &*self.0;
+        self.0.binds_names.store(settings.binds_names(), Ordering::Relaxed);
+        let (built, by_name, validities) = built;
+        answering.store(Arc::new(challenged(&built, settings, &by_name)));
+        config.store(Arc::new(built));
+        names.store(by_name);
+        *dates.lock().unwrap_or_else(PoisonError::into_inner) =
+            Dates { all: validities, warned_at: SystemTime::now() };
+        watched.serve(found);
+    }
+
+    /// Says what is to be said of the dates of certificates, if that was a day ago.
+    pub(crate) fn warn_about_dates(&self, now: SystemTime) {
+        let mut dates = self.0.dates.lock().unwrap_or_else(PoisonError::into_inner);
+        // A clock that was set back is no reason to be silent for as long.
+        if now.duration_since(dates.warned_at).is_ok_and(|passed| passed < DATE_WARNING_INTERVAL) {
+            return;
+        }
+        dates.warned_at = now;
+        let notice = self.0.notice;
+        for validity in &dates.all {
+            validity.warn(now, &mut |line| notice(&format!("TLS: {line}")));
+        }
+    }
+
+    /// Whether a name stands for rights of its own: clients have certificates, or names have.
+    pub(crate) fn binds_names(&self) -> bool {
+        self.0.binds_names.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a certificate for a host, or one that says nothing of hosts.
+    pub(crate) fn is_for(&self, host: &str) -> bool {
+        self.0.names.load().covers(host) || self.is_expected(host)
+    }
+
+    /// Whether a certificate names a host, or an address.
+    pub(crate) fn names(&self, host: &str) -> bool {
+        self.0.names.load().names(host) || self.is_expected(host)
+    }
+
+    /// Whether there is to be a certificate for a host.
+    fn is_expected(&self, host: &str) -> bool {
+        self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.is_for(host))
+    }
+
+    /// What an authority that asks for `path` in the clear is told of a host.
+    pub(crate) fn challenge(&self, path: &str) -> Option<String> {
+        self.0.settings.challenges.as_ref()?.response_for_path(path)
+    }
+
+    /// Whether WebSockets may be opened over HTTP/2.
+    pub(crate) fn has_http2_websockets(&self) -> bool {
+        !self.0.settings.only_http1_websockets
+    }
+
+    /// `Strict-Transport-Security` of replies.
+    pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
+        self.0.hsts.as_ref()
+    }
+
+    /// What a new connection is given.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        match &self.0.settings.challenges {
+            Some(challenges) if challenges.has_tls_responses() => self.0.challenged.load_full(),
+            _ => self.0.config.load_full(),
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tls").field(&self.0.settings).finish()
+    }
+}
+
+impl TlsSettings {
+    /// Has paths be independent of the folder that the process is in.
+    fn make_paths_absolute(&mut self) {
+        for pair in &mut self.pairs {
+            pair.certificate.make_paths_absolute();
+            pair.key.make_paths_absolute();
+        }
+        if let Some(ca) = &mut self.client_ca {
+            ca.make_paths_absolute();
+        }
+    }
+
+    fn binds_names(&self) -> bool {
+        self.client_ca.is_some() || (self.pairs.len() > 1 && self.challenges.is_none())
+    }
+
+    fn pems(&self) -> impl Iterator<Item = &Pem> {
+        self.pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]).chain(&self.client_ca)
+    }
+}
+
+fn contents(settings: &TlsSettings) -> Contents {
+    settings.pems().map(Pem::digest).collect()
+}
+
+/// The pairs that are used: of an authority's, those that are there, and none beside the first when it is.
+fn usable_pairs(settings: &TlsSettings) -> impl Iterator<Item = &CertificatePair> {
+    let is_issued = settings.challenges.is_some();
+    let is_there =
+        |pair: &CertificatePair| pair.certificate.path().is_none_or(std::path::Path::exists);
+    let is_complete = is_issued && settings.pairs.first().is_some_and(is_there);
+    let count = if is_complete { 1 } else { settings.pairs.len() };
+    settings.pairs.iter().take(count).filter(move |pair| !is_issued || is_there(pair))
+}
+
+/// What is made of the files: what new connections are given, the hosts, and the dates.
+type Built = (ServerConfig, Arc<CertificateResolver>, Vec<Validity>);
+
+/// Reads the files, and builds from them what new connections are given. Returns that with the
+/// hashes of the very contents that it was built from. Blocks.
+fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, TlsError>) {
+    let mut warnings = Vec::new();
+    let (found, built) = build_unchanged(
+        || contents(settings),
+        || {
+            warnings.clear();
+            build(settings, &mut |line| warnings.push(line))
+        },
+    );
+    let changing = || {
+        let file = settings.pems().next().expect("something has changed");
+        Err(file.malformed(TlsPart::Certificate, &"the files change while they are read"))
+    };
+    for line in built.iter().flat_map(|_| &warnings) {
+        notice(&format!("TLS: {line}"));
+    }
+    (found, built.unwrap_or_else(changing))
+}
+
+fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, TlsError> {
+    // Given by hand: the process may have another one for itself.
+    let provider = Arc::new(default_provider());
+    let identities: Result<Vec<_>, _> =
+        usable_pairs(settings).map(|pair| Identity::read(pair, &provider, warn)).collect();
+    let identities = identities?;
+    if identities.is_empty() && settings.challenges.is_none() {
+        return Err(TlsError::Nothing);
+    }
+    let by_name = Arc::new(CertificateResolver::new(&identities));
+    let dates = identities.into_iter().map(|identity| identity.validity).collect();
+    let versions: &[&SupportedProtocolVersion] = match settings.minimum {
+        TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12],
+        TlsVersion::Tls13 => &[&version::TLS13],
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions)
+        .expect("ring has suites for both");
+    let builder = match &settings.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            builder.with_client_cert_verifier(verifier(ca, settings.client_is_optional, &provider)?)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::clone(&by_name) as _);
+    // What curl --http1.0 asks for, alone (RFC 7301, 6).
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
+    if !settings.only_http1 {
+        config.alpn_protocols.insert(0, HTTP2.to_vec());
+    }
+    // The server's order counts, as it does for all that TLS agrees on but this: a client that wishes for the least of the suites is
+    // given the best that both have.
+    config.ignore_client_order = true;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    if let Ok(ticketer) = Ticketer::new() {
+        config.ticketer = ticketer;
+    }
+    Ok((config, by_name, dates))
+}
+
+/// Returns the configuration for clients that offer `acme-tls/1`: it answers challenges in addition.
+/// If client certificates are required, challenges fail, because an authority presents none.
+fn challenged(
+    config: &ServerConfig,
+    settings: &TlsSettings,
+    names: &Arc<CertificateResolver>,
+) -> ServerConfig {
+    let mut config = config.clone();
+    if let Some(challenges) = &settings.challenges {
+        let names = Arc::clone(names);
+        config.cert_resolver =
+            Arc::new(ChallengeResolver { challenges: challenges.clone(), names });
+        config.alpn_protocols.push(ACME_TLS.to_vec());
+    }
+    config
+}
+
+fn verifier(
+    ca: &Pem,
+    is_optional: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in ca.certificates(TlsPart::ClientCa)? {
+        roots.add(certificate).map_err(|error| ca.malformed(TlsPart::ClientCa, &error))?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+    builder.build().map_err(|error| ca.malformed(TlsPart::ClientCa, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::net::tls::settings::CertificatePair;
+
+    #[test]
+    fn files_are_read_until_what_they_have_is_served() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let put = |name: &str, to: &str| {
+            let from =
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls").join(name);
+            let bytes = std::fs::read(from).unwrap();
+            std::fs::write(path(to), bytes).unwrap();
+            // Whatever the file system says of times, what is in the files counts.
+            let times = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+            std::fs::File::options().write(true).open(path(to)).unwrap().set_times(times).unwrap();
+        };
+        put("localhost.pem", "c.pem");
+        put("localhost.key", "c.key");
+        let pair = CertificatePair {
+            certificate: Pem::File(path("c.pem")),
+            key: Pem::File(path("c.key")),
+        };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let said =
+            |words: &str| SAID.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+        let serves = |host: &str| tls.names(host);
+        assert!(serves("localhost"));
+        let now = Instant::now();
+        // One of the two alone, which is said once; asked for, it is said to whoever asks.
+        put("other.pem", "c.pem");
+        for seconds in [0, 5, 10, 40] {
+            tls.check_files(now + Duration::from_secs(seconds));
+        }
+        assert!(tls.reload().is_err());
+        assert_eq!((said("certificate from before"), said("has changed")), (1, 0));
+        assert!(serves("localhost"));
+        // It cannot be read for a while: the names of the files and their times are as they were.
+        let there = std::fs::read(path("c.key")).unwrap();
+        std::fs::remove_file(path("c.key")).unwrap();
+        tls.check_files(now + Duration::from_secs(50));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        std::fs::write(path("c.key"), there).unwrap();
+        put("localhost.pem", "c.pem");
+        // It is what is served: nothing is to be done, and nothing is said.
+        tls.check_files(now + Duration::from_secs(60));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        put("other.pem", "c.pem");
+        put("other.key", "c.key");
+        tls.check_files(now + Duration::from_secs(61));
+        assert_eq!((said("certificate from before"), said("has changed")), (2, 1));
+        assert!(!serves("localhost"));
+    }
+
+    #[test]
+    fn dates_are_looked_at_once_a_day() {
+        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        let file = |name: &str| {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+            Pem::File(folder.join(name))
+        };
+        let pair =
+            CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
+        let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
+        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let ends = tls.0.dates.lock().unwrap().all[0].ends;
+        let day = Duration::from_secs(86_400);
+        let about_dates = |now: SystemTime| {
+            tls.warn_about_dates(now);
+            let said = std::mem::take(&mut *SAID.lock().unwrap());
+            said.into_iter().filter(|line| line.contains("expire")).collect::<Vec<_>>()
+        };
+        SAID.lock().unwrap().clear();
+        assert_eq!(about_dates(ends - 20 * day), [""; 0]);
+        let [soon] = &about_dates(ends - 10 * day)[..] else { panic!("once") };
+        assert!(
+            soon.starts_with("TLS: the certificate in ") && soon.contains(" expires on "),
+            "{soon}"
+        );
+        // Each day once, and also when the clock has been set back.
+        assert_eq!(about_dates(ends - 10 * day + day / 2), [""; 0]);
+        assert_eq!(about_dates(ends - 9 * day).len(), 1);
+        assert_eq!(about_dates(ends - 10 * day).len(), 1);
+        assert!(about_dates(ends + day)[0].contains(" has expired on "));
+    }
+}

@@ -1,0 +1,152 @@
+//! Compares the certificate files with the certificates that are served, and schedules retries
+//! after a failure.
+
+use std::time::{Duration, Instant};
+
+/// The SHA-256 of each file, in the order of the settings; `None` for one that cannot be read.
+pub(super) type Contents = Vec<Option<[u8; 32]>>;
+
+/// The state of the certificate files, compared with the certificates that are served.
+#[derive(Debug)]
+pub(super) struct FileWatch {
+    /// The hashes of the files from which the served certificates were read.
+    served: Contents,
+    /// The last attempt to serve the present contents of the files, if that attempt failed.
+    failed: Option<Failed>,
+    /// How often new contents have been served.
+    generation: u64,
+}
+
+/// A failed attempt to serve the contents of the files.
+#[derive(Debug)]
+struct Failed {
+    contents: Contents,
+    error: String,
+    wait: Duration,
+    again: Instant,
+}
+
+/// How long after a failure unchanged files are tried again: the first pause, and the longest. The
+/// pause doubles after each failure.
+const WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+impl FileWatch {
+    /// Starts with the hashes of the files from which the served certificates were read.
+    pub(super) fn new(served: Contents) -> FileWatch {
+        FileWatch { served, failed: None, generation: 0 }
+    }
+
+    /// Notes that the contents that were found are served now.
+    pub(super) fn serve(&mut self, found: &Contents) {
+        self.served.clone_from(found);
+        self.failed = None;
+        self.generation += 1;
+    }
+
+    /// Returns a number that changes whenever new contents are served.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Compares the contents that were found with those that are served. Returns whether they differ
+    /// and should be tried now. Forgets a failure once the contents are those that are served.
+    pub(super) fn compare(&mut self, found: &Contents, now: Instant) -> bool {
+        if *found == self.served {
+            self.failed = None;
+            return false;
+        }
+        self.failed.as_ref().is_none_or(|failed| failed.contents != *found || failed.again <= now)
+    }
+
+    /// Notes that the contents that were found could not be served. Returns whether this failure
+    /// has not been reported yet.
+    pub(super) fn fail(&mut self, found: Contents, error: String, now: Instant) -> bool {
+        let before = self.failed.take();
+        let is_new = before.as_ref().is_none_or(|before| before.error != error);
+        let wait = before
+            .filter(|before| before.contents == found)
+            .map_or(WAIT, |before| (before.wait * 2).min(LONGEST_WAIT));
+        self.failed = Some(Failed { contents: found, error, wait, again: now + wait });
+        is_new
+    }
+}
+
+/// How often files that change while they are read are read again at once.
+const READS: usize = 3;
+
+/// Builds something from files, and returns it with the hashes of the contents that it was built
+/// from. Files that are replaced meanwhile are read again; `None` instead of what was built if they
+/// do not come to rest.
+pub(super) fn build_unchanged<T>(
+    mut hash: impl FnMut() -> Contents,
+    mut build: impl FnMut() -> T,
+) -> (Contents, Option<T>) {
+    let mut found = hash();
+    for _ in 0..READS {
+        let built = build();
+        let now = hash();
+        if now == found {
+            return (found, Some(built));
+        }
+        found = now;
+    }
+    (found, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn what_is_served_was_built_from_the_contents_that_were_hashed() {
+        let file = Cell::new(1);
+        let hash = || vec![Some([file.get(); 32])];
+        // The file is replaced while it is read, so many times.
+        for changes in 0..6u8 {
+            file.set(1);
+            let left = Cell::new(changes);
+            let build = || {
+                let read = file.get();
+                if left.get() > 0 {
+                    left.set(left.get() - 1);
+                    file.set(read + 1);
+                }
+                read
+            };
+            let (found, built) = build_unchanged(hash, build);
+            assert_eq!(found, [Some([file.get(); 32])]);
+            let is_settled = usize::from(changes) < READS;
+            assert_eq!(built, is_settled.then_some(changes + 1), "{changes} changes");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_is_tried_again_until_it_can_or_is_gone() {
+        let now = Instant::now();
+        let contents = |first: u8| vec![Some([first; 32]), None];
+        let mut watched = FileWatch::new(contents(1));
+        assert!(!watched.compare(&contents(1), now));
+        assert!(watched.compare(&contents(2), now));
+        let mut waits = Vec::new();
+        let mut time = now;
+        for at in 0..8 {
+            assert!(watched.compare(&contents(2), time));
+            assert_eq!(watched.fail(contents(2), "no".to_owned(), time), at == 0, "said once");
+            assert!(!watched.compare(&contents(2), time));
+            let failed = watched.failed.as_ref().unwrap();
+            waits.push(failed.wait.as_secs());
+            time = failed.again;
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        // Other contents are tried at once, and what is wrong with them is said.
+        assert!(watched.compare(&contents(3), now));
+        assert!(watched.fail(contents(3), "never".to_owned(), time));
+        assert_eq!(watched.failed.as_ref().unwrap().wait, WAIT);
+        // What is served has come back: nothing has failed any more.
+        assert!(!watched.compare(&contents(1), time));
+        assert!(watched.failed.is_none());
+    }
+}

@@ -1,0 +1,77 @@
+//! Which certificate a client is given: by the name that it asks for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use super::challenges::{ACME_TLS, Challenges};
+use super::identity::Identity;
+
+/// Certificates by the names that they are for; of several for one name the first counts.
+#[derive(Debug)]
+pub(super) struct CertificateResolver {
+    /// For clients that ask for none of them; none before there is any.
+    first: Option<Arc<CertifiedKey>>,
+    /// By whole names, and by `*.` with the rest of one.
+    names: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl CertificateResolver {
+    pub(super) fn new(identities: &[Identity]) -> CertificateResolver {
+        let first = identities.first().map(|identity| Arc::clone(&identity.key));
+        let mut names = HashMap::new();
+        for identity in identities {
+            for host in &identity.hosts {
+                names.entry(host.clone()).or_insert_with(|| Arc::clone(&identity.key));
+            }
+        }
+        CertificateResolver { first, names }
+    }
+
+    /// Whether there is a certificate for a host, or one that says nothing of hosts.
+    pub(super) fn covers(&self, host: &str) -> bool {
+        (self.first.is_some() && self.names.is_empty())
+            || self.find(host.strip_suffix('.').unwrap_or(host)).is_some()
+    }
+
+    /// Whether a certificate names a host, or an address.
+    pub(super) fn names(&self, host: &str) -> bool {
+        self.find(host).is_some()
+    }
+
+    /// A wildcard stands for one label (RFC 6125, 6.4.3), as such are written in names of hosts.
+    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        self.names.get(&name).or_else(|| {
+            let (label, rest) = name.split_once('.')?;
+            let is_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+            let is_one = !label.is_empty() && label.bytes().all(is_label);
+            self.names.get(&format!("*.{rest}")).filter(|_| is_one)
+        })
+    }
+}
+
+impl ResolvesServerCert for CertificateResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let found = hello.server_name().and_then(|name| self.find(name));
+        found.or(self.first.as_ref()).map(Arc::clone)
+    }
+}
+
+/// Gives an authority its answers, and everybody else their certificates.
+#[derive(Debug)]
+pub(super) struct ChallengeResolver {
+    pub(super) challenges: Challenges,
+    pub(super) names: Arc<CertificateResolver>,
+}
+
+impl ResolvesServerCert for ChallengeResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if hello.alpn().is_some_and(|mut offered| offered.any(|name| name == ACME_TLS)) {
+            return self.challenges.certificate_for(hello.server_name()?);
+        }
+        self.names.resolve(hello)
+    }
+}

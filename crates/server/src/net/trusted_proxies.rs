@@ -1,0 +1,126 @@
+//! Which peers are proxies whose word is taken.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The proxies of a listener, whose `X-Forwarded-Proto` is believed: addresses, networks, and whoever comes over a Unix
+/// socket. None by default: anybody could send the header.
+#[derive(Debug, Clone, Default)]
+pub struct TrustedProxies(Option<Arc<[Proxy]>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proxy {
+    Network(IpAddr, u8),
+    Unix,
+}
+
+/// What is no proxy.
+#[derive(Debug, PartialEq, Eq)]
+pub struct InvalidProxy(String);
+
+impl fmt::Display for InvalidProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "\"{}\" is no proxy: use an address (\"192.0.2.1\"), a network (\"10.0.0.0/8\"), or \"unix\" for all that \
+             comes over a Unix socket",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidProxy {}
+
+impl TrustedProxies {
+    /// Of their texts: `192.0.2.1`, `2001:db8::/32`, `unix`.
+    ///
+    /// # Errors
+    /// The first that is none of these.
+    pub fn of<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+    ) -> Result<TrustedProxies, InvalidProxy> {
+        let proxies: Result<Vec<_>, _> = texts
+            .into_iter()
+            .map(|text| Proxy::of(text).ok_or_else(|| InvalidProxy(text.to_owned())))
+            .collect();
+        Ok(TrustedProxies(Some(proxies?).filter(|proxies| !proxies.is_empty()).map(Arc::from)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether a peer is one of them; `None` is one on a Unix socket.
+    pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
+        self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, peer) {
+            (Proxy::Unix, None) => true,
+            (Proxy::Network(network, bits), Some(peer)) => {
+                within(peer.to_canonical(), *network, *bits)
+            }
+            _ => false,
+        })
+    }
+}
+
+impl Proxy {
+    fn of(text: &str) -> Option<Proxy> {
+        if text == "unix" {
+            return Some(Proxy::Unix);
+        }
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits.parse().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        Some(Proxy::Network(address, bits.unwrap_or(most)))
+            .filter(|_| bits.is_none_or(|bits: u8| bits <= most))
+    }
+}
+
+/// Whether an address begins with the bits of a network.
+fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+    // Shifting by all bits there are is no shift.
+    let same =
+        |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => same(a.to_bits(), b.to_bits(), 128),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_an_address_a_network_or_a_unix_socket() {
+        let proxies =
+            TrustedProxies::of(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"])
+                .unwrap();
+        for (peer, expected) in [
+            ("192.0.2.1", true),
+            ("192.0.2.2", false),
+            ("::ffff:192.0.2.1", true),
+            ("10.255.0.1", true),
+            ("11.0.0.1", false),
+            ("2001:db8:ffff::1", true),
+            ("2001:db9::1", false),
+            ("::1", true),
+            ("::2", false),
+        ] {
+            assert_eq!(proxies.has(Some(peer.parse().unwrap())), expected, "{peer}");
+        }
+        assert!(proxies.has(None));
+        let all = TrustedProxies::of(["0.0.0.0/0"]).unwrap();
+        assert!(all.has(Some("8.8.8.8".parse().unwrap())));
+        assert!(!all.has(Some("::1".parse().unwrap())) && !all.has(None));
+        let none = TrustedProxies::of([]).unwrap();
+        assert!(none.is_empty() && !none.has(None));
+        for wrong in ["", "localhost", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/x", "/8"] {
+            assert_eq!(TrustedProxies::of([wrong]).unwrap_err(), InvalidProxy(wrong.to_owned()));
+        }
+    }
+}

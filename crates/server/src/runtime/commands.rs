@@ -1,0 +1,188 @@
+//! QueueState to the I/O thread, and how they reach it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+use rookery_exchange::ListenerId;
+use tokio::sync::Notify;
+
+use super::listening::socket_group::SocketGroup;
+use super::supervised::supervision::Supervision;
+
+/// What the I/O thread is told to do.
+#[derive(Debug)]
+pub(super) enum IoCommand {
+    Listen {
+        listener: ListenerId,
+        /// The socket of a worker among them, with public listeners beside it.
+        inherited: Option<Arc<Supervision>>,
+        /// All sockets that are the listener's.
+        groups: Vec<SocketGroup>,
+        done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Accept connections, or leave them to others who have the sockets as well.
+    SetAccepting {
+        listener: ListenerId,
+        is_on: bool,
+        done: mpsc::Sender<()>,
+    },
+    /// Give the sockets of a listener once more.
+    CopySockets {
+        listener: ListenerId,
+        done: mpsc::Sender<io::Result<Vec<OwnedFd>>>,
+    },
+    /// Hear the supervisor of the process, if it is not heard.
+    WatchSupervisor {
+        supervision: Arc<Supervision>,
+        done: mpsc::Sender<io::Result<()>>,
+    },
+    /// Do not any more.
+    UnwatchSupervisor {
+        done: mpsc::Sender<()>,
+    },
+    Drain {
+        listener: ListenerId,
+        done: mpsc::Sender<()>,
+    },
+    CountConnections {
+        listener: ListenerId,
+        done: mpsc::Sender<usize>,
+    },
+    Stop {
+        listener: ListenerId,
+        done: mpsc::Sender<()>,
+    },
+    ShutDown {
+        done: mpsc::Sender<()>,
+    },
+    Panic {
+        done: mpsc::Sender<()>,
+    },
+}
+
+/// How orders reach the I/O thread.
+#[derive(Debug, Default)]
+pub(super) struct CommandQueue {
+    state: Mutex<QueueState>,
+    pub(super) pushed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    waiting: VecDeque<IoCommand>,
+    /// The thread has decided to end and takes no more.
+    is_over: bool,
+    /// Why it ended, when that was not its decision.
+    failure: Option<io::Error>,
+}
+
+impl CommandQueue {
+    /// Gives an command; it comes back when the thread has ended.
+    pub(super) fn push(&self, command: IoCommand) -> Result<(), IoCommand> {
+        let mut state = self.state();
+        if state.is_over {
+            return Err(command);
+        }
+        state.waiting.push_back(command);
+        drop(state);
+        self.pushed.notify_one();
+        Ok(())
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    pub(super) fn pop(&self) -> Option<IoCommand> {
+        self.state().waiting.pop_front()
+    }
+
+    /// Ends the taking of orders unless one waits, which the thread has to carry out first. Returns whether it has ended.
+    #[must_use = "a thread that ends while an order waits leaves its sender waiting"]
+    pub(super) fn finish(&self) -> bool {
+        let mut state = self.state();
+        state.is_over = state.waiting.is_empty();
+        state.is_over
+    }
+
+    /// Closes the queue of orders and drops those that wait, so that each sender learns that its
+    /// order is not carried out.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_over = true;
+        let dropped = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(dropped);
+    }
+
+    /// Closes, and keeps the reason for [`failure`](Self::failure).
+    pub(super) fn fail(&self, failure: io::Error) {
+        self.state().failure = Some(failure);
+        self.close();
+    }
+
+    /// Why the thread ended.
+    pub(super) fn failure(&self) -> io::Error {
+        self.state().failure.take().unwrap_or_else(|| io::Error::other("the I/O thread has ended"))
+    }
+
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Closes a [`CommandQueue`] when it is dropped: the thread holds one, so that no order is left behind however the thread ends.
+#[derive(Debug)]
+pub(super) struct CloseOnDrop<'a>(pub(super) &'a CommandQueue);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives an order, and returns what its sender waits for.
+    fn push(control: &CommandQueue) -> mpsc::Receiver<usize> {
+        let (done, wait) = mpsc::channel();
+        control.push(IoCommand::CountConnections { listener: 1, done }).unwrap();
+        wait
+    }
+
+    #[test]
+    fn every_ending_answers_the_orders_that_wait_and_takes_no_more() {
+        let endings: [fn(&CommandQueue); 3] = [
+            CommandQueue::close,
+            |control| control.fail(io::Error::other("broken")),
+            |control| drop(CloseOnDrop(control)),
+        ];
+        for ending in endings {
+            let control = CommandQueue::default();
+            let (first, second) = (push(&control), push(&control));
+            assert!(!control.finish(), "an order that waits keeps the thread");
+            ending(&control);
+            assert_eq!((first.recv(), second.recv()), (Err(mpsc::RecvError), Err(mpsc::RecvError)));
+            assert!(control.is_over());
+            let (done, _wait) = mpsc::channel();
+            assert!(control.push(IoCommand::CountConnections { listener: 1, done }).is_err());
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panics_answers_the_orders_that_wait() {
+        let control = Arc::new(CommandQueue::default());
+        let wait = push(&control);
+        let theirs = Arc::clone(&control);
+        let thread = std::thread::spawn(move || {
+            let _closes = CloseOnDrop(&theirs);
+            panic!("for the test");
+        });
+        assert!(thread.join().is_err());
+        assert_eq!(wait.recv(), Err(mpsc::RecvError));
+    }
+}

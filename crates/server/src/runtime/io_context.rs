@@ -1,0 +1,146 @@
+//! The layers of an I/O thread, put together.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_error::Reports;
+use rookery_exchange::{Budget, Command, StreamId};
+use rookery_worker::Scoreboard;
+
+use super::busy_poll::BusyPoll;
+use crate::application::application::Application;
+use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
+use crate::config::Limits;
+use crate::http::http_state::HttpState;
+use crate::http::response::stream::response_stream::ResponseStream;
+use crate::net::connections_per_ip::ConnectionsPerIp;
+use crate::net::transport::Scratch;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+use crate::websocket::context::WebSocketContext;
+use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
+
+/// What the tasks of an I/O thread share.
+#[derive(Debug)]
+pub(super) struct IoContext {
+    pub(super) peers: Rc<Peers>,
+    pub(super) dispatch: Rc<Dispatch>,
+    pub(super) http: Rc<HttpState>,
+    pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
+    pub(super) busy_poll: BusyPoll,
+    websockets: Rc<WebSocketRegistry>,
+}
+
+impl IoContext {
+    pub(super) fn new(
+        application: Box<dyn Application>,
+        limits: Limits,
+        reclaim: Option<fn(bool)>,
+        log: Arc<CurrentLog>,
+        reports: Arc<Reports<Rejection>>,
+        budget: Arc<Budget>,
+        (scoreboard, is_timed): (Option<Arc<Scoreboard>>, bool),
+    ) -> Rc<IoContext> {
+        let busy_poll = BusyPoll::new(scoreboard.is_some());
+        let dispatch = Dispatch::new(
+            application,
+            limits.pool_bytes,
+            Arc::clone(&budget),
+            scoreboard,
+            is_timed,
+        );
+        let peers = Peers::new(limits, budget, reclaim);
+        let scratch = Scratch::new();
+        let websockets = WebSocketRegistry::new(WebSocketContext::new(
+            Rc::clone(&peers),
+            Rc::clone(&dispatch),
+            Rc::clone(&scratch),
+            Arc::clone(&reports),
+        ));
+        let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
+        Rc::new(IoContext {
+            peers,
+            dispatch,
+            http,
+            connections_per_ip: Rc::default(),
+            busy_poll,
+            websockets,
+        })
+    }
+
+    /// Carries out what the application has sent down; says whether there was anything.
+    pub(super) fn run_app_commands(&self) -> bool {
+        let was_any = self.dispatch.run_commands(|command| self.carry_out(command));
+        self.websockets.wake_waiting();
+        was_any
+    }
+
+    fn carry_out(&self, command: Command) {
+        match command {
+            Command::Respond(exchange) => {
+                // Open before its connection knows: what the application sends next is for it already.
+                if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
+                    self.websockets.open(&exchange);
+                } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
+                    self.http.open_response_stream(&exchange);
+                }
+                self.resolve(AppDecision::Respond(exchange));
+            }
+            Command::Proceed(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
+            Command::Receive { call, listener, slot } => {
+                if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
+                    self.peers.wake(key);
+                }
+            }
+            Command::Taken { call, bytes } => {
+                if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
+                    self.peers.wake(key);
+                }
+            }
+            Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
+                Some(socket) => socket.send(kind, payload),
+                None => self.dispatch.recycle_payload(payload),
+            },
+            Command::Ping { socket } => {
+                if let Some(socket) = self.websockets.mailbox(socket) {
+                    socket.ping();
+                }
+            }
+            Command::Close { socket, code, reason } => match self.websockets.get(socket) {
+                Some(OpenWebSocket::Local(socket)) => socket.close(code, &reason),
+                Some(OpenWebSocket::Tunneled(socket)) => socket.close(code, &reason),
+                None => {}
+            },
+            Command::Abort { socket } => match self.websockets.get(socket) {
+                Some(OpenWebSocket::Local(socket)) => socket.abort(),
+                Some(OpenWebSocket::Tunneled(socket)) => socket.abort(),
+                None => {}
+            },
+            Command::Piece { stream, payload, goes_on } => {
+                match self.http.response_streams.get(stream) {
+                    Some(stream) => stream.push(payload, goes_on),
+                    None => self.dispatch.recycle_payload(payload),
+                }
+            }
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
+            Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
+            Command::End { stream } => self.with_stream(stream, ResponseStream::end),
+            Command::Cut { stream, reason, page } => {
+                self.with_stream(stream, |stream| stream.fail(reason, page));
+            }
+        }
+    }
+
+    fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
+        if let Some(stream) = self.http.response_streams.get(stream) {
+            body(&stream);
+        }
+    }
+
+    fn resolve(&self, answer: AppDecision) {
+        if let Some(key) = self.dispatch.resolve(answer) {
+            self.peers.wake(key);
+        }
+    }
+}

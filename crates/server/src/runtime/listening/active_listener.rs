@@ -1,0 +1,99 @@
+//! A listener on the I/O thread: its sockets, and the tasks that accept on them.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_exchange::ListenerId;
+use tokio::task::JoinHandle;
+
+use super::accept_switch::{AcceptMode, AcceptSwitch};
+use super::acceptor;
+use super::socket_group::SocketGroup;
+use crate::net::listen::{ListeningSocket, WatchedSocket};
+use crate::peers::table::Peers;
+use crate::runtime::io_context::IoContext;
+use crate::runtime::supervised::supervision::Supervision;
+
+/// A listener with its sockets and tasks.
+pub(in crate::runtime) struct ActiveListener {
+    /// One for each of its sockets.
+    pub(in crate::runtime) accept_tasks: Vec<JoinHandle<()>>,
+    /// Look at the files of certificates.
+    certificate_tasks: Vec<JoinHandle<()>>,
+    /// The sockets that are not public listeners of a supervisor.
+    sockets: Vec<Rc<ListeningSocket>>,
+    /// Whether it accepts on these.
+    pub(in crate::runtime) accept_switch: AcceptSwitch,
+    /// What has a worker accept on public listeners.
+    inherited: Option<Arc<Supervision>>,
+}
+
+impl ActiveListener {
+    /// Accepts on sockets, inside a runtime.
+    ///
+    /// # Errors
+    /// When one cannot be watched.
+    pub(in crate::runtime) fn start(
+        context: &Rc<IoContext>,
+        listener: ListenerId,
+        inherited: Option<Arc<Supervision>>,
+        groups: Vec<SocketGroup>,
+    ) -> io::Result<ActiveListener> {
+        let mut acceptors = Vec::new();
+        let mut sockets = Vec::new();
+        for SocketGroup { sockets: bound, site, is_public } in groups {
+            for socket in bound.into_iter().map(Rc::new) {
+                if !is_public {
+                    sockets.push(Rc::clone(&socket));
+                }
+                acceptors.push((WatchedSocket::new(socket)?, site.clone(), is_public));
+            }
+        }
+        let accept_switch = AcceptSwitch::new(AcceptMode::On);
+        let mut certificate_tasks = Vec::new();
+        let mut watched_kinds = Vec::new();
+        let mut accept_tasks = Vec::new();
+        for (acceptor, site, is_public) in acceptors {
+            let public = inherited.as_ref().filter(|_| is_public);
+            let accept_watch = public
+                .map_or_else(|| accept_switch.watch(), |supervision| supervision.accept_watch());
+            if let Some(tls) = site.tls.clone().filter(|_| !watched_kinds.contains(&is_public)) {
+                watched_kinds.push(is_public);
+                certificate_tasks.push(tokio::task::spawn_local(acceptor::watch_certificates(tls)));
+            }
+            let task =
+                acceptor::accept(Rc::clone(context), acceptor, listener, *site, accept_watch);
+            accept_tasks.push(tokio::task::spawn_local(task));
+        }
+        if let Some(supervision) = &inherited {
+            context.peers.set_public(Some((listener, Arc::clone(supervision.scoreboard()))));
+        }
+        Ok(ActiveListener { accept_tasks, certificate_tasks, sockets, accept_switch, inherited })
+    }
+
+    /// Returns its sockets once more.
+    pub(in crate::runtime) fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
+        self.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned()).collect()
+    }
+
+    /// Stops accepting; when this returns the port is free.
+    pub(in crate::runtime) async fn end(self, peers: &Peers) {
+        if let Some(supervision) = &self.inherited {
+            // What is said to accept from now on is refused.
+            supervision.pause();
+            peers.set_public(None);
+        }
+        for task in &self.certificate_tasks {
+            task.abort();
+        }
+        for accepting in &self.accept_tasks {
+            accepting.abort();
+        }
+        for accepting in self.accept_tasks {
+            // Cancelled, as asked.
+            let _ = accepting.await;
+        }
+    }
+}

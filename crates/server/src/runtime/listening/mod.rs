@@ -1,0 +1,7 @@
+//! Listeners on the I/O thread: accepting connections, pausing, and draining.
+
+pub(super) mod accept_switch;
+mod acceptor;
+pub(super) mod active_listener;
+pub(super) mod drain;
+pub(super) mod socket_group;

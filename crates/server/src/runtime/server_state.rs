@@ -1,0 +1,205 @@
+//! What a server and its listeners share, and the thread behind them.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use rookery_error::Reports;
+use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
+use rookery_worker::Scoreboard;
+
+use super::commands::{CommandQueue, IoCommand};
+use super::io_thread::{Setup, run};
+use super::listen_error::ListenError;
+use super::listening::socket_group::SocketGroup;
+use super::supervised::supervision::Supervision;
+use crate::application::application::MakeApplication;
+use crate::blocking::thread::with_signals_blocked;
+use crate::config::Config;
+use crate::http::listener_config::ListenerConfig;
+use crate::net::listen::ListeningSocket;
+use crate::observe::access_log::entry::CurrentLog;
+use crate::peers::budget;
+use crate::rejection::Rejection;
+
+/// What a server and its listeners share: the way to the I/O thread.
+pub(super) struct ServerState {
+    pub(super) link: Arc<Link>,
+    application: Option<MakeApplication>,
+    pub(super) config: Config,
+    pub(super) log: Arc<CurrentLog>,
+    pub(super) reports: Arc<Reports<Rejection>>,
+    pub(super) budget: Arc<Budget>,
+    supervision: OnceLock<Arc<Supervision>>,
+    own_scoreboard: Mutex<Option<Arc<Scoreboard>>>,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// Listeners' ids are unique in the process.
+static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
+
+struct Thread {
+    control: Arc<CommandQueue>,
+    handle: JoinHandle<()>,
+}
+
+impl ServerState {
+    pub(super) fn new(
+        config: Config,
+        app_waker: Box<dyn AppWaker>,
+        application: Option<MakeApplication>,
+    ) -> ServerState {
+        let waiting = budget::waiting(&config.limits).min(config.queue.message_bytes);
+        let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
+        ServerState {
+            link: Link::new(queue, app_waker),
+            application,
+            budget: budget::budget(&config.limits),
+            config,
+            log: Arc::default(),
+            reports: Arc::new(Reports::new()),
+            supervision: OnceLock::new(),
+            own_scoreboard: Mutex::default(),
+            thread: Mutex::new(None),
+        }
+    }
+
+    /// Gives sockets, which are one listener, to the I/O thread, which is started if none runs.
+    pub(super) fn listen(
+        &self,
+        bound: Vec<ListeningSocket>,
+        site: ListenerConfig,
+    ) -> Result<ListenerId, ListenError> {
+        self.listen_groups(
+            vec![SocketGroup { sockets: bound, site: Box::new(site), is_public: false }],
+            None,
+        )
+    }
+
+    /// The same for sockets that do not all serve the same; `inherited` is that of a worker whose socket is among them.
+    pub(super) fn listen_groups(
+        &self,
+        groups: Vec<SocketGroup>,
+        inherited: Option<Arc<Supervision>>,
+    ) -> Result<ListenerId, ListenError> {
+        let listener = NEXT_LISTENER.fetch_add(1, Ordering::Relaxed);
+        self.execute_starting_thread(|done| IoCommand::Listen {
+            listener,
+            inherited,
+            groups,
+            done,
+        })?;
+        Ok(listener)
+    }
+
+    /// Has the I/O thread, which is started if none runs, hear the supervisor of the process. Before anything else is asked of it.
+    pub(super) fn watch_supervisor(
+        &self,
+        supervision: Arc<Supervision>,
+    ) -> Result<(), ListenError> {
+        // A second one is the same: a process has one supervisor.
+        let supervision = Arc::clone(self.supervision.get_or_init(|| supervision));
+        self.execute_starting_thread(|done| IoCommand::WatchSupervisor { supervision, done })
+    }
+
+    /// Has I/O threads that are started from now on write there what the application is handed, and when.
+    pub(super) fn set_scoreboard(&self, board: Option<Arc<Scoreboard>>) {
+        *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = board;
+    }
+
+    /// Gives an order to the I/O thread, which is started if none runs, and waits until it has been carried out.
+    fn execute_starting_thread(
+        &self,
+        make: impl FnOnce(mpsc::Sender<io::Result<()>>) -> IoCommand,
+    ) -> Result<(), ListenError> {
+        let (done, carried_out) = mpsc::channel();
+        let mut command = make(done);
+        let mut thread = self.thread();
+        if let Some(running) = &*thread {
+            let control = Arc::clone(&running.control);
+            match control.push(command) {
+                Ok(()) => {
+                    drop(thread);
+                    return started(&carried_out, &control);
+                }
+                Err(refused) => command = refused,
+            }
+        }
+        if let Some(over) = thread.take() {
+            // Its end was decided before; what it returns is nothing.
+            let _ = over.handle.join();
+        }
+        let control = Arc::new(CommandQueue::default());
+        // The first order is there before the thread looks: it ends when it finds nothing to do.
+        let _ = control.push(command);
+        let setup = Setup {
+            link: Arc::clone(&self.link),
+            application: self.application.clone(),
+            limits: self.config.limits.clone(),
+            reclaim: self.config.reclaim,
+            log: Arc::clone(&self.log),
+            reports: Arc::clone(&self.reports),
+            budget: Arc::clone(&self.budget),
+            supervision: self.supervision.get().cloned(),
+            own_scoreboard: self
+                .own_scoreboard
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
+        };
+        let theirs = Arc::clone(&control);
+        let handle = with_signals_blocked(|| {
+            std::thread::Builder::new()
+                .name("rookery-io".to_owned())
+                .spawn(move || run(setup, &theirs))
+        })
+        .map_err(ListenError::Thread)?;
+        *thread = Some(Thread { control: Arc::clone(&control), handle });
+        drop(thread);
+        started(&carried_out, &control)
+    }
+
+    /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
+    pub(super) fn execute<T>(&self, make: impl FnOnce(mpsc::Sender<T>) -> IoCommand) -> Option<T> {
+        let (done, wait) = mpsc::channel();
+        let control = Arc::clone(&self.thread().as_ref()?.control);
+        control.push(make(done)).ok()?;
+        wait.recv().ok()
+    }
+
+    /// Joins the thread if it has nothing left to do; `is_forced` waits for that.
+    pub(super) fn join_if_over(&self, is_forced: bool) {
+        let mut thread = self.thread();
+        let is_over = thread.as_ref().is_some_and(|running| is_forced || running.control.is_over());
+        if is_over {
+            if let Some(over) = thread.take() {
+                let _ = over.handle.join();
+            }
+        }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until the I/O thread has done what it was started for.
+fn started(
+    carried_out: &mpsc::Receiver<io::Result<()>>,
+    control: &CommandQueue,
+) -> Result<(), ListenError> {
+    match carried_out.recv() {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(source)) => Err(ListenError::Thread(source)),
+        // It dropped the order: it has ended.
+        Err(mpsc::RecvError) => Err(ListenError::Thread(control.failure())),
+    }
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").finish_non_exhaustive()
+    }
+}

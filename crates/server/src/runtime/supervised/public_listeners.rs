@@ -1,0 +1,55 @@
+//! The public listeners of a supervisor, in the worker that may be told to accept on them.
+
+use std::io;
+use std::sync::Arc;
+
+use rookery_worker::PublicSockets;
+
+use crate::http::listener_config::{Downstream, ListenerConfig, Redirect};
+use crate::net::descriptor::CloseInChild;
+use crate::net::listen::ListeningSocket;
+use crate::runtime::listening::socket_group::SocketGroup;
+
+/// The public listeners. They stay open while this lives, so that one server after the other can
+/// accept on copies.
+#[derive(Debug)]
+pub(in crate::runtime) struct PublicListeners {
+    // Before the sockets: a descriptor that was closed may be somebody else's by now.
+    _close_in_child: Vec<CloseInChild>,
+    sockets: Vec<ListeningSocket>,
+    /// Those from which requests in the clear are redirected to HTTPS.
+    redirects: Vec<ListeningSocket>,
+}
+
+impl PublicListeners {
+    pub(in crate::runtime) fn new(inherited: PublicSockets) -> PublicListeners {
+        let [sockets, redirects] = [inherited.sockets, inherited.redirects]
+            .map(|sockets| sockets.into_iter().map(ListeningSocket::of).collect::<Vec<_>>());
+        let close_in_child = sockets.iter().chain(&redirects).map(CloseInChild::new).collect();
+        PublicListeners { _close_in_child: close_in_child, sockets, redirects }
+    }
+
+    /// Returns copies of the sockets with what they serve: `site`, and redirects to it.
+    pub(in crate::runtime) fn groups(&self, site: &ListenerConfig) -> io::Result<Vec<SocketGroup>> {
+        let copies = |sockets: &[ListeningSocket]| {
+            sockets.iter().map(ListeningSocket::copy).collect::<io::Result<Vec<_>>>()
+        };
+        let group = |sockets, site| SocketGroup { sockets, site: Box::new(site), is_public: true };
+        let own =
+            ListenerConfig { downstream: Downstream::Clients, redirect: None, ..site.clone() };
+        let mut groups = vec![group(copies(&self.sockets)?, own)];
+        let port = self.sockets.iter().find_map(ListeningSocket::port);
+        if let (Some(tls), Some(port), false) = (&site.tls, port, self.redirects.is_empty()) {
+            // What is between a client and one port is between it and the other.
+            let redirect = ListenerConfig {
+                redirect: Some(Arc::new(Redirect { tls: tls.clone(), port })),
+                proxies: site.proxies.clone(),
+                proxy_protocol: site.proxy_protocol,
+                notice: site.notice,
+                ..ListenerConfig::default()
+            };
+            groups.push(group(copies(&self.redirects)?, redirect));
+        }
+        Ok(groups)
+    }
+}

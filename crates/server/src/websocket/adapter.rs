@@ -1,0 +1,124 @@
+//! What the server brings along for the core of its WebSockets: its ticks, and buffers that a thread's WebSockets share.
+
+use std::cell::RefCell;
+
+use rookery_exchange::Payload;
+use rookery_websocket::endpoint::{Adapter, CloseMode, Rules, Sealed, Time};
+use rookery_websocket::protocol::MaskKey;
+
+use crate::peers::clock::Ticks;
+use crate::peers::room::FREE;
+
+/// Messages up to here are copied behind one another and leave in one write; larger ones are written from where
+/// they lie.
+const JOINED: usize = 16 << 10;
+
+/// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
+/// pings and does not read must not fill memory, and a queue this short is charged with the connection.
+const PONG_WATER: usize = FREE;
+
+/// Buffers kept, and the largest that is: 4 MiB at the very most.
+const KEPT: usize = 64;
+const KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// Buffers that went out empty, for all WebSockets of a thread: one that is idle holds none.
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How the server drives the core.
+#[derive(Debug)]
+pub(super) struct ServerAdapter;
+
+impl Sealed for ServerAdapter {}
+
+impl Adapter for ServerAdapter {
+    type Time = Tick;
+    type Payload = Payload;
+    type Counters = ();
+
+    const BUFFER_SIZE: usize = 2 * JOINED;
+    const COPY_MAX: usize = JOINED;
+    const SENDS_REASON: bool = true;
+    const CLOSE_MODE: CloseMode = CloseMode::Lingering;
+
+    fn bytes(payload: &Payload) -> &[u8] {
+        payload.as_bytes()
+    }
+
+    fn mask() -> MaskKey {
+        unreachable!("a server masks nothing")
+    }
+
+    fn take_buffer() -> Vec<u8> {
+        BUFFERS.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    }
+
+    fn return_buffer(mut buffer: Vec<u8>) {
+        // A thread that ends has none any more.
+        let _ = BUFFERS.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < KEPT && buffer.capacity() <= KEPT_BYTES {
+                buffer.clear();
+                kept.push(buffer);
+            }
+        });
+    }
+}
+
+/// A tick of the thread's clock, which wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tick(pub(super) u32);
+
+impl Time for Tick {
+    type Span = u32;
+
+    fn after(self, span: u32) -> Tick {
+        Tick(self.0.wrapping_add(span))
+    }
+
+    fn has_reached(self, deadline: Tick) -> bool {
+        self.0.wrapping_sub(deadline.0) <= u32::MAX / 2
+    }
+}
+
+/// The server's limits as the core knows them.
+pub(super) fn rules(ticks: &Ticks) -> Rules<u32> {
+    // A limit has passed when the tick after it has come.
+    Rules::new(ticks.close + 1, PONG_WATER + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Limits;
+
+    /// A close and a ping that were to come in more than half of the clock's range were due at once.
+    #[test]
+    fn a_limit_of_decades_is_not_over_at_once() {
+        for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
+            let time = Duration::from_secs(seconds);
+            let limits =
+                Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
+            let rules = rules(&Ticks::of(&limits));
+            let start = Tick(7);
+            assert!(!start.has_reached(start.after(rules.close_timeout)), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.ping_interval.unwrap())), "{seconds}");
+            assert!(!start.has_reached(start.after(rules.ping_timeout.unwrap())), "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_beyond_the_end_of_the_clock_is_reached_once_it_is_there() {
+        let start = Tick(u32::MAX - 1);
+        let deadline = start.after(5);
+        for passed in 0..20 {
+            assert_eq!(start.after(passed).has_reached(deadline), passed >= 5, "{passed}");
+        }
+        // The longest limit that `Ticks` gives.
+        let longest = start.after(u32::MAX / 2 + 1);
+        assert!(!start.has_reached(longest) && longest.has_reached(longest));
+    }
+}

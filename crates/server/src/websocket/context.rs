@@ -1,0 +1,65 @@
+//! What the WebSockets of an I/O thread have in common.
+
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rookery_error::{ErrorHook as _, Reports};
+use rookery_exchange::SocketId;
+use rookery_websocket::endpoint::Rules;
+
+use super::adapter::{Tick, rules};
+use crate::application::dispatch::Dispatch;
+use crate::net::transport::Scratch;
+use crate::peers::table::Peers;
+use crate::rejection::Rejection;
+
+/// What the WebSockets of an I/O thread have in common.
+pub(crate) struct WebSocketContext {
+    pub(crate) peers: Rc<Peers>,
+    pub(crate) dispatch: Rc<Dispatch>,
+    /// Where they read into: idle ones hold no buffer.
+    pub(crate) scratch: Rc<Scratch>,
+    reports: Arc<Reports<Rejection>>,
+    /// How many have windows of their own.
+    pub(super) kept_windows: Cell<usize>,
+    /// What their peers are allowed.
+    pub(super) rules: Rules<u32>,
+}
+
+impl WebSocketContext {
+    pub(crate) fn new(
+        peers: Rc<Peers>,
+        dispatch: Rc<Dispatch>,
+        scratch: Rc<Scratch>,
+        reports: Arc<Reports<Rejection>>,
+    ) -> Rc<WebSocketContext> {
+        let rules = rules(&peers.clock.ticks);
+        Rc::new(WebSocketContext {
+            peers,
+            dispatch,
+            scratch,
+            reports,
+            kept_windows: Cell::new(0),
+            rules,
+        })
+    }
+
+    /// Reports what happened to a WebSocket.
+    pub(super) fn report(&self, id: SocketId, rejection: Rejection) {
+        let hook = self.reports.hook();
+        hook.begin(id);
+        hook.throw(rejection.error());
+    }
+
+    pub(super) fn now(&self) -> Tick {
+        Tick(self.peers.clock.now())
+    }
+}
+
+impl fmt::Debug for WebSocketContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketContext").finish_non_exhaustive()
+    }
+}

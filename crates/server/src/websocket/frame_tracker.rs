@@ -1,0 +1,223 @@
+//! Where the frames end that a worker sends, whose bytes are passed on as they come: between two of them, and nowhere else, a frame of the
+//! supervisor's may stand (RFC 6455, 5.4). Of a frame its header alone is read.
+
+use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
+
+/// What a client is told when its worker has ended, or ends: the service restarts, and a new session can be had (IANA's registry).
+pub(super) const RESTARTS: u16 = 1012;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct FrameTracker {
+    /// Bytes of the frame's payload that are yet to come, once its header has.
+    left: u64,
+    /// What has come of a header that is not whole.
+    header: [u8; MAX_HEADER],
+    at: u8,
+    /// Of a close frame, what is yet to come of its code.
+    code: Code,
+    /// Whether a close frame has begun: what is behind it counts for nobody.
+    is_closing: bool,
+    /// Whether it is unknown where frames end, since there was something that is none: no end is seen any more.
+    is_lost: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Code {
+    #[default]
+    None,
+    First,
+    /// The first byte was this.
+    Second(u8),
+}
+
+impl FrameTracker {
+    /// Whether what has come so far ends with a frame.
+    pub(super) fn is_between(&self) -> bool {
+        self.left == 0 && self.at == 0 && !self.is_lost
+    }
+
+    /// Whether the worker has begun to close.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+
+    /// Follows all that has come. A worker that goes away has its client come back: the code of its close frame is changed into the one that
+    /// says so.
+    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            let n = self.follow_one(bytes);
+            bytes = &mut bytes[n..];
+        }
+    }
+
+    /// Follows what has come up to the first end of a frame: how much that is. All of it, where none ends.
+    pub(super) fn follow_one(&mut self, bytes: &mut [u8]) -> usize {
+        if self.is_lost {
+            return bytes.len();
+        }
+        let mut n = 0;
+        if self.left == 0 {
+            n = self.take_header(bytes);
+        }
+        n + self.take_payload(&mut bytes[n..])
+    }
+
+    /// Reads a header, or what has come of it: how much that is.
+    fn take_header(&mut self, bytes: &[u8]) -> usize {
+        let before = usize::from(self.at);
+        let fits = bytes.len().min(MAX_HEADER - before);
+        // The first bytes of it lie here, where it came in parts.
+        let parsed = if before == 0 {
+            Header::parse(&bytes[..fits])
+        } else {
+            self.header[before..before + fits].copy_from_slice(&bytes[..fits]);
+            Header::parse(&self.header[..before + fits])
+        };
+        match parsed {
+            Ok(Ok((header, len))) => {
+                self.at = 0;
+                self.left = header.len;
+                let is_close = header.opcode == OpCode::Close;
+                self.is_closing |= is_close;
+                self.code =
+                    if is_close && header.mask.is_none() { Code::First } else { Code::None };
+                len - before
+            }
+            Ok(Err(_)) => {
+                self.header[before..before + fits].copy_from_slice(&bytes[..fits]);
+                self.at += fits as u8;
+                fits
+            }
+            Err(_) => {
+                self.is_lost = true;
+                bytes.len()
+            }
+        }
+    }
+
+    fn take_payload(&mut self, bytes: &mut [u8]) -> usize {
+        let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+        if self.code != Code::None {
+            self.take_code(&mut bytes[..n]);
+        }
+        self.left -= n as u64;
+        n
+    }
+
+    fn take_code(&mut self, payload: &mut [u8]) {
+        for byte in payload {
+            match self.code {
+                Code::None => return,
+                Code::First => self.code = Code::Second(*byte),
+                Code::Second(first) => {
+                    if [first, *byte] == CloseCode::GOING_AWAY.get().to_be_bytes() {
+                        // The first byte is the same.
+                        *byte = RESTARTS.to_be_bytes()[1];
+                    }
+                    self.code = Code::None;
+                }
+            }
+        }
+    }
+}
+
+/// Where frames end in `bytes`, which come in two parts, what is passed on of them, and whether the worker has begun to close. For the
+/// fuzzer.
+pub(super) fn follow_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
+    let (mut ends, mut found, mut passed) = (FrameTracker::default(), Vec::new(), bytes.to_vec());
+    let (first, second) = passed.split_at_mut(cut);
+    let mut at = 0;
+    for mut part in [first, second] {
+        while !part.is_empty() {
+            let n = ends.follow_one(part);
+            at += n;
+            if ends.is_between() {
+                found.push(at);
+            }
+            part = &mut part[n..];
+        }
+    }
+    (found, passed, ends.is_closing())
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_websocket::protocol::{encode_close, encode_frame};
+
+    use super::*;
+
+    /// Frames of all kinds of headers, and where they end.
+    fn frames() -> (Vec<u8>, Vec<usize>) {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for len in [0, 1, 5, 125, 126, 200, 65_535, 65_536, 65_540, 0, 3] {
+            encode_frame(&mut bytes, OpCode::Binary, len % 2 == 0, None, &vec![0x88; len]);
+            ends.push(bytes.len());
+        }
+        // Compressed.
+        bytes.extend_from_slice(&[0xC1, 2, 7, 7]);
+        ends.push(bytes.len());
+        (bytes, ends)
+    }
+
+    #[test]
+    fn ends_are_found_however_the_bytes_come() {
+        let (bytes, expected) = frames();
+        let near = |at: &usize| expected.iter().any(|end| end.abs_diff(*at) < 16);
+        for cut in (0..=bytes.len()).filter(near) {
+            assert_eq!(
+                follow_for_fuzzer(&bytes, cut),
+                (expected.clone(), bytes.clone(), false),
+                "{cut}"
+            );
+        }
+        // A byte at a time.
+        let (mut ends, mut found) = (FrameTracker::default(), Vec::new());
+        for (at, byte) in bytes.iter().enumerate() {
+            ends.follow(&mut [*byte]);
+            if ends.is_between() {
+                found.push(at + 1);
+            }
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_worker_that_goes_away_has_its_client_come_back() {
+        for (code, told) in
+            [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)]
+        {
+            let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+            for (out, code) in [(&mut bytes, code), (&mut expected, told)] {
+                encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no code here");
+                encode_close(out, CloseCode::new(code), "\u{3E9}", None);
+                // What comes behind it is nobody's.
+                encode_frame(out, OpCode::Text, true, None, b"\x03\xE9");
+            }
+            for cut in 0..=bytes.len() {
+                let (_, passed, is_closing) = follow_for_fuzzer(&bytes, cut);
+                assert!(passed == expected && is_closing, "{code} {cut}");
+            }
+        }
+        // One without a code, and one with half of it.
+        for frame in [&[0x88, 0][..], &[0x88, 1, 3]] {
+            let mut ends = FrameTracker::default();
+            ends.follow(&mut frame.to_vec());
+            assert!(ends.is_between() && ends.is_closing());
+        }
+    }
+
+    #[test]
+    fn behind_what_is_no_frame_no_end_is_seen() {
+        for bad in [&[0x83, 0][..], &[0xB1, 0], &[0x09, 0], &[0x82, 127, 0xFF, 0, 0, 0, 0, 0, 0, 0]]
+        {
+            let mut ends = FrameTracker::default();
+            ends.follow(&mut [0x81, 1, b'a']);
+            assert!(ends.is_between());
+            ends.follow(&mut [bad, &[0x81, 1, b'a']].concat());
+            assert!(!ends.is_between(), "{bad:x?}");
+            ends.follow(&mut [0x81, 1, b'a']);
+            assert!(!ends.is_between(), "{bad:x?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a WebSocket is charged for, and how it ends when there is no room for that.
+
+use rookery_exchange::Share;
+use rookery_websocket::protocol::CloseCode;
+
+use super::handle::{State, WebSocketHandle};
+use crate::peers::room::FREE;
+use crate::rejection::Rejection;
+
+/// A queue is charged in steps of this: it grows and shrinks with every message.
+const QUEUE_STEP: usize = 64 << 10;
+
+/// What may stay queued for a peer that is told 1013: the rest of a small message.
+const LEFT: usize = 64 << 10;
+
+impl WebSocketHandle {
+    /// FrameTracker the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
+    /// the time of a close to read the rest.
+    pub(super) fn refuse(&self, rejection: Rejection, reason: &str) {
+        self.shared.report(self.id, rejection);
+        if self.state() == State::Open {
+            self.endpoint.borrow_mut().drop_after_current();
+        }
+        self.drop_later();
+        self.say_goodbye(Some(CloseCode::TRY_AGAIN_LATER), reason);
+    }
+
+    /// Charges the queue, which has grown.
+    pub(super) fn hold_queue(&self) {
+        let (has, len) = (self.queue.bytes(), self.pending());
+        let needs = len.next_multiple_of(QUEUE_STEP);
+        if needs <= has {
+            return;
+        }
+        if self.shared.peers.make_room(Share::Queues, has, needs - has) {
+            self.queue.set(needs);
+        } else {
+            self.end_for_others(Share::Queues);
+        }
+    }
+
+    /// Charges what the decoder has put together of a message. `false` when there is no room for it.
+    pub(super) fn hold_message(&self, capacity: usize) -> bool {
+        let has = self.message.bytes();
+        let needs = if capacity <= FREE { 0 } else { capacity };
+        if needs <= has {
+            self.message.set(needs);
+            return true;
+        }
+        if !self.shared.peers.make_room(Share::Messages, has, needs - has) {
+            self.end_for_others(Share::Messages);
+            return false;
+        }
+        self.message.set(needs);
+        true
+    }
+
+    /// What it holds of a share, if that can be had from it.
+    pub(super) fn held_of(&self, share: Share) -> usize {
+        match (share, self.state()) {
+            (_, State::Over) => 0,
+            (Share::Messages, _) if self.leaving.get() == 0 => self.message.bytes(),
+            // One that is told to go may take its time to read what is left.
+            (Share::Queues, State::Closing) if self.queue.bytes() <= QUEUE_STEP => 0,
+            (Share::Queues, _) => self.queue.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// FrameTracker the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
+    pub(super) fn end_for_others(&self, share: Share) {
+        let was_closing = self.state() == State::Closing;
+        self.refuse(Rejection::Overload, "no room");
+        if share == Share::Messages {
+            // Its buffer is the task's, which drops it when it is polled next.
+            let leaving = self.message.bytes();
+            self.shared.peers.expect_to_leave(Share::Messages, leaving);
+            self.leaving.set(leaving);
+            self.is_evicted.set(true);
+        }
+        let len = self.pending();
+        if len > LEFT || (was_closing && share == Share::Queues) {
+            self.queue.set(0);
+            self.abort();
+        } else {
+            self.queue.set(if self.queue.bytes() > 0 {
+                len.next_multiple_of(QUEUE_STEP)
+            } else {
+                0
+            });
+        }
+        self.wake();
+    }
+
+    /// The task has dropped what was put together of a message, and hears no more.
+    pub(super) fn has_dropped(&self) {
+        self.shared.peers.has_left(Share::Messages, self.leaving.take());
+        self.message.set(0);
+    }
+}

@@ -1,0 +1,100 @@
+//! The open WebSockets of an I/O thread, by their ids.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use rookery_exchange::{Exchange, SocketId};
+
+use super::context::WebSocketContext;
+use super::handle::WebSocketHandle;
+use super::handshake::Extensions;
+use super::tunnel::Tunnel;
+
+/// An open one.
+#[derive(Debug, Clone)]
+pub(crate) enum OpenWebSocket {
+    /// The server speaks with its client.
+    Local(Rc<WebSocketHandle>),
+    /// Another process does.
+    Tunneled(Rc<Tunnel>),
+}
+
+/// The open WebSockets of an I/O thread.
+#[derive(Debug)]
+pub(crate) struct WebSocketRegistry {
+    pub(crate) shared: Rc<WebSocketContext>,
+    open: RefCell<HashMap<SocketId, OpenWebSocket>>,
+    /// Those that wait for the application to take messages.
+    waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
+}
+
+impl WebSocketRegistry {
+    pub(crate) fn new(shared: Rc<WebSocketContext>) -> Rc<WebSocketRegistry> {
+        Rc::new(WebSocketRegistry { shared, open: RefCell::default(), waiting: RefCell::default() })
+    }
+
+    /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
+    pub(crate) fn open(&self, exchange: &Exchange) {
+        let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
+            Some(far) => OpenWebSocket::Tunneled(Tunnel::new(&self.shared, exchange, far)),
+            None => OpenWebSocket::Local(WebSocketHandle::new(&self.shared, exchange)),
+        };
+        let before = self.open.borrow_mut().insert(exchange.id(), open);
+        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none()) {
+            board.open_session();
+        }
+    }
+
+    /// An open one.
+    pub(crate) fn get(&self, id: SocketId) -> Option<OpenWebSocket> {
+        self.open.borrow().get(&id).cloned()
+    }
+
+    /// An open one with whose client the server speaks.
+    pub(crate) fn mailbox(&self, id: SocketId) -> Option<Rc<WebSocketHandle>> {
+        match self.open.borrow().get(&id)? {
+            OpenWebSocket::Local(mailbox) => Some(Rc::clone(mailbox)),
+            OpenWebSocket::Tunneled(_) => None,
+        }
+    }
+
+    /// What the handshake of one agreed on.
+    pub(crate) fn extensions(&self, id: SocketId) -> Option<Extensions> {
+        Some(match self.open.borrow().get(&id)? {
+            OpenWebSocket::Local(mailbox) => mailbox.extensions(),
+            OpenWebSocket::Tunneled(_) => Extensions::ByUpstream,
+        })
+    }
+
+    /// Forgets one that has ended.
+    pub(crate) fn forget(&self, id: SocketId) {
+        let open = self.open.borrow_mut().remove(&id);
+        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
+            board.close_session();
+        }
+    }
+
+    /// Wakes one when the application has taken messages.
+    pub(super) fn await_room(&self, mailbox: &Rc<WebSocketHandle>) {
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|other| Rc::ptr_eq(other, mailbox)) {
+            waiting.push(Rc::clone(mailbox));
+        }
+    }
+
+    /// Wakes those of which the application takes messages again.
+    pub(crate) fn wake_waiting(&self) {
+        let application = &self.shared.dispatch.application;
+        if self.waiting.borrow().is_empty() || !application.has_capacity() {
+            return;
+        }
+        self.waiting.borrow_mut().retain(|mailbox| {
+            let has_room = application.has_capacity_for(mailbox.id);
+            if has_room {
+                mailbox.wake();
+            }
+            !has_room
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! The clients' thread.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinSet;
+
+use crate::client_task::{ClientTask, run};
+
+/// How long clients have for their close frames when all are stopped: R ends, or the package is unloaded, and waits for it.
+pub const STOP_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Threads that look up names, which block. More lookups than these wait their turn, within their clients' time to connect.
+const MAX_LOOKUPS: usize = 4;
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ClientThread {
+    tasks: Option<UnboundedSender<ClientTask>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl ClientThread {
+    pub(crate) fn start() -> io::Result<ClientThread> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MAX_LOOKUPS)
+            .thread_name("rookery-lookup")
+            .build()?;
+        let (tasks, receiver) = mpsc::unbounded_channel();
+        let handle = with_signals_blocked(|| {
+            std::thread::Builder::new().name("rookery-client".to_owned()).spawn(move || {
+                runtime.block_on(run_tasks(receiver));
+                // A lookup may block for as long as it likes.
+                runtime.shutdown_background();
+            })
+        })?;
+        Ok(ClientThread { tasks: Some(tasks), handle: Some(handle) })
+    }
+
+    pub(crate) fn spawn(&self, task: ClientTask) {
+        if let Some(tasks) = &self.tasks {
+            let _ = tasks.send(task);
+        }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for ClientThread {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(handle) = self.handle.take() {
+            // What it returns is nothing; a panic in it has been printed.
+            let _ = handle.join();
+        }
+    }
+}
+
+async fn run_tasks(mut tasks: UnboundedReceiver<ClientTask>) {
+    let mut clients = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            task = tasks.recv() => match task {
+                Some(task) => drop(clients.spawn(run(task))),
+                None => break,
+            },
+            // A panic in one of them has been printed, and its application hears of its end.
+            Some(_) = clients.join_next(), if !clients.is_empty() => {}
+        }
+    }
+    let all = async { while clients.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(STOP_TIMEOUT, all).await;
+}
+
+/// Runs `start`, whose threads take no signals: they are the application's.
+fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both are valid places for a set; `sigfillset` has written `all` before it is read.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let value = start();
+    // SAFETY: the call above has written `before`; it fails for no other reason than a wrong first argument.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    value
+}

@@ -1,0 +1,192 @@
+//! From an address to an open connection.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use rookery_websocket::protocol::handshake::HandshakeError;
+use rookery_websocket::{Connection, Error, client, connect_any};
+use rustls::CertificateError;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+
+use crate::address::Address;
+use crate::close_in_child::CloseInChild;
+use crate::settings::Settings;
+use crate::tls::Tls;
+
+/// Where `localhost` is, in the order that most machines say.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// What a connection runs over.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+/// A connection over either.
+pub(crate) type OpenConnection = Connection<Box<dyn Transport>>;
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) struct ConnectError {
+    pub(crate) message: String,
+    pub(crate) status: Option<u16>,
+}
+
+impl ConnectError {
+    pub(crate) fn new(message: impl Into<String>) -> ConnectError {
+        ConnectError { message: message.into(), status: None }
+    }
+}
+
+/// Connects: the connection, and the subprotocol that the server chose. Takes no longer than [`Settings::connect_timeout`].
+///
+/// # Cancel safety
+/// Dropped, nothing is left of it but a lookup of a name that blocks.
+pub(crate) async fn connect(
+    address: &Address,
+    settings: &Settings,
+    tls: Option<Tls>,
+) -> Result<(OpenConnection, Option<String>), ConnectError> {
+    let all = async {
+        let io = open_transport(address, tls).await?;
+        let config = settings.client_config();
+        match client(io, &address.authority, &address.target, &config).await {
+            Ok((connection, established)) => Ok((connection, established.subprotocol)),
+            Err(error) => Err(handshake_failure(&error)),
+        }
+    };
+    match tokio::time::timeout(settings.connect_timeout, all).await {
+        Ok(connected) => connected,
+        Err(_) => Err(ConnectError::new(format!(
+            "{}:{} did not answer within {} s",
+            address.host,
+            address.port,
+            settings.connect_timeout.as_secs_f64()
+        ))),
+    }
+}
+
+async fn open_transport(
+    address: &Address,
+    tls: Option<Tls>,
+) -> Result<Box<dyn Transport>, ConnectError> {
+    let Address { host, port, .. } = address;
+    let unreachable = |error: io::Error| {
+        ConnectError::new(format!("{host}:{port} cannot be connected to: {error}"))
+    };
+    let tcp = if is_localhost(host) {
+        connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
+    } else {
+        connect_any(lookup_host((host.as_str(), *port)).await.map_err(unreachable)?).await
+    };
+    let tcp = tcp.map_err(unreachable)?;
+    // A message is written whole; waiting to fill a segment would only delay it.
+    tcp.set_nodelay(true).map_err(unreachable)?;
+    let socket = Socket { _mark: CloseInChild::new(&tcp), tcp };
+    let Some(tls) = tls else { return Ok(Box::new(socket)) };
+    let name = ServerName::try_from(host.clone())
+        .map_err(|_| ConnectError::new(format!("{host} is no name that a certificate can have")))?;
+    let secured = TlsConnector::from(Arc::clone(&tls)).connect(name, socket).await;
+    Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
+}
+
+/// Whether a name is this machine's own, which nobody is asked for (RFC 6761, 6.3): a container may have no `/etc/hosts`.
+fn is_localhost(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// What failed while TLS began, and what to do about a certificate.
+fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(inner) = inner else {
+        return ConnectError::new(format!("TLS with {host} failed: {error}"));
+    };
+    let remedy = match inner {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            ": it is from an authority that is not trusted here; give that authority's certificate as `ca`"
+        }
+        rustls::Error::InvalidMessage(_) => {
+            ": does the server speak TLS on this port? Without it the address begins with ws://"
+        }
+        _ => "",
+    };
+    ConnectError::new(format!("TLS with {host} failed: {inner}{remedy}"))
+}
+
+fn handshake_failure(error: &Error) -> ConnectError {
+    match error {
+        Error::Handshake(HandshakeError::Status(status)) => {
+            let redirect =
+                if (300..400).contains(status) { "; redirects are not followed" } else { "" };
+            ConnectError {
+                message: format!(
+                    "the server answered the handshake with status {status}{redirect}"
+                ),
+                status: Some(*status),
+            }
+        }
+        Error::Handshake(HandshakeError::Request(bad)) => ConnectError::new(bad.to_string()),
+        Error::Handshake(error) => {
+            ConnectError::new(format!("the server's answer to the handshake is wrong: {error}"))
+        }
+        Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            ConnectError::new("the server ended the connection within the handshake")
+        }
+        error => ConnectError::new(format!("the handshake failed: {error}")),
+    }
+}
+
+/// A TCP connection that a forked child closes. The mark goes before the socket does.
+struct Socket {
+    _mark: CloseInChild,
+    tcp: TcpStream,
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.tcp).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.tcp).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine() {
+        for name in ["localhost", "LocalHost", "localhost.", "app.localhost", "a.b.LOCALHOST."] {
+            assert!(is_localhost(name), "{name}");
+        }
+        for name in ["localhost.example", "notlocalhost", "127.0.0.1", "", ".", "localhost.."] {
+            assert!(!is_localhost(name), "{name}");
+        }
+    }
+}
