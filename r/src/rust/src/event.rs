@@ -7,7 +7,7 @@ use std::time::Duration;
 use rookery_exchange::{
     BodySource, Command, Event, Exchange, HeaderLine, KNOWN_HEADERS, MessageKind, Payload,
 };
-use rookery_worker::R;
+use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
 use crate::exchange::header_names::{Interned, Names};
@@ -384,9 +384,9 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
-            core.r_is(R::Idle);
+            core.r_is(RState::Idle);
             let came = core.link.wait(timeout);
-            core.r_is(R::Busy);
+            core.r_is(RState::Busy);
             came
         });
         i32::from(came)
@@ -422,7 +422,7 @@ pub extern "C" fn rk_park() -> i32 {
         let may = core::with(|core| {
             let may = core.link.park();
             if may {
-                core.r_is(R::Idle);
+                core.r_is(RState::Idle);
             }
             may
         });
@@ -436,7 +436,7 @@ pub extern "C" fn rk_resume() {
     entry((), || {
         core::with(|core| {
             core.link.resume();
-            core.r_is(R::Busy);
+            core.r_is(RState::Busy);
         });
     });
 }

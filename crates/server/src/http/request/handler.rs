@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Departure, Event, Exchange};
-use rookery_worker::{ASK_AGAIN, Call as WorkerHeader, GO_ON};
+use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
@@ -231,12 +231,12 @@ async fn pass_announced_head(
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     if !context.connection.config.sees_heads {
         context.shared().dispatch.finish(exchange);
-        return Ok(worker_header::respond_to_head(context, headers, GO_ON, options));
+        return Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options));
     }
     match send_to_application(&mut context, exchange, Event::Head).await {
         Ok(AppDecision::ReadBody(returned)) => {
             context.shared().dispatch.finish(returned);
-            Ok(worker_header::respond_to_head(context, headers, GO_ON, options))
+            Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options))
         }
         Ok(AppDecision::Respond(exchange)) => {
             Ok(respond(context, exchange, headers, options).await)
@@ -250,7 +250,7 @@ async fn pass_announced_head(
                 reason: Departure::Client,
             });
             drop(pending);
-            Ok(worker_header::respond_to_head(context, headers, ASK_AGAIN, options))
+            Ok(worker_header::respond_to_head(context, headers, HEAD_UNDECIDED, options))
         }
         Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => Err(ClientDisconnected),
         Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),

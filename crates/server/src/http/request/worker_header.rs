@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{ClientCertificate, Exchange};
-use rookery_worker::{Announced, Body, CALL_HEADER, Call as WorkerHeader, Ticket};
+use rookery_worker_protocol::{BodyLength, BodyState, Ticket, WORKER_HEADER, WorkerHeader};
 
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
@@ -15,7 +15,7 @@ use crate::http::response::response_body::{Content, ResponseBody};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-const HEADER_NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
+const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
 /// Hears what the supervisor says of a request, if it comes from one, and begins the log's entry with it.
 ///
@@ -31,7 +31,9 @@ pub(crate) fn read(
     context.begin_log(head, header.as_ref().ok().and_then(Option::as_deref));
     header.and_then(|header| {
         let is_both = has_body
-            && header.as_deref().is_some_and(|header| matches!(header.body, Body::Later(_)));
+            && header
+                .as_deref()
+                .is_some_and(|header| matches!(header.body, BodyState::Deferred(_)));
         if is_both { Err(Rejection::Unreadable) } else { Ok(header) }
     })
 }
@@ -57,23 +59,25 @@ pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
 ) -> Option<u64> {
-    let Some(Body::Later(announced)) = header.map(|header| header.body) else { return None };
+    let Some(BodyState::Deferred(announced)) = header.map(|header| header.body) else {
+        return None;
+    };
     headers.remove(CONTENT_LENGTH);
     match announced {
-        Announced::Bytes(len) => {
+        BodyLength::Bytes(len) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
             return Some(len);
         }
-        Announced::Chunked => {
+        BodyLength::Chunked => {
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        Announced::Nothing => {}
+        BodyLength::Unknown => {}
     }
     Some(0)
 }
 
-/// Says to the supervisor what became of a head whose body is to come later: [`GO_ON`](rookery_worker::GO_ON), or
-/// [`ASK_AGAIN`](rookery_worker::ASK_AGAIN).
+/// Says to the supervisor what became of a head whose body is to come later: [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), or
+/// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
     mut headers: HeaderMap,
@@ -95,7 +99,7 @@ pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.
 pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
-    if header.body == Body::Seen {
+    if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
     exchange.set_supervised(

@@ -78,11 +78,11 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
         match text(2 * index).as_str() {
             "domain" => settings.domains.push(value),
             "email" => settings.emails.push(value),
-            "agree_tos" => settings.agrees = value == "TRUE",
+            "agree_tos" => settings.agrees_to_terms = value == "TRUE",
             "staging" => LETS_ENCRYPT_STAGING.clone_into(&mut settings.directory),
             "directory" => settings.directory = value,
             "profile" => settings.profile = Some(value),
-            "challenge" => settings.challenge = Challenge::of(&value),
+            "challenge" => settings.challenge = Challenge::from_name(&value),
             "ca" => settings.roots = Roots::Custom(value),
             "dir" => settings.folder = value.into(),
             // R names no others.
@@ -101,7 +101,7 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
 pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i32 {
     entry(result::BAD_VALUE, || {
         // SAFETY: the caller's duty.
-        match unsafe { of_authority(wishes, count) }.map(Settings::settle) {
+        match unsafe { of_authority(wishes, count) }.map(Settings::validate) {
             Some(Err(error)) => {
                 core::set_error(&error.to_string());
                 result::BAD_VALUE
