@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_worker_protocol::MAX_WORKER_HEADER_SIZE;
 
+use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::handshake::{looks_like_tls, perform_handshake};
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
@@ -23,7 +24,6 @@ use crate::http::request::handler::handle;
 use crate::http::response::stream::chunked;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::transport::Transport;
-use crate::peers::table::{Peer as _, Seat};
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
@@ -37,10 +37,10 @@ pub(crate) fn spawn(
     ends: ConnectionAddresses,
 ) {
     let connection = HttpConnection::new(shared, listener, config, transport, ends);
-    let seat = shared.peers.join(Rc::clone(&connection) as _);
-    connection.key.set(seat.key());
+    let slot = shared.connections.insert(Rc::clone(&connection) as _);
+    connection.key.set(slot.key());
     connection.begin_handshake();
-    tokio::task::spawn_local(serve(ConnectionGuard(connection), seat));
+    tokio::task::spawn_local(serve(ConnectionGuard(connection), slot));
 }
 
 /// A connection that is driven: settled when this is dropped, also when its task panics, or ends with the thread.
@@ -53,20 +53,20 @@ impl Drop for ConnectionGuard {
 }
 
 /// The connection becomes a WebSocket.
-fn become_websocket(guard: ConnectionGuard, seat: Seat, exchange: Box<Exchange>, read: Bytes) {
+fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>, read: Bytes) {
     let connection = Rc::clone(&guard.0);
     let shared = Rc::clone(&connection.shared);
     let (id, is_ending) = (exchange.id(), connection.is_ending());
     // Those of the task and the table: then there is only this one.
     drop(guard);
-    seat.vacate();
+    slot.clear();
     let Some((transport, charge)) = connection.into_transport() else {
         debug_assert!(false, "hyper and the table have let go of it");
         shared.dispatch.abandon(exchange.slot());
         return shared.discard_exchange(exchange);
     };
     shared.dispatch.finish(exchange);
-    spawn_websocket(&shared.websockets, id, Upgraded { transport, seat, charge, read, is_ending });
+    spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
 /// How driving hyper ended.
@@ -96,7 +96,7 @@ const SUPERVISOR_HEADERS: usize = 16;
 
 /// Bytes and lines of a head.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
-    let limits = &connection.shared.peers.limits;
+    let limits = &connection.shared.connections.limits;
     let (bytes, lines) = if connection.config.is_supervised() {
         (SUPERVISOR_HEAD_BYTES, SUPERVISOR_HEADERS)
     } else {
@@ -109,7 +109,7 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
 const MIN_HYPER_BUFFER: usize = 8192;
 
 /// Serves a connection to its end.
-async fn serve(guard: ConnectionGuard, seat: Seat) {
+async fn serve(guard: ConnectionGuard, slot: Slot) {
     let connection = &guard.0;
     // Boxed: once, and a connection in the clear has none of it.
     if connection.config.has_handshake() && !Box::pin(perform_handshake(connection)).await {
@@ -133,7 +133,7 @@ async fn serve(guard: ConnectionGuard, seat: Seat) {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
-                    connection.shared.peers.reclaim.expect();
+                    connection.shared.connections.trim.schedule();
                     wait_for_client(connection).await;
                 } else {
                     replay = read;
@@ -192,7 +192,7 @@ async fn serve(guard: ConnectionGuard, seat: Seat) {
             }
             HyperOutcome::Done | HyperOutcome::Closing(_) | HyperOutcome::Failed(_) => {}
             HyperOutcome::Upgrade(exchange) => {
-                return become_websocket(guard, seat, exchange, read);
+                return become_websocket(guard, slot, exchange, read);
             }
         }
         break;

@@ -14,6 +14,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
 
+use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
+use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
 use crate::http::http_state::HttpState;
 use crate::http::http2::session::Http2Session;
@@ -25,8 +27,6 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
-use crate::peers::room::{CONNECTION_BYTES, FREE};
-use crate::peers::table::Peer;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
@@ -63,7 +63,7 @@ pub(crate) struct HttpConnection {
     /// Whether the connection is to end: at once, or after the reply that the application owes.
     pub(crate) close_state: Cell<CloseState>,
     /// Whether it ends with its next reply, or once it has been idle for a while.
-    pub(crate) is_retiring: Cell<bool>,
+    pub(crate) is_draining: Cell<bool>,
     /// Whether the end may wait for the peer to see it.
     pub(crate) may_linger: Cell<bool>,
     /// Whether it has been idle for long enough to give up its buffers.
@@ -108,9 +108,9 @@ impl HttpConnection {
         transport: Transport,
         ends: ConnectionAddresses,
     ) -> Rc<HttpConnection> {
-        let activity = Activity::new(shared.peers.clock.now(), config.has_handshake());
+        let activity = Activity::new(shared.connections.clock.now(), config.has_handshake());
         let charge =
-            shared.peers.charge(Share::Connections, connection_bytes(config.tls.is_some()));
+            shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
             is_proxy: config.proxies.has(ends.remote.map(|remote| remote.ip())),
             ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
@@ -124,7 +124,7 @@ impl HttpConnection {
         charge: Charge,
     ) -> Rc<HttpConnection> {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
-        let activity = Activity::for_http2_stream(shared.peers.clock.now());
+        let activity = Activity::for_http2_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
             is_proxy: connection.is_proxy,
             client_certificate: connection.client_certificate.clone(),
@@ -166,12 +166,12 @@ impl HttpConnection {
             client_certificate: OnceCell::new(),
             activity,
             charge,
-            buffer: Cell::new(FREE),
+            buffer: Cell::new(UNCHARGED_BYTES),
             is_handshaking: Cell::new(false),
             pending_release: Cell::new(None),
-            serial: shared.peers.next_serial(),
+            serial: shared.connections.next_serial(),
             close_state: Cell::new(CloseState::Open),
-            is_retiring: Cell::new(false),
+            is_draining: Cell::new(false),
             may_linger: Cell::new(true),
             is_parked: Cell::new(false),
             waker: RefCell::default(),
@@ -222,7 +222,7 @@ impl HttpConnection {
 
     /// Has its task polled.
     pub(crate) fn wake_task(&self) {
-        Peer::wake(self);
+        TableEntry::wake(self);
     }
 
     /// Tells the application how the client came, and who it is.
@@ -235,7 +235,7 @@ impl HttpConnection {
     }
 
     fn now(&self) -> u32 {
-        self.shared.peers.clock.now()
+        self.shared.connections.clock.now()
     }
 
     pub(crate) fn has_tls(&self) -> bool {
@@ -386,7 +386,7 @@ impl HttpConnection {
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.shared.peers.make_room(Share::Connections, has, more) {
+        if !self.shared.connections.admit(Share::Connections, has, more) {
             self.close_for_overload();
             return false;
         }
@@ -396,7 +396,7 @@ impl HttpConnection {
 
     /// Whether its head is in hyper's first buffer, which every connection is charged for.
     pub(crate) fn has_small_buffer(&self) -> bool {
-        self.buffer.get() <= FREE
+        self.buffer.get() <= UNCHARGED_BYTES
     }
 
     /// Notes whose task drives the connection.

@@ -6,9 +6,9 @@ use std::io::IoSlice;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use crate::connections::table::TableEntry as _;
 use crate::http::connection::http_connection::{CloseState, HttpConnection, ResetMode};
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Peer as _;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// Writes the answer to a head that could not be read; the connection is closed after it.
@@ -73,8 +73,8 @@ pub(crate) async fn close(connection: &HttpConnection) {
     }
     connection.close_state.set(CloseState::Open);
     // The sweep gives it `idle_time`, this loop less.
-    connection.activity.begin_lingering(connection.shared.peers.clock.now());
-    let limit = connection.shared.peers.limits.close_time;
+    connection.activity.begin_lingering(connection.shared.connections.clock.now());
+    let limit = connection.shared.connections.limits.close_time;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
         while left > 0 && !connection.is_ending() {
@@ -100,7 +100,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 async fn reset(connection: &HttpConnection) {
     if connection.reset_mode.get() == ResetMode::AfterWrite && connection.may_linger.get() {
         connection.close_state.set(CloseState::Open);
-        connection.activity.begin_lingering(connection.shared.peers.clock.now());
+        connection.activity.begin_lingering(connection.shared.connections.clock.now());
         // A reset throws away what the peer's system has not acknowledged.
         let written = async {
             let has_unsent = || {
@@ -112,7 +112,8 @@ async fn reset(connection: &HttpConnection) {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        let _ = tokio::time::timeout(connection.shared.peers.limits.close_time, written).await;
+        let _ =
+            tokio::time::timeout(connection.shared.connections.limits.close_time, written).await;
     }
     connection.transport.borrow_mut().reset_on_close();
 }

@@ -20,12 +20,12 @@ use super::session::{FlushListener, Http2Session};
 use super::stream_body::{SharedResponder, StreamBody};
 use super::stream_guard::{MAX_SEND, StreamGuard};
 use super::websocket_transport::{self, IncomingFrames};
+use crate::connections::table::Slot;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::handler;
 use crate::http::response::response_body::ResponseBody;
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Seat;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// What a stream is charged: its head, with as much in h2's tables, and what h2 holds of its reply.
@@ -38,9 +38,9 @@ pub(super) fn spawn(
     request: Request<RecvStream>,
     mut responder: SendResponse<Bytes>,
 ) {
-    let peers = &connection.shared.peers;
-    let is_full = session.count_requests_under_way() >= peers.limits.streams;
-    if is_full || !peers.make_room(Share::Connections, 0, STREAM_BYTES) {
+    let connections = &connection.shared.connections;
+    let is_full = session.count_requests_under_way() >= connections.limits.streams;
+    if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         session.count_wasted();
         session.on_stream_done(u32::from(responder.stream_id()));
         return responder.send_reset(Reason::REFUSED_STREAM);
@@ -48,11 +48,11 @@ pub(super) fn spawn(
     let stream = HttpConnection::for_http2_stream(
         connection,
         session,
-        peers.charge(Share::Connections, STREAM_BYTES),
+        connections.charge(Share::Connections, STREAM_BYTES),
     );
-    let seat = peers.join(Rc::clone(&stream) as _);
-    stream.key.set(seat.key());
-    if session.on_stream_opened(seat.key()) {
+    let slot = connections.insert(Rc::clone(&stream) as _);
+    stream.key.set(slot.key());
+    if session.on_stream_opened(slot.key()) {
         connection.enter(Phase::Response);
     }
     let guard = StreamGuard {
@@ -63,7 +63,7 @@ pub(super) fn spawn(
         is_response_sent: Cell::new(false),
         is_wasted: false,
     };
-    tokio::task::spawn_local(serve(guard, seat, request, responder));
+    tokio::task::spawn_local(serve(guard, slot, request, responder));
 }
 
 /// How far answering came.
@@ -79,7 +79,7 @@ enum StreamOutcome {
 
 async fn serve(
     mut guard: StreamGuard,
-    seat: Seat,
+    slot: Slot,
     request: Request<RecvStream>,
     responder: SendResponse<Bytes>,
 ) {
@@ -115,7 +115,7 @@ async fn serve(
             guard.is_wasted = matches!(sent, Err(StreamReset::ByClient));
         }
         StreamOutcome::Upgrade(exchange) => {
-            websocket_transport::open_websocket(guard, seat, &responder, incoming.take(), exchange)
+            websocket_transport::open_websocket(guard, slot, &responder, incoming.take(), exchange)
         }
         StreamOutcome::Closing(end) => reject(&guard, &responder, end),
         StreamOutcome::Disconnected => guard.is_wasted = true,
@@ -133,13 +133,14 @@ async fn respond(
     let (mut parts, frames) = request.into_parts();
     let head_bytes = request_head::header_list_size(&parts.headers);
     stream.on_head_read(head_bytes);
-    let normalized = request_head::normalize(&mut parts, stream.shared.peers.limits.header_lines)
-        .and_then(|is_tunnel| {
-            let named = guard.session.bound_name();
-            let is_misdirected =
-                named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
-            if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-        });
+    let normalized =
+        request_head::normalize(&mut parts, stream.shared.connections.limits.header_lines)
+            .and_then(|is_tunnel| {
+                let named = guard.session.bound_name();
+                let is_misdirected =
+                    named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
+                if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
+            });
     let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
             incoming
@@ -304,7 +305,9 @@ impl ResponseSender<'_> {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(_) => return Poll::Ready(Err(StreamReset::ByClient)),
                 Poll::Pending => {
-                    stream.activity.on_written(&Poll::Pending, stream.shared.peers.clock.now());
+                    stream
+                        .activity
+                        .on_written(&Poll::Pending, stream.shared.connections.clock.now());
                     return Poll::Pending;
                 }
             }
@@ -317,7 +320,7 @@ impl ResponseSender<'_> {
         stream.has_partial_chunk.set(!self.chunk.is_empty());
         self.is_end = self.chunk.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(chunk, self.is_end).map_err(|_| StreamReset::ByClient)?;
-        stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.peers.clock.now());
+        stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.connections.clock.now());
         session.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, len);
         Ok(())
     }

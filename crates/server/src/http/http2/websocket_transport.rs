@@ -16,8 +16,8 @@ use super::date;
 use super::session::{Http2Session, STREAM_WINDOW};
 use super::stream_body::{BodyReservation, SharedResponder};
 use super::stream_guard::{MAX_SEND, StreamGuard};
+use crate::connections::table::{Slot, TableEntry as _};
 use crate::net::transport::{MultiplexedStream, PeerState, Transport};
-use crate::peers::table::{Peer as _, Seat};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepted_headers;
 
@@ -38,7 +38,7 @@ impl IncomingFrames {
 /// A stream becomes the WebSocket that the application has accepted. Its place among the streams of its session it keeps.
 pub(super) fn open_websocket(
     guard: StreamGuard,
-    seat: Seat,
+    slot: Slot,
     responder: &SharedResponder,
     incoming: Option<IncomingFrames>,
     exchange: Box<Exchange>,
@@ -62,11 +62,11 @@ pub(super) fn open_websocket(
     let tunnel = StreamTransport::new(guard, incoming, outgoing);
     let transport = Transport::multiplexed(Box::new(tunnel));
     // The stream is charged what every stream is.
-    let charge = shared.peers.charge(Share::Connections, 0);
+    let charge = shared.connections.charge(Share::Connections, 0);
     spawn(
         &shared.websockets,
         id,
-        Upgraded { transport, seat, charge, read: Bytes::new(), is_ending },
+        Upgraded { transport, slot, charge, read: Bytes::new(), is_ending },
     );
 }
 
@@ -103,7 +103,7 @@ impl StreamTransport {
     ) -> StreamTransport {
         if guard.session.on_websocket_opened() {
             // As long as over a connection of its own; other streams are still looked at by the sweep.
-            let limits = &guard.stream.shared.peers.limits;
+            let limits = &guard.stream.shared.connections.limits;
             guard.set_stall_timeout(limits.stall_time.max(limits.idle_time));
         }
         let (buffered, consumed, end) = (Vec::new(), 0, None);
@@ -254,7 +254,7 @@ impl MultiplexedStream for StreamTransport {
 impl Drop for StreamTransport {
     fn drop(&mut self) {
         if self.guard.session.on_websocket_closed() {
-            self.guard.set_stall_timeout(self.guard.stream.shared.peers.limits.idle_time);
+            self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_time);
         }
         // Opened and given up without a word, again and again, it is work for nothing.
         self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use rookery_error::{Reports, RequestHook};
 use rookery_exchange::{Budget, Charge, Share};
 
-use crate::observe::access_log::entry::Entry;
+use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
@@ -22,7 +22,7 @@ pub(crate) struct ContextParts {
     /// Knows which request is being served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log's entry.
-    pub(crate) entry: Entry,
+    pub(crate) pending_record: PendingRecord,
     /// What the reply is charged for until it has been written.
     pub(crate) response_charge: Charge,
     /// The bytes of replies: split off, sent, and used again.
@@ -47,7 +47,7 @@ impl ContextPool {
         pooled.unwrap_or_else(|| {
             Box::new(ContextParts {
                 hook: reports.hook(),
-                entry: Entry::default(),
+                pending_record: PendingRecord::default(),
                 response_charge: Charge::new(budget, Share::Replies),
                 buffer: BytesMut::new(),
             })
@@ -56,7 +56,7 @@ impl ContextPool {
 
     /// Takes parts back; their entry is recorded.
     pub(crate) fn put_back(&self, mut parts: Box<ContextParts>) {
-        parts.entry.end();
+        parts.pending_record.end();
         parts.response_charge.set(0);
         let mut pooled = self.0.borrow_mut();
         if pooled.len() < MAX_POOLED {

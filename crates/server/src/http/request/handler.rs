@@ -99,7 +99,7 @@ async fn handle_request<B: RequestBody>(
     let announced =
         worker_header::apply_announced_body(worker_header.as_deref(), &mut head.headers);
     if announced.unwrap_or_else(|| body.size_hint().lower())
-        > context.shared().peers.limits.body_bytes
+        > context.shared().connections.limits.body_bytes
     {
         context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
@@ -218,7 +218,7 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
         let _ = exchange.push_reply_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_http2_stream();
-    context.entry().set_status(if is_stream { 200 } else { 101 });
+    context.pending_record().set_status(if is_stream { 200 } else { 101 });
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 

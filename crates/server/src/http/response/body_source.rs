@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rookery_exchange::Charge;
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::response::compress::Gzip;
 use crate::http::response::sendfile::{READ_CHUNK, SentFile};
@@ -24,7 +24,7 @@ pub(crate) struct FileSource {
     at: u64,
     pub(crate) left: u64,
     /// A piece of it, where it has to be read.
-    read_job: Option<Job<Vec<u8>>>,
+    read_job: Option<BlockingTask<Vec<u8>>>,
 }
 
 /// What is compressed on its way out, on another thread: a piece takes milliseconds.
@@ -32,7 +32,7 @@ pub(crate) struct FileSource {
 pub(crate) struct GzipSource {
     /// `None` while it is away, and when the end has come.
     task: Option<CompressionTask>,
-    job: Option<Job<CompressionResult>>,
+    job: Option<BlockingTask<CompressionResult>>,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl FileSource {
                 Some(chunk) => Ok(chunk),
                 None => {
                     let (file, at) = (Arc::clone(&self.file), self.at);
-                    self.read_job = Some(Job::start(move || file.read(at, len)));
+                    self.read_job = Some(BlockingTask::start(move || file.read(at, len)));
                     return self.poll_chunk(cx);
                 }
             },
@@ -147,7 +147,7 @@ impl GzipSource {
 
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
         if let Some(task) = self.task.take() {
-            self.job = Some(Job::start(move || task.run()));
+            self.job = Some(BlockingTask::start(move || task.run()));
         }
         let Some(job) = &mut self.job else { return Poll::Ready(None) };
         let compressed = ready!(Pin::new(job).poll(cx));
@@ -169,7 +169,7 @@ pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
     /// `None` while it is away, and when the end has come.
     compressor: Option<Compressor>,
-    job: Option<Job<(Compressor, Vec<u8>)>>,
+    job: Option<BlockingTask<(Compressor, Vec<u8>)>>,
     _permit: CompressorPermit,
 }
 
@@ -226,10 +226,9 @@ impl GzipStream {
                     self.stream.begin_compression(bytes.len(), was_unflushed);
                     let is_last = !self.stream.has_queued();
                     if bytes.len() > GZIP_INLINE {
-                        self.job =
-                            Some(Job::start(
-                                move || Ok(compressor.compress_chunk(&bytes, is_last)),
-                            ));
+                        self.job = Some(BlockingTask::start(move || {
+                            Ok(compressor.compress_chunk(&bytes, is_last))
+                        }));
                         continue;
                     }
                     let (compressor, out) = compressor.compress_chunk(&bytes, is_last);

@@ -9,15 +9,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::compress;
 use crate::http::response::response_body::{self, Content, ResponseBody};
 use crate::rejection::Rejection;
 use crate::static_files::{
-    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading,
-    ReadyFile, RequestHead, content_range, error_body, read_small, unsatisfiable,
+    BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
+    Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
@@ -38,7 +38,7 @@ pub(crate) enum StaticOutcome {
 pub(crate) enum PendingLookup {
     Open(Lookup),
     /// Read a small file that is open.
-    Read(Found, Option<Box<Fresh>>),
+    Read(Found, Option<Box<Cacheable>>),
 }
 
 /// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
@@ -56,9 +56,9 @@ pub(crate) fn try_respond(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let lookup = match context.connection.config.files.decide(&request) {
-        Decision::Application => return StaticOutcome::Application(context),
-        Decision::Refuse(status) => {
+    let lookup = match context.connection.config.files.route(&request) {
+        Route::Application => return StaticOutcome::Application(context),
+        Route::Refuse(status) => {
             context.set_unread_body(has_body);
             return build_outcome(
                 context,
@@ -69,32 +69,32 @@ pub(crate) fn try_respond(
                 options,
             );
         }
-        Decision::Open(lookup) => lookup,
+        Route::Open(lookup) => lookup,
     };
     let shared = Rc::clone(&context.connection.shared);
     let (out, _) = context.buffer_and_names();
     // Of HEAD nothing is sent, but the length of the compressed form has to be known.
     let out = (!options.is_head() || options.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
-    let found = lookup.open_now(&mut shared.ready_files.borrow_mut(), now, out);
+    let found = lookup.open_nonblocking(&mut shared.file_cache.borrow_mut(), now, out);
     match found {
-        FoundNow::Ready(file, outcome) => StaticOutcome::Response(respond_from_memory(
+        FoundNonblocking::Ready(file, outcome) => StaticOutcome::Response(respond_from_memory(
             context,
             take_emptied(head),
             &file,
             outcome,
             options,
         )),
-        FoundNow::Found(found, Reading::Done(bytes)) => {
+        FoundNonblocking::Found(found, Reading::Done(bytes)) => {
             build_outcome(context, head, found, Some(bytes), true, options)
         }
-        FoundNow::Found(found, Reading::None) => {
+        FoundNonblocking::Found(found, Reading::None) => {
             build_outcome(context, head, found, None, true, options)
         }
-        FoundNow::Found(found, Reading::Wait(fresh)) => {
-            StaticOutcome::Pending(context, Box::new(PendingLookup::Read(found, fresh)))
+        FoundNonblocking::Found(found, Reading::WouldBlock(cacheable)) => {
+            StaticOutcome::Pending(context, Box::new(PendingLookup::Read(found, cacheable)))
         }
-        FoundNow::Wait(lookup) => {
+        FoundNonblocking::WouldBlock(lookup) => {
             StaticOutcome::Pending(context, Box::new(PendingLookup::Open(lookup)))
         }
     }
@@ -108,7 +108,8 @@ pub(crate) async fn respond_when_ready(
     has_body: bool,
     options: ResponseOptions,
 ) -> StaticOutcome {
-    let Some(charge) = context.shared().peers.hold(Share::Requests, LOOKUP_BYTES) else {
+    let Some(charge) = context.shared().connections.try_charge(Share::Requests, LOOKUP_BYTES)
+    else {
         context.set_unread_body(has_body);
         return StaticOutcome::Response(builder::reject(
             context,
@@ -117,21 +118,21 @@ pub(crate) async fn respond_when_ready(
         ));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = Job::start(move || fetch(*pending, now, charge)).await else {
+    let Ok(fetched) = BlockingTask::start(move || fetch(*pending, now, charge)).await else {
         return StaticOutcome::Response(builder::reject(
             context,
             HeaderMap::new(),
             Rejection::Application,
         ));
     };
-    let Fetched { found, bytes, fresh, local } = fetched;
+    let Fetched { found, bytes, cacheable, local } = fetched;
     {
-        let mut files = context.shared().ready_files.borrow_mut();
+        let mut files = context.shared().file_cache.borrow_mut();
         if let Some(device) = local {
             files.learn_local(device, now);
         }
-        if let (Some(fresh), Some(bytes)) = (fresh, &bytes) {
-            files.keep(fresh, bytes.clone());
+        if let (Some(cacheable), Some(bytes)) = (cacheable, &bytes) {
+            files.keep(cacheable, bytes.clone());
         }
     }
     build_outcome(context, head, found, bytes, local.is_some(), options)
@@ -140,10 +141,10 @@ pub(crate) async fn respond_when_ready(
 fn fetch(pending: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
     let fetched = match pending {
         PendingLookup::Open(lookup) => lookup.fetch(now),
-        PendingLookup::Read(found, fresh) => read_small(&found).map(|bytes| Fetched {
+        PendingLookup::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
             found,
             bytes,
-            fresh: fresh.map(|fresh| *fresh),
+            cacheable: cacheable.map(|cacheable| *cacheable),
             local: None,
         }),
     };
@@ -165,7 +166,7 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
 fn respond_from_memory(
     context: RequestContext,
     mut headers: HeaderMap,
-    file: &Rc<ReadyFile>,
+    file: &Rc<CachedFile>,
     outcome: Outcome,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {

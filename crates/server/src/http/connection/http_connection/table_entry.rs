@@ -3,15 +3,15 @@
 use rookery_exchange::{Departure, ListenerId, Share};
 
 use super::{CloseState, HttpConnection};
+use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
-use crate::peers::table::Peer;
 
 /// Ticks after which an idle connection gives its buffers up: they are made anew with the next request, which costs two
 /// allocations, so not at once.
 const PARK_TICKS: u32 = 2;
 
-impl Peer for HttpConnection {
+impl TableEntry for HttpConnection {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -22,14 +22,14 @@ impl Peer for HttpConnection {
 
     fn sweep(&self, now: u32) {
         if let Some(session) = self.own_session() {
-            if self.is_retiring.get() && !self.is_ending() {
+            if self.is_draining.get() && !self.is_ending() {
                 // Its handshake was under way at that time.
-                self.retire();
+                self.drain();
             }
             return self.sweep_session(session, now);
         }
-        if self.is_retiring.get()
-            && self.activity.is_idle_for(self.shared.peers.clock.ticks.close, now)
+        if self.is_draining.get()
+            && self.activity.is_idle_for(self.shared.connections.clock.ticks.close, now)
         {
             return self.begin_close(CloseState::Now);
         }
@@ -42,7 +42,7 @@ impl Peer for HttpConnection {
                 stream.send_heartbeat_if_due(now);
             }
         }
-        if self.is_owed()
+        if self.is_awaiting_response()
             && self.is_half_closed.get()
             && !self.is_disconnected.get()
             && self.transport.borrow().is_hung_up()
@@ -52,14 +52,14 @@ impl Peer for HttpConnection {
         }
         let may_have_shut = self.is_half_closed.get() || !self.is_watched.get();
         if may_have_shut
-            && self.is_owed()
+            && self.is_awaiting_response()
             && !self.is_http2_stream
             && self.shared.dispatch.application.drops_half_closed()
         {
             // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
             self.wake();
         }
-        if self.activity.has_request_timed_out(&self.shared.peers.clock.ticks, now)
+        if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks, now)
             && !self.has_request_timed_out.replace(true)
         {
             self.wake();
@@ -70,7 +70,7 @@ impl Peer for HttpConnection {
         }
         let unsent = || self.transport.borrow().unsent();
         if self.has_deadlines()
-            && self.activity.check_deadlines(&self.shared.peers.clock.ticks, now, unsent)
+            && self.activity.check_deadlines(&self.shared.connections.clock.ticks, now, unsent)
         {
             self.time_out();
         } else if self.activity.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
@@ -84,7 +84,7 @@ impl Peer for HttpConnection {
         }
         match self.own_session().filter(|session| session.has_streams()) {
             Some(session) => session.slowness(now),
-            None => self.activity.slowness(&self.shared.peers.clock.ticks, now),
+            None => self.activity.slowness(&self.shared.connections.clock.ticks, now),
         }
     }
 
@@ -98,21 +98,21 @@ impl Peer for HttpConnection {
         }
     }
 
-    fn evict(&self, share: Share, held: usize) {
+    fn evict_for_memory(&self, share: Share, held: usize) {
         let away = if share == Share::Requests { self.activity.background_bytes.get() } else { 0 };
         let pending_release = held.saturating_sub(away);
-        self.shared.peers.expect_to_leave(share, pending_release);
+        self.shared.connections.add_pending_release(share, pending_release);
         self.pending_release.set(Some((share, pending_release)));
         self.close_for_overload();
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.may_linger.set(false);
         self.time_out();
     }
 
     fn stop(&self) {
-        self.is_retiring.set(false);
+        self.is_draining.set(false);
         let phase = self.activity.phase();
         // Over HTTP/2 whatever has begun is served, and the peer is told that nothing else is.
         let owes = self.http2_session.get().is_some()
@@ -127,13 +127,13 @@ impl Peer for HttpConnection {
         }
     }
 
-    fn retire(&self) {
+    fn drain(&self) {
         if self.own_session().is_some() {
             // Its peer is told that no further stream is served.
             self.stop();
         }
-        let retired_before = self.is_retiring.replace(!self.is_http2_stream);
-        if retired_before && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
+        let was_draining = self.is_draining.replace(!self.is_http2_stream);
+        if was_draining && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
             // It has had no request since then.
             self.begin_close(CloseState::Now);
         }
@@ -149,18 +149,18 @@ impl Peer for HttpConnection {
         self.begin_close(CloseState::Now);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         match self.own_session() {
             None => self.activity.phase() == Phase::Application,
-            Some(session) => session.is_owed(),
+            Some(session) => session.is_awaiting_response(),
         }
     }
 
-    fn has_seat(&self) -> bool {
+    fn is_substream(&self) -> bool {
         !self.is_http2_stream
     }
 
-    fn is_unfinished(&self) -> bool {
+    fn is_cut_by_stop(&self) -> bool {
         match self.own_session() {
             // That its peer hears of the end is not waited for when nothing is under way.
             Some(session) => !session.has_streams(),
@@ -189,12 +189,12 @@ impl HttpConnection {
 
     /// Looks at the deadlines of an HTTP/2 connection; its streams have their own.
     fn sweep_session(&self, session: &Http2Session, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end = self.close_state.get() == CloseState::AfterResponse
             && self.activity.is_idle_for(ticks.close, now);
-        if session.has_only_websockets() && (!self.is_ending() || self.is_retiring.get()) {
+        if session.has_only_websockets() && (!self.is_ending() || self.is_draining.get()) {
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();

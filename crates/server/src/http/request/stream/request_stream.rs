@@ -15,12 +15,12 @@ use bytes::Bytes;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
 use crate::application::dispatch::AppDecision;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::pending_response::{PendingResponse, WaitAborted};
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
-use crate::peers::room::FREE;
 use crate::rejection::Rejection;
 
 /// Bytes that are read before the application has dealt with those before: as much as a socket brings in a few reads.
@@ -41,7 +41,7 @@ impl RequestStream {
         let unprocessed = Rc::new(UnprocessedChunks {
             connection_key: connection.key.get(),
             cost: Cell::new(0),
-            charge: Charge::new(&connection.shared.peers.budget, Share::Requests),
+            charge: Charge::new(&connection.shared.connections.budget, Share::Requests),
         });
         connection.shared.request_streams.open(context.id, &unprocessed);
         RequestStream { id: context.id, connection, unprocessed, is_end_reported: false }
@@ -56,11 +56,11 @@ impl RequestStream {
         let (shared, unprocessed) = (&self.connection.shared, &self.unprocessed);
         unprocessed.cost.set(unprocessed.cost.get() + chunk_cost(chunk.len()));
         let (has, needs) = (unprocessed.charge.bytes(), unprocessed.bytes_to_charge());
-        if needs > has && !shared.peers.make_room(Share::Requests, has, needs - has) {
+        if needs > has && !shared.connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
         unprocessed.update_charge();
-        self.connection.activity.request_bytes.set(needs.max(FREE));
+        self.connection.activity.request_bytes.set(needs.max(UNCHARGED_BYTES));
         let mut buffer = shared.dispatch.application.take_buffer();
         buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
@@ -117,7 +117,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
     if !context.connection.begin_body_stream() {
         return Err((context, None));
     }
-    let max = context.shared().peers.limits.body_bytes;
+    let max = context.shared().connections.limits.body_bytes;
     let (mut len, mut is_complete) = (0u64, false);
     context.begin_reading();
     let rejection = loop {

@@ -17,9 +17,9 @@ use rookery_exchange::{
 };
 
 use crate::application::dispatch::Dispatch;
-use crate::peers::rate::ticks;
-use crate::peers::room::FREE;
-use crate::peers::table::Peers;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::ticks;
+use crate::connections::table::ConnectionTable;
 
 /// Bytes that hyper is given at once: more would wait where nothing can be said of them, and less is more writes.
 const MAX_IN_HYPER: usize = 128 << 10;
@@ -44,7 +44,7 @@ pub(crate) struct ResponseStream {
     listener: ListenerId,
     /// The key of its connection among the peers, once that has it.
     connection_key: Cell<usize>,
-    peers: Rc<Peers>,
+    connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
     pub(crate) rules: StreamRules,
     flow: std::sync::Arc<Flow>,
@@ -113,7 +113,7 @@ pub(crate) enum NextChunk {
 
 impl ResponseStream {
     pub(crate) fn new(
-        peers: &Rc<Peers>,
+        connections: &Rc<ConnectionTable>,
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
         given: Given,
@@ -122,7 +122,7 @@ impl ResponseStream {
             id: exchange.id(),
             listener: exchange.listener(),
             connection_key: Cell::new(usize::MAX),
-            peers: Rc::clone(peers),
+            connections: Rc::clone(connections),
             dispatch: Rc::clone(dispatch),
             rules: given.rules,
             flow: given.flow,
@@ -134,7 +134,7 @@ impl ResponseStream {
             is_unflushed: Cell::new(false),
             compressing: Cell::new(0),
             state: Cell::new(State::Open),
-            last_sent: Cell::new(peers.clock.now()),
+            last_sent: Cell::new(connections.clock.now()),
             is_between_events: Cell::new(true),
             sends_head_early: Cell::new(given.rules.is_prompt),
             is_head_sent: Cell::new(false),
@@ -144,7 +144,7 @@ impl ResponseStream {
             end_reason: Cell::new(None),
             failure_text: RefCell::default(),
             is_end_reported: Cell::new(false),
-            charge: Charge::new(&peers.budget, Share::Queues),
+            charge: Charge::new(&connections.budget, Share::Queues),
         })
     }
 
@@ -187,7 +187,7 @@ impl ResponseStream {
             return self.delay_pull();
         }
         if self.rules.is_events {
-            self.last_sent.set(self.peers.clock.now());
+            self.last_sent.set(self.connections.clock.now());
             self.is_between_events.set(payload.as_bytes().ends_with(b"\n\n"));
         }
         match payload {
@@ -215,12 +215,12 @@ impl ResponseStream {
         self.flow.add(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
         self.append_short(bytes);
-        self.last_sent.set(self.peers.clock.now());
+        self.last_sent.set(self.connections.clock.now());
     }
 
     /// Sends a comment, if its events have been silent for long.
     pub(crate) fn send_heartbeat_if_due(&self, now: u32) {
-        let clock = &self.peers.clock;
+        let clock = &self.connections.clock;
         let silence =
             ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
         let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.last_sent.get()) >= silence;
@@ -246,8 +246,9 @@ impl ResponseStream {
     /// Charges what waits. `false` when there is no room for it.
     fn charge_queue(&self) -> bool {
         let waiting = self.queued.get() + self.in_hyper.get();
-        let (has, needs) = (self.charge.bytes(), if waiting <= FREE { 0 } else { waiting });
-        let has_room = needs <= has || self.peers.make_room(Share::Queues, has, needs - has);
+        let (has, needs) =
+            (self.charge.bytes(), if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
+        let has_room = needs <= has || self.connections.admit(Share::Queues, has, needs - has);
         // Making room may have been at its own cost.
         if has_room && self.state.get() != State::Failed {
             self.charge.set(needs);
@@ -340,15 +341,15 @@ impl ResponseStream {
     fn delay_pull(&self) {
         if self.rules.is_pulled && !self.is_pull_delayed.replace(true) {
             // The stream may be over by then, and another peer have the key: waking one for nothing is harmless.
-            let (peers, connection_key, is_pull_delayed) = (
-                Rc::clone(&self.peers),
+            let (connections, connection_key, is_pull_delayed) = (
+                Rc::clone(&self.connections),
                 self.connection_key.get(),
                 Rc::clone(&self.is_pull_delayed),
             );
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(EMPTY_PULL_DELAY).await;
                 is_pull_delayed.set(false);
-                peers.wake(connection_key);
+                connections.wake(connection_key);
             });
         }
     }
@@ -493,7 +494,7 @@ impl ResponseStream {
     fn release_bytes(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();
-            self.charge.set(if waiting <= FREE { 0 } else { waiting });
+            self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
         if self.flow.has_left(len) && !self.is_end_reported.get() {
             self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
@@ -522,6 +523,6 @@ impl ResponseStream {
     }
 
     fn wake(&self) {
-        self.peers.wake(self.connection_key.get());
+        self.connections.wake(self.connection_key.get());
     }
 }
