@@ -59,10 +59,10 @@ impl KeptWindow {
     /// Nothing when there are too many already, or no room.
     fn take(shared: &Rc<WebSocketContext>) -> Option<KeptWindow> {
         let count = shared.kept_windows.get();
-        if count >= shared.peers.limits.kept_windows {
+        if count >= shared.connections.limits.kept_windows {
             return None;
         }
-        let charge = shared.peers.hold(Share::Compressors, KEPT_BYTES)?;
+        let charge = shared.connections.try_charge(Share::Compressors, KEPT_BYTES)?;
         shared.kept_windows.set(count + 1);
         Some(KeptWindow { shared: Rc::clone(shared), _charge: charge })
     }

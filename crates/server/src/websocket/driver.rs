@@ -14,8 +14,8 @@ use super::adapter::ServerAdapter;
 use super::handle::{State, WebSocketHandle};
 use super::registry::{OpenWebSocket, WebSocketRegistry};
 use super::tunnel::Tunnel;
+use crate::connections::table::Slot;
 use crate::net::transport::Transport;
-use crate::peers::table::Seat;
 
 /// Pieces written at once.
 const SLICES: usize = 16;
@@ -27,7 +27,7 @@ const READS: usize = 4;
 pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
     /// Its seat among the peers.
-    pub(crate) seat: Seat,
+    pub(crate) slot: Slot,
     /// What every connection is charged.
     pub(crate) charge: Charge,
     /// What came behind the handshake.
@@ -54,14 +54,14 @@ pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upg
             OpenWebSocket::Local(mailbox) => mailbox,
             OpenWebSocket::Tunneled(relay) => return spawn_relay(sockets, relay, upgraded),
         };
-    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     mailbox.transport.replace(Some(transport));
-    seat.give(Rc::clone(&mailbox) as _);
+    slot.replace(Rc::clone(&mailbox) as _);
     if is_ending {
         // Its listener is stopping: the WebSockets it had have been told already.
         mailbox.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let message = sockets.shared.peers.limits.message_bytes;
+    let message = sockets.shared.connections.limits.message_bytes;
     let limits = DecoderLimits::new().message(message).fragments(most_fragments(message));
     let decoder = match &mailbox.compression {
         Some(compression) => compression.decoder(limits),
@@ -74,7 +74,7 @@ pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upg
         read: read.to_vec(),
         taken: 0,
         is_told: false,
-        _seat: seat,
+        _slot: slot,
         _charge: charge,
     };
     tokio::task::spawn_local(async move {
@@ -88,14 +88,14 @@ pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upg
 
 /// The same of one whose other end is another process.
 fn spawn_relay(sockets: &Rc<WebSocketRegistry>, relay: Rc<Tunnel>, upgraded: Upgraded) {
-    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     relay.begin(transport, &read);
-    seat.give(Rc::clone(&relay) as _);
+    slot.replace(Rc::clone(&relay) as _);
     if is_ending {
         // As above.
         relay.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let relayed = TunnelTask { sockets: Rc::clone(sockets), relay, _seat: seat, _charge: charge };
+    let relayed = TunnelTask { sockets: Rc::clone(sockets), relay, _slot: slot, _charge: charge };
     tokio::task::spawn_local(async move { poll_fn(|cx| relayed.relay.poll(cx)).await });
 }
 
@@ -103,7 +103,7 @@ fn spawn_relay(sockets: &Rc<WebSocketRegistry>, relay: Rc<Tunnel>, upgraded: Upg
 struct TunnelTask {
     sockets: Rc<WebSocketRegistry>,
     relay: Rc<Tunnel>,
-    _seat: Seat,
+    _slot: Slot,
     _charge: Charge,
 }
 
@@ -127,7 +127,7 @@ struct Driver {
     taken: usize,
     /// Whether the application has been told that it has ended.
     is_told: bool,
-    _seat: Seat,
+    _slot: Slot,
     _charge: Charge,
 }
 
@@ -212,7 +212,7 @@ impl Driver {
                     sockets.await_room(&self.mailbox);
                 }
                 self.hold_unread(cx);
-                self.mailbox.on_not_read(sockets.shared.peers.clock.now());
+                self.mailbox.on_not_read(sockets.shared.connections.clock.now());
                 return Ok(());
             }
             self.mailbox.is_paused.set(false);

@@ -15,10 +15,10 @@ use super::adapter::{ServerAdapter, Tick};
 use super::compression::{Compression, agree};
 use super::context::WebSocketContext;
 use super::handshake::{Extensions, KEY, switching_protocols};
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::RateMeter;
+use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
-use crate::peers::rate::Pace;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// The close code that stands for none (RFC 6455, 7.4.1).
@@ -41,7 +41,7 @@ pub(crate) struct WebSocketHandle {
     pub(crate) id: SocketId,
     pub(crate) listener: ListenerId,
     /// Whether it is within a connection that others share, which answers its handshake.
-    is_guest: bool,
+    is_substream: bool,
     /// Whether a supervisor is between it and its client. It alone sees what the client takes, and gives one up that takes nothing.
     is_supervised: bool,
     pub(super) shared: Rc<WebSocketContext>,
@@ -69,8 +69,8 @@ pub(crate) struct WebSocketHandle {
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_inside: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
-    pub(super) reading: Pace,
-    pub(super) sending: Pace,
+    pub(super) reading: RateMeter,
+    pub(super) sending: RateMeter,
     /// What it is charged for: what waits to be sent, and what has been put together of a message.
     pub(super) queue: Charge,
     pub(super) message: Charge,
@@ -112,7 +112,7 @@ impl WebSocketHandle {
         let mailbox = WebSocketHandle {
             id: exchange.id(),
             listener: exchange.listener(),
-            is_guest: key.is_none(),
+            is_substream: key.is_none(),
             is_supervised: exchange.ticket() != 0,
             shared: Rc::clone(shared),
             endpoint: RefCell::new(endpoint),
@@ -128,10 +128,10 @@ impl WebSocketHandle {
             read_behind: Cell::new(0),
             shut_at: Cell::new(None),
             is_inside: Cell::new(false),
-            reading: Pace::default(),
-            sending: Pace::default(),
-            queue: Charge::new(&shared.peers.budget, Share::Queues),
-            message: Charge::new(&shared.peers.budget, Share::Messages),
+            reading: RateMeter::default(),
+            sending: RateMeter::default(),
+            queue: Charge::new(&shared.connections.budget, Share::Queues),
+            message: Charge::new(&shared.connections.budget, Share::Messages),
             is_evicted: Cell::new(false),
             leaving: Cell::new(0),
         };
@@ -178,11 +178,11 @@ impl WebSocketHandle {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.aside.get();
         // The sum is looked at first: it is at hand.
-        let is_full = waiting > self.shared.peers.limits.socket_queue
+        let is_full = waiting > self.shared.connections.limits.socket_queue
             && endpoint.bytes_after_current() + self.behind_aside()
-                > self.shared.peers.limits.socket_queue
+                > self.shared.connections.limits.socket_queue
             && endpoint.may_send();
-        let is_larger = waiting > self.queue.bytes().max(FREE);
+        let is_larger = waiting > self.queue.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
         if is_full {
             self.refuse(Rejection::Unread, "not read in time");
@@ -207,7 +207,7 @@ impl WebSocketHandle {
     /// Determines whether the peer is behind: it is from when a part of the largest queue is full
     /// until half of that part is left.
     fn look_behind(&self) -> bool {
-        let mark = self.shared.peers.limits.socket_queue / BEHIND;
+        let mark = self.shared.connections.limits.socket_queue / BEHIND;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is looked at first: it is at hand.
@@ -231,7 +231,7 @@ impl WebSocketHandle {
             PeerState::HalfClosed => {
                 let since = self.shut_at.get().unwrap_or(now);
                 self.shut_at.set(Some(since));
-                if now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall {
+                if now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall {
                     self.abort();
                 }
             }
@@ -310,7 +310,7 @@ impl WebSocketHandle {
     }
 }
 
-impl Peer for WebSocketHandle {
+impl TableEntry for WebSocketHandle {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -321,7 +321,7 @@ impl Peer for WebSocketHandle {
 
     /// Looks at the deadlines and sends the ping that is due; called each tick.
     fn sweep(&self, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
         let is_open = state == State::Open;
         if is_open && self.is_supervised && self.is_blocked.get() {
@@ -381,11 +381,11 @@ impl Peer for WebSocketHandle {
         self.held_of(share)
     }
 
-    fn evict(&self, share: Share, _held: usize) {
+    fn evict_for_memory(&self, share: Share, _held: usize) {
         self.end_for_others(share);
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.abort();
     }
 
@@ -397,12 +397,12 @@ impl Peer for WebSocketHandle {
         WebSocketHandle::abort(self);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         false
     }
 
-    fn has_seat(&self) -> bool {
-        !self.is_guest
+    fn is_substream(&self) -> bool {
+        self.is_substream
     }
 
     fn is_ending(&self) -> bool {
@@ -417,7 +417,7 @@ impl Peer for WebSocketHandle {
         self.is_supervised
     }
 
-    fn restart(&self) {
+    fn close_for_restart(&self) {
         self.close(RESTARTS, b"the worker ends");
     }
 

@@ -20,11 +20,11 @@ use super::context::WebSocketContext;
 use super::frame_tracker::{self, FrameTracker, RESTARTS};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::application::application::Upstream;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::RateMeter;
+use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
 use crate::net::unix_stream::UnixStream;
-use crate::peers::rate::Pace;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// Reads in a row of each direction before the other connections have their turn.
@@ -39,7 +39,7 @@ pub(crate) struct Tunnel {
     pub(crate) id: SocketId,
     listener: ListenerId,
     /// Whether it is within a connection that others share, which answers its handshake.
-    is_guest: bool,
+    is_substream: bool,
     shared: Rc<WebSocketContext>,
     /// The client's end, as long as the task has it.
     transport: RefCell<Option<Transport>>,
@@ -61,7 +61,7 @@ pub(crate) struct Tunnel {
     /// The tick at which a client that is not read was found to send no more.
     shut_at: Cell<Option<u32>>,
     /// How fast the client is at reading it, and the tick at which it last read something or had nothing to read.
-    reading: Pace,
+    reading: RateMeter,
     since: Cell<u32>,
     /// What is kept of each direction beyond what every connection is charged.
     kept_up: Charge,
@@ -155,7 +155,7 @@ impl Tunnel {
         Rc::new(Tunnel {
             id: exchange.id(),
             listener: exchange.listener(),
-            is_guest: key.is_none(),
+            is_substream: key.is_none(),
             shared: Rc::clone(shared),
             transport: RefCell::default(),
             far: RefCell::new(Some(socket)),
@@ -169,10 +169,10 @@ impl Tunnel {
             is_blocked: Cell::new(false),
             is_paused: Cell::new(false),
             shut_at: Cell::new(None),
-            reading: Pace::default(),
-            since: Cell::new(shared.peers.clock.now()),
-            kept_up: Charge::new(&shared.peers.budget, Share::Messages),
-            kept_down: Charge::new(&shared.peers.budget, Share::Queues),
+            reading: RateMeter::default(),
+            since: Cell::new(shared.connections.clock.now()),
+            kept_up: Charge::new(&shared.connections.budget, Share::Messages),
+            kept_down: Charge::new(&shared.connections.budget, Share::Queues),
         })
     }
 
@@ -229,7 +229,7 @@ impl Tunnel {
     /// The time that the end may take begins.
     fn ends_at(&self, end: End) {
         if self.end.get() == End::Open {
-            self.since.set(self.shared.peers.clock.now());
+            self.since.set(self.shared.connections.clock.now());
             self.reading.start();
         }
         self.end.set(end);
@@ -423,7 +423,7 @@ impl Tunnel {
         let is_blocked = flushed.is_pending();
         if is_blocked != self.is_blocked.replace(is_blocked) && self.end.get() == End::Open {
             self.reading.start();
-            self.since.set(self.shared.peers.clock.now());
+            self.since.set(self.shared.connections.clock.now());
         }
         self.hold(&self.kept_down, way.kept.len());
         match flushed {
@@ -457,21 +457,21 @@ impl Tunnel {
             PeerState::HalfClosed => {
                 let since = self.shut_at.get().unwrap_or(now);
                 self.shut_at.set(Some(since));
-                now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall
+                now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall
             }
         }
     }
 
     /// Charges what is kept of a direction. Where there is no room for it, it ends.
     fn hold(&self, charge: &Charge, kept: usize) {
-        let (has, needs) = (charge.bytes(), if kept <= FREE { 0 } else { kept });
+        let (has, needs) = (charge.bytes(), if kept <= UNCHARGED_BYTES { 0 } else { kept });
         if needs > has {
             let share = if std::ptr::eq(charge, &raw const self.kept_up) {
                 Share::Messages
             } else {
                 Share::Queues
             };
-            if !self.shared.peers.make_room(share, has, needs - has) {
+            if !self.shared.connections.admit(share, has, needs - has) {
                 return self.end_for_others();
             }
         }
@@ -488,7 +488,7 @@ impl Tunnel {
     }
 }
 
-impl Peer for Tunnel {
+impl TableEntry for Tunnel {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -500,7 +500,7 @@ impl Peer for Tunnel {
     /// Looks whether the client takes what waits for it, and whether an end comes to its end; called each tick. Whether it is there at all the
     /// worker asks it, by pings.
     fn sweep(&self, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         if self.is_paused.get() && self.is_given_up(now) {
             return self.abort();
         }
@@ -539,11 +539,11 @@ impl Peer for Tunnel {
         }
     }
 
-    fn evict(&self, _share: Share, _held: usize) {
+    fn evict_for_memory(&self, _share: Share, _held: usize) {
         self.end_for_others();
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.abort();
     }
 
@@ -555,12 +555,12 @@ impl Peer for Tunnel {
         Tunnel::abort(self);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         false
     }
 
-    fn has_seat(&self) -> bool {
-        !self.is_guest
+    fn is_substream(&self) -> bool {
+        self.is_substream
     }
 
     fn is_ending(&self) -> bool {
