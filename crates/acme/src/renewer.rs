@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
+use rookery_server::tls::{
+    CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
+};
 use rookery_server::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
@@ -153,11 +155,12 @@ fn serve(pair: CertificatePair) -> Result<Tls, TlsError> {
 
 /// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
 /// all of these hosts.
-fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
+fn accept(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
     serve(CertificatePair { certificate: text(), key: text() })
         .map_err(|error| format!("what was issued cannot be served: {error}"))?;
-    let issued = Issued::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
+    let issued =
+        IssuedCertificate::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
     match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
         Some(missing) => Err(format!("what was issued is not for {missing}")),
         None => Ok(issued),
@@ -199,7 +202,7 @@ impl RenewalTask {
     }
 
     /// What clients get meanwhile.
-    fn without(&self, issued: Option<&Issued>, now: SystemTime) -> String {
+    fn without(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.others.is_empty() => {
                 ". Until there is one, those that are kept for some of the names are used"
@@ -300,7 +303,7 @@ impl RenewalTask {
     }
 
     /// What the authority says of a renewal; asked for again when its word does not stand any more.
-    async fn window(&self, issued: &Issued, known: &mut Option<Word>) -> Option<Window> {
+    async fn window(&self, issued: &IssuedCertificate, known: &mut Option<Word>) -> Option<Window> {
         let id = renewal_id(issued)?;
         let now = SystemTime::now();
         let before = known.as_ref().filter(|word| word.of == id);
@@ -324,7 +327,11 @@ impl RenewalTask {
     }
 
     /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
-    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
+    async fn attempt(
+        &self,
+        issued: Option<&IssuedCertificate>,
+        mut state: State,
+    ) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let challenge = self.challenges[state.failures as usize % self.challenges.len()];
         let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
@@ -401,7 +408,7 @@ impl RenewalTask {
     async fn order(
         &self,
         challenge: Challenge,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<String, Failure> {
         let Acme { settings, storage, http, challenges, .. } = &self.acme;
         let authority = Authority::open(http.clone(), settings).await?;

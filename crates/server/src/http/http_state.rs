@@ -117,7 +117,7 @@ impl HttpState {
     /// Takes an exchange back whose client has gone.
     pub(crate) fn disown(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
-            self.websockets.forget(exchange.id());
+            self.websockets.remove(exchange.id());
         } else if is_streamed(&exchange) {
             self.streams.forget(exchange.id());
         }
