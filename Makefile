@@ -17,7 +17,7 @@ export ROOKERY_LIB := $(abspath $(LIB))
 # Where rustup puts cargo, for a shell that does not know it yet.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-.PHONY: help setup install run test differential dependants loadtest check peers bench soak fuzz conformance soundness docs settings pristine clean
+.PHONY: help setup install run test differential dependants loadtest check contenders peers bench soak fuzz conformance soundness docs settings pristine clean
 # Two setups at once would ask apt twice at once.
 .NOTPARALLEL:
 
@@ -51,14 +51,17 @@ loadtest: setup-test install ## a recorded Shiny session, 1, 10 and 50 users, ov
 check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
-peers: setup-bench setup-peers ## install what bench compares with and Debian lacks: Go, crates, npm's ws, nanonext, drogonR (SOURCES=folder)
-	@bench/peers/install $(SOURCES)
+contenders: setup-bench setup-contenders ## install what `make bench` compares with and Debian lacks: Go, crates, npm ws, R packages (SOURCES=folder)
+	@bench/contenders/install $(SOURCES)
 
-bench: setup-bench install ## measure every claim beside its peers, those that are here (GROUP=name, QUICK=1, GOALS=1)
+# The former name of `make contenders`.
+peers: contenders
+
+bench: setup-bench install ## measure every claim beside the contenders that are installed (GROUP=name, QUICK=1, GOALS=1)
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/run.py $(if $(GROUP),--group $(GROUP)) $(if $(QUICK),--quick) \
 	  $(if $(GOALS),--goals)
 
-soak: setup-soak setup-test install ## uploads, WebSockets, slow peers and kills for SECONDS (default 600), and what is left of them, and what becomes of several Rs (half an hour more without SECONDS)
+soak: setup-soak setup-test install ## uploads, WebSockets, slow clients and kills for SECONDS (default 600), and what is left of them, and what becomes of several Rs (half an hour more without SECONDS)
 	@ROOKERY_SESSIONS=1000 ROOKERY_RELOADS=20 node --test tests/browser/sticky.test.mjs
 	@ROOKERY_REQUESTS=1000000 ROOKERY_RELOADS=20 node --test --test-name-pattern='reloads under load' tests/browser/workers.test.mjs
 	@scripts/with-rookery "$(ROOKERY_LIB)" python3 bench/soak/run.py $(or $(SECONDS),600)

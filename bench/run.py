@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures what this project claims, beside its peers.
+"""Measures what this project claims, beside its contenders.
 
     python3 bench/run.py                         every group
     python3 bench/run.py --group r-http --quick  one group, short samples
     python3 bench/run.py --gate                  the regression gate of the micro groups (--gate-write stores it)
 
-Exit status: 0, also where a peer is MISSING: the tables name it (`make peers` installs them); 1 a cell FAILED, a goal's
+Exit status: 0, also where a contender is MISSING: the tables name it (`make contenders` installs them); 1 a cell FAILED, a goal's
 floor is missed or was not measured (with --goals), or the gate differs; 2 wrong arguments, or results that are not for the
 README; 3 the gate lacks a program.
 """
@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from runner import build, gate, groups, machine, peers, readme
+from runner import build, contenders, gate, groups, machine, readme, sampling
 from runner.figures import FAILED, MISSING, all_floors_met, count_line
 from runner.report import Report
 from runner.scenarios import Group, load_groups
@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", action="append", default=[], help="a group to run (again for more); default: all")
     parser.add_argument("--scenario", action="append", default=[], help="only this scenario (again for more)")
-    parser.add_argument("--peer", action="append", default=[], help="only this peer (again for more)")
+    parser.add_argument("--contender", "--peer", action="append", default=[], help="only this contender (again for more)")
     parser.add_argument("--before", type=Path, help="a library with an earlier rookery, measured beside as rookery/before")
     parser.add_argument("--quick", action="store_true", help="short samples and the quick scenarios only")
     parser.add_argument("--goals", action="store_true", help="exit 1 unless every floor is met")
@@ -41,12 +41,12 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(group: Group, asked: argparse.Namespace) -> Report:
-    named = {peer for scenario in group.scenarios for peer in scenario.peers}
-    about = machine.describe() | build.identity(peers.ROOKERY_LIB) | peers.versions(named)
-    machine.bystanders.share()
+    named = {contender for scenario in group.scenarios for contender in scenario.contenders}
+    about = machine.describe() | build.identity(contenders.ROOKERY_LIB) | contenders.versions(named)
+    sampling.bystanders.share()
     began = time.monotonic()
     cells = groups.run(group, asked)
-    others = machine.bystanders.share()
+    others = sampling.bystanders.share()
     about["network"] = "a namespace of its own" if machine.own_network() else "the machine's loopback"
     about["took"] = f"{time.monotonic() - began:.0f} s"
     about["other programs during the samples"] = f"{others:.0%} of the cores' time"
@@ -94,12 +94,12 @@ def finish(reports: list[Report], is_judged: bool) -> int:
     print(count_line(verdicts))
 
     def named(status: str) -> str:
-        return ", ".join(sorted({f"{cell.peer} in {cell.scenario}" for cell in cells if cell.status == status}))
+        return ", ".join(sorted({f"{cell.contender} in {cell.scenario}" for cell in cells if cell.status == status}))
 
     noisy = ", ".join(f"{one.group.name} ({one.others:.0%})" for one in reports if one.others > machine.QUIET)
     lines = {
         "NOT TO BE QUOTED, other programs used the machine meanwhile": noisy,
-        "MISSING (`make peers` installs what can be)": named(MISSING),
+        "MISSING (`make contenders` installs what can be)": named(MISSING),
         "FAILED": named(FAILED),
     }
     for what, which in lines.items():

@@ -11,7 +11,7 @@ library(rookery)
 port <- as.integer(Sys.getenv("PORT", "8000"))
 rows <- as.integer(as.numeric(Sys.getenv("ROWS", "1e7")))
 
-# Rows of a piece: some milliseconds of R's time, after which it looks after others.
+# Rows of a chunk: some milliseconds of R's time, after which it looks after others.
 rows_at_once <- 1000L
 
 table <- data.frame(
@@ -36,9 +36,9 @@ csv_of <- function(data) {
   header <- paste0(paste(fields(names(data)), collapse = ","), "\r\n")
   function() {
     if (!is.null(header)) {
-      piece <- header
+      chunk <- header
       header <<- NULL
-      return(piece)
+      return(chunk)
     }
     if (at >= nrow(data)) return(NULL)
     part <- seq.int(at + 1L, min(at + rows_at_once, nrow(data)))

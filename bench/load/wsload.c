@@ -105,7 +105,7 @@ static int dial(int port) {
     return fd;
 }
 
-/* Connections opened and asked before the first answer is awaited: below any peer's backlog (httpuv's is 128). */
+/* Connections opened and asked before the first answer is awaited: below any contender's backlog (httpuv's is 128). */
 #define BATCH 64
 
 /* Reads one response head (and, for HTTP, the body that its Content-Length announces). */
@@ -218,7 +218,7 @@ static int take(struct connection *c, const uint8_t *data, size_t length) {
                 }
             }
             if ((c->head[0] & 0x08) != 0 || (c->head[0] & 0x80) == 0) {
-                errors++; /* a control frame or a fragment: none of the peers sends one for this load */
+                errors++; /* a control frame or a fragment: none of the contenders sends one for this load */
             }
             c->length = c->left = size;
             if (size == 0) {

@@ -21,7 +21,7 @@ PATCHES = BENCH / "micro" / "ablation" / "patches"
 STATIC_FILES = {"10k.txt": 10 * 1024, "1m.bin": 1_000_000, "10m.bin": 10 * 1024 * 1024}
 ONE_GIB = 1 << 30
 # What the ablation's program is built of.
-ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/peers/hyper")
+ABLATION = ("Cargo.toml", "crates", "bench/Cargo.toml", "bench/Cargo.lock", "bench/micro", "bench/contenders/hyper")
 # What a figure is a figure of.
 MEASURED = ("Cargo.toml", "Cargo.lock", "bench", "compat", "crates", "r")
 
@@ -39,12 +39,12 @@ def _run(line: list[str | Path], cwd: Path, **variables: str) -> None:
 
 @functools.cache
 def r_object(name: str) -> Path:
-    """What R loads with dyn.load(): a folder of bench/peers or a C file of bench/load."""
+    """What R loads with dyn.load(): a folder of bench/contenders or a C file of bench/load."""
     # Objects are built in a folder of their own, so that the sources stay clean.
     work, target = OUT / "objects" / name, OUT / f"{name.replace('-', '_')}.so"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    for source in [*(BENCH / "peers" / name).glob("*.[ch]"), *(BENCH / "load").glob(f"{name}.c")]:
+    for source in [*(BENCH / "contenders" / name).glob("*.[ch]"), *(BENCH / "load").glob(f"{name}.c")]:
         shutil.copy2(source, work)
     files = sorted(path.name for path in work.glob("*.c"))
     _run(["R", "CMD", "SHLIB", "-o", target, *files], work, PKG_CFLAGS="-O2 -D_GNU_SOURCE -I.")
@@ -64,7 +64,7 @@ def c_program(name: str, *flags: str) -> Path:
 
 @functools.cache
 def rust_binary(name: str, workspace: Path = BENCH, **variables: str) -> Path:
-    """The binary of a micro group, with our cases and those of the peers on crates.io, or of the peer hyper."""
+    """The binary of a micro group, with our cases and those of the contenders on crates.io, or of the contender hyper."""
     package = f"rookery-bench-{name}"
     line = ["cargo", "build", "--release", "--locked", "-p", package, "--target-dir", TARGET]
     _run(line, workspace, **variables)
@@ -98,7 +98,7 @@ def _patched(cost: str) -> Path:
 
 
 def find_go() -> None:
-    """Puts the Go of `make peers` behind any other on the path, for this program and what it starts."""
+    """Puts the Go of `make contenders` behind any other on the path, for this program and what it starts."""
     os.environ["PATH"] = f"{os.environ.get('PATH', '')}{os.pathsep}{TREE / '.local' / 'go' / 'go' / 'bin'}"
 
 

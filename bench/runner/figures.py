@@ -1,6 +1,6 @@
 """The figures of a run, taken in turns, and whether the goals that stand beside the scenarios are met.
 
-Peers take turns, A B C A B C, so that a machine that slows down in the middle slows all of them. A ratio is taken turn
+Contenders take turns, A B C A B C, so that a machine that slows down in the middle slows all of them. A ratio is taken turn
 by turn and then summarised; the ratio of two medians would mix turns.
 """
 
@@ -17,15 +17,15 @@ MET_AIM, MET, MISSED, NOT_MEASURED = "aim met", "met", "missed", "not measured"
 
 
 class Missing(RuntimeError):
-    """A peer or program that is not here; the text says what was looked for, or how its compilation ended."""
+    """A contender or program that is not here; the text says what was looked for, or how its compilation ended."""
 
 
 @dataclass
 class Cell:
-    """One peer in one scenario."""
+    """One contender in one scenario."""
 
     scenario: str
-    peer: str
+    contender: str
     status: str = OK
     reason: str = ""
     # Of each metric a figure for each turn, or one alone that stands for all of them.
@@ -101,7 +101,7 @@ class Verdict:
 
 def judge(group: Group, cells: list[Cell]) -> list[Verdict]:
     """One verdict per goal."""
-    by_key = {(cell.scenario, cell.peer): cell for cell in cells}
+    by_key = {(cell.scenario, cell.contender): cell for cell in cells}
     return [_verdict(goal, by_key) for goal in group.goals]
 
 
@@ -111,7 +111,7 @@ def _verdict(goal: Goal, cells: dict[tuple[str, str], Cell]) -> Verdict:
         compared.append(cells.get((goal.beside, goal.ours) if goal.beside else (goal.scenario, goal.against)))
     if None in compared:
         return Verdict(goal, NOT_MEASURED, None, "left out of this run")
-    if absent := [f"{cell.peer} {cell.status}" for cell in compared if cell.status != OK]:
+    if absent := [f"{cell.contender} {cell.status}" for cell in compared if cell.status != OK]:
         return Verdict(goal, NOT_MEASURED, None, ", ".join(absent))
     combine = ratio if goal.kind.startswith("ratio") else lambda a, b: a - b
     turns = pairwise(*compared, goal.metric, combine) if len(compared) == 2 else compared[0].figures.get(goal.metric)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from . import loads
 from .machine import run
-from .peers import Server
 from .scenarios import Scenario
+from .server import Server
 
 HERTZ = 499
 SECONDS = 2
@@ -53,7 +53,7 @@ def record(server: Server, scenario: Scenario, target: Path) -> str:
         data.unlink(missing_ok=True)
     if not stacks:
         return "perf took no sample"
-    target.write_text(svg(stacks, f"{server.peer}, {scenario.name}"), encoding="utf-8")
+    target.write_text(svg(stacks, f"{server.contender}, {scenario.name}"), encoding="utf-8")
     return ""
 
 

@@ -1,7 +1,7 @@
 """The regression gate: allocations exact and instructions within 2 %, for every micro group, against bench/gate.json.
 
 It does not depend on the machine's mood. An improvement must be checked in as well (`--gate-write`), or the next
-regression up to the old figure would pass unseen. Only our own cells are gated; the peers are none of our business.
+regression up to the old figure would pass unseen. Only our own cells are gated; the contenders are none of our business.
 """
 
 import json
@@ -24,29 +24,29 @@ UNGATED = (*micro.SOCKETS, "arena/concurrent")
 
 
 def measure(group: Group) -> dict[str, dict[str, float]]:
-    """{"scenario/peer": {metric: figure}} of our own cells. Raises RuntimeError."""
-    # Neither Go nor any other peer outside crates.io is needed here.
+    """{"scenario/contender": {metric: figure}} of our own cells. Raises RuntimeError."""
+    # Neither Go nor any other contender outside crates.io is needed here.
     binary = build.rust_binary(group.name)
     offered = set(micro.cases(binary)[0])
     own = [
-        (replace(scenario, placement="free"), peer)
+        (replace(scenario, placement="free"), contender)
         for scenario in group.scenarios
-        for peer in scenario.peers
+        for contender in scenario.contenders
         # `ours` and its variants
-        if (peer == group.ours or peer.startswith(group.ours + "-"))
-        and (scenario.name, peer) in offered
+        if (contender == group.ours or contender.startswith(group.ours + "-"))
+        and (scenario.name, contender) in offered
         and f"{group.name}/{scenario.name}" not in UNGATED
     ]
     machine.say(f"{group.name}: {len(own)} cases")
     figures = micro.at_once(lambda case: _one(binary, *case), own)
-    return {f"{scenario.name}/{peer}": each for (scenario, peer), each in zip(own, figures)}
+    return {f"{scenario.name}/{contender}": each for (scenario, contender), each in zip(own, figures)}
 
 
-def _one(binary: Path, scenario: Scenario, peer: str) -> dict[str, float]:
-    printed = micro.once(binary, scenario, peer, scenario.quick_iterations)
+def _one(binary: Path, scenario: Scenario, contender: str) -> dict[str, float]:
+    printed = micro.once(binary, scenario, contender, scenario.quick_iterations)
     figures = {name: float(printed[name]) for name in EXACT if name in printed}
     if scenario.gate_instructions and (scenario.callgrind_iterations or FEWEST) >= FEWEST:
-        figures["instructions"] = round(micro.instructions(binary, scenario, peer), 3)
+        figures["instructions"] = round(micro.instructions(binary, scenario, contender), 3)
     return figures
 
 

@@ -6,18 +6,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from . import flame, loads, memory, micro, peers, several
+from . import contenders, flame, loads, memory, micro, several
+from .contenders import Servers
 from .figures import OK, SAMPLES, Cell, Missing, interleave
 from .machine import own_network, say
-from .peers import Server, Servers
 from .scenarios import Group, Scenario
+from .server import Server
 
 
 @dataclass(frozen=True)
 class Way:
     """How a scenario is measured."""
 
-    # The figures of one sample, so many seconds long, of a server; or of the peer of that name where none is started.
+    # The figures of one sample, so many seconds long, of a server; or of the contender of that name where none is started.
     sample: Callable[[Server, Scenario, float], dict[str, float]] | Callable[[str, Scenario, float], dict[str, float]]
     samples: int = SAMPLES
     quick_samples: int = SAMPLES
@@ -60,32 +61,32 @@ class Row:
 
     def __init__(self, scenario: Scenario, absent: dict[str, Missing], servers: Servers) -> None:
         self.scenario, self.servers, self.way = scenario, servers, WAYS[scenario.measure]
-        self.cells = [Cell(scenario.name, peer) for peer in scenario.peers]
+        self.cells = [Cell(scenario.name, contender) for contender in scenario.contenders]
         for cell in self.cells:
             with cell.attempt():
-                if cell.peer in absent:
-                    raise absent[cell.peer]
+                if cell.contender in absent:
+                    raise absent[cell.contender]
         servers.switch(self.way.is_fresh, scenario.workload, scenario.placement, self.way.variables())
 
     def sample(self, cell: Cell, seconds: float) -> dict[str, float]:
         if not self.way.has_server:
-            return self.way.sample(cell.peer, self.scenario, seconds)
-        with self.servers.get(cell.peer).in_turn() as server:
+            return self.way.sample(cell.contender, self.scenario, seconds)
+        with self.servers.get(cell.contender).in_turn() as server:
             return self.way.sample(server, self.scenario, seconds)
 
     def warm_up(self, cell: Cell) -> dict[str, float]:
         if self.scenario.measure in ("http", "h2"):
-            with self.servers.get(cell.peer).in_turn() as server:
+            with self.servers.get(cell.contender).in_turn() as server:
                 loads.check(server, self.scenario)
         self.sample(cell, min(self.way.warm_up_s, self.scenario.seconds))
         return {}
 
     def peak(self, cell: Cell) -> dict[str, float]:
-        return {"peak_bytes": float(self.servers.get(cell.peer).memory_bytes("VmHWM"))}
+        return {"peak_bytes": float(self.servers.get(cell.contender).memory_bytes("VmHWM"))}
 
 
 def measure(rows: list[Row], quick: bool) -> None:
-    """All rows in turns, of each peer its cells in one after the other: what a goal compares is measured in the same
+    """All rows in turns, of each contender its cells in one after the other: what a goal compares is measured in the same
     second, or a machine that slows down between the two would slow one."""
     turns = [(row, cell) for cells in zip(*(row.cells for row in rows), strict=True) for row, cell in zip(rows, cells)]
     way = rows[0].way
@@ -100,7 +101,7 @@ def measure(rows: list[Row], quick: bool) -> None:
 def run(group: Group, asked: Namespace) -> list[Cell]:
     scenarios = group.chosen(asked)
     # What needs the network (cargo, Go) is built first.
-    absent = _absent({peer for one in scenarios if one.measure != "micro" for peer in one.peers})
+    absent = _absent({contender for one in scenarios if one.measure != "micro" for contender in one.contenders})
     built = micro.built(group, [one for one in scenarios if one.measure == "micro"])
     own_network()
     names = {scenario.name for scenario in scenarios}
@@ -126,13 +127,13 @@ def run(group: Group, asked: Namespace) -> list[Cell]:
 
 
 def _absent(names: set[str]) -> dict[str, Missing]:
-    """Builds what the peers' servers need, and says why some cannot run."""
+    """Builds what the contenders' servers need, and says why some cannot run."""
     absent = {}
-    for peer in names:
+    for contender in names:
         try:
-            peers.command(peer, 0, "hello")
+            contenders.command(contender, 0, "hello")
         except (RuntimeError, OSError) as error:
-            absent[peer] = Missing(str(error))
+            absent[contender] = Missing(str(error))
     return absent
 
 
@@ -140,7 +141,7 @@ def _draw_flames(row: Row, asked: Namespace) -> None:
     """A flame graph of each server that was measured, beside the tables."""
     for cell in row.cells:
         if cell.status == OK:
-            name = f"flame-{cell.scenario}-{cell.peer.replace('/', '-')}.svg"
-            with row.servers.get(cell.peer).in_turn() as server:
+            name = f"flame-{cell.scenario}-{cell.contender.replace('/', '-')}.svg"
+            with row.servers.get(cell.contender).in_turn() as server:
                 why_not = flame.record(server, row.scenario, asked.out / name)
             say(f"{name}: {why_not}" if why_not else name)

@@ -1,7 +1,7 @@
 """Load on a server, HTTP by wrk, WebSocket messages and answers in pieces by the programs of bench/load; and how late things
 come: the first answer, pieces, callbacks of a thread that is not R's, the news that a client left.
 
-What needs neither a load nor a clock is a test: r/tests/testthat/test-wake.R.
+What needs neither a load nor a clock is a test: r/tests/testthat/test-wake-up.R.
 """
 
 import json
@@ -12,10 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from . import build
+from .contenders import environment, r_code, start
 from .figures import Missing
-from .machine import GENERATOR_CORE, SERVER_CORE, bystanders, clean_environment, pinned, run, sample
-from .peers import Server, environment, r_code, start
+from .machine import GENERATOR_CORE, SERVER_CORE, clean_environment, pinned, run
+from .sampling import bystanders, sample
 from .scenarios import Scenario
+from .server import Server
 
 # A sample with more failed requests than this share is no sample.
 FAILURE_SHARE = 0.001
@@ -75,7 +77,7 @@ def http(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]
 
 
 def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    """One run of h2load with one thread, by HTTP/2 where the peer's name says so, and by HTTP/1.1 over as many connections as
+    """One run of h2load with one thread, by HTTP/2 where the contender's name says so, and by HTTP/1.1 over as many connections as
     there would be streams where it does not: one generator for both, so that a ratio is none of two generators."""
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
@@ -190,18 +192,18 @@ def _percentiles(late: list[float]) -> dict[str, float]:
     return {f"delay_p{percent}_ms": late[min(len(late) - 1, percent * len(late) // 100)] for percent in (50, 90, 99)}
 
 
-def startup(peer: str, scenario: Scenario, _: float) -> dict[str, float]:
+def startup(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
     """The installed size of a package, the time to load it, and from the start of Rscript to the whole answer to a first
     GET, asked again every 2 ms until it comes."""
     load = (
-        f"took <- system.time(suppressPackageStartupMessages(library('{peer}', character.only = TRUE)), gcFirst = FALSE); "
-        f"cat(took[['elapsed']] * 1000, find.package('{peer}'), sep = '\\n')"
+        f"took <- system.time(suppressPackageStartupMessages(library('{contender}', character.only = TRUE)), gcFirst = FALSE); "
+        f"cat(took[['elapsed']] * 1000, find.package('{contender}'), sep = '\\n')"
     )
-    line = [*pinned(SERVER_CORE, scenario.placement), *r_code(peer, load)]
+    line = [*pinned(SERVER_CORE, scenario.placement), *r_code(contender, load)]
     bystanders.begin()
     load_ms, folder = run(line, 60, environment()).stdout.split("\n")[:2]
     began = time.monotonic()
-    server = start(peer, "hello", scenario.placement, is_ready=_has_answered)
+    server = start(contender, "hello", scenario.placement, is_ready=_has_answered)
     first_answer_ms = (time.monotonic() - began) * 1000
     server.stop()
     bystanders.end(0.0)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from . import build
 from .machine import clean_environment
-from .peers import Server
 from .scenarios import Scenario
+from .server import Server
 
 PIECE = 1 << 20
 UPLOADED = 10 * 10**9
@@ -28,7 +28,7 @@ TRANSFER_LIMIT_S = 300.0
 COUNTS = build.OUT / "allocations"
 SLOTS, SLOT = 256, struct.Struct("=qQQQ")
 REQUESTS = 1_000
-# Peers without a thread for the network: all of their allocations count.
+# Contenders without a thread for the network: all of their allocations count.
 ONE_THREAD = ("hyper", "bare-epoll")
 
 
@@ -151,7 +151,7 @@ def allocations(server: Server, scenario: Scenario, _: float) -> dict[str, float
         counted.append({thread: calls - before.get(thread, 0) for thread, calls in _calls(server).items()})
     once, twice = counted
     each = {thread: (calls - once.get(thread, 0)) / REQUESTS for thread, calls in twice.items()}
-    if server.peer in ONE_THREAD:
+    if server.contender in ONE_THREAD:
         return {"allocs_per_request": sum(each.values())}
     of_r = each.pop(server.process.pid, 0.0)
     return {"allocs_per_request": sum(each.values()), "allocs_per_request_on_R_thread": of_r}
@@ -159,7 +159,7 @@ def allocations(server: Server, scenario: Scenario, _: float) -> dict[str, float
 
 def _calls(server: Server) -> dict[int | str, int]:
     """To malloc by thread, and of Rookery's own allocator, which counts for itself: its calls are not to be seen from outside."""
-    own = {"own": int(server.get("/allocations"))} if server.peer.startswith("rookery") else {}
+    own = {"own": int(server.get("/allocations"))} if server.contender.startswith("rookery") else {}
     data = (COUNTS / f"calls.{server.process.pid}").read_bytes()
     slots = [SLOT.unpack_from(data, position * SLOT.size) for position in range(SLOTS)]
     return {thread: calls for thread, calls, _, _ in slots if thread != 0} | own

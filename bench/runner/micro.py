@@ -1,7 +1,7 @@
-"""Micro benchmarks: one binary per group (and one in Go where the peer is), run by the contract of bench/README.md.
+"""Micro benchmarks: one binary per group (and one in Go where the contender is), run by the contract of bench/README.md.
 
 Instructions per operation are those of two runs under callgrind, of N and 2N operations, and their difference: it leaves
-out start-up, the peer's own warm-up and the reading of arguments. The figure does not depend on the machine's load. It
+out start-up, the contender's own warm-up and the reading of arguments. The figure does not depend on the machine's load. It
 depends on the compiler, which is why bench/gate.json names it. It would depend on the processor too, because the C
 library chooses its string functions by the processor's features; ONE_PROCESSOR makes that choice the same everywhere.
 """
@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from . import build, peers
+from . import build, contenders
 from .figures import OK, Cell, Missing, interleave
-from .machine import SERVER_CORE, clean_environment, pinned, run, sample
+from .machine import SERVER_CORE, clean_environment, pinned, run
+from .sampling import sample
 from .scenarios import Group, Scenario
 
 RUN_LIMIT_S = 120
@@ -37,9 +38,9 @@ SOCKETS = ("websocket",)
 
 
 def built(group: Group, scenarios: list[Scenario]) -> tuple[dict[tuple[str, str], Path], str]:
-    """Which program has which (scenario, peer), the first where two do, and why there are not more."""
+    """Which program has which (scenario, contender), the first where two do, and why there are not more."""
     if group.kind == "ablation":
-        costs = {peer for scenario in scenarios for peer in scenario.peers}
+        costs = {contender for scenario in scenarios for contender in scenario.contenders}
         builds = [partial(build.ablation_binary, cost) for cost in sorted(costs)]
     else:
         has_go = (build.BENCH / "micro" / group.name / "go" / "go.mod").exists()
@@ -61,31 +62,31 @@ def cases(binary: Path) -> tuple[list[tuple[str, str]], str]:
     """The cases that the program offers, and what it says of those that it cannot offer here."""
     done = run([str(binary), "list"], RUN_LIMIT_S)
     entries = [json.loads(line) for line in done.stdout.splitlines()]
-    return [(entry["scenario"], entry["peer"]) for entry in entries], done.stderr.strip()
+    return [(entry["scenario"], entry["contender"]) for entry in entries], done.stderr.strip()
 
 
 def measure(
     scenario: Scenario, homes: dict[tuple[str, str], Path], why_no_more: str, is_counted: bool, quick: bool
 ) -> list[Cell]:
-    row = [Cell(scenario.name, peer) for peer in scenario.peers]
+    row = [Cell(scenario.name, contender) for contender in scenario.contenders]
     turns = []
     for cell in row:
         with cell.attempt():
-            if (scenario.name, cell.peer) not in homes:
-                raise Missing(why_no_more or f"no binary of the group offers {scenario.name} with {cell.peer}")
-            turns.append((cell, partial(once, homes[scenario.name, cell.peer], scenario, cell.peer, scenario.iterations)))
+            if (scenario.name, cell.contender) not in homes:
+                raise Missing(why_no_more or f"no binary of the group offers {scenario.name} with {cell.contender}")
+            turns.append((cell, partial(once, homes[scenario.name, cell.contender], scenario, cell.contender, scenario.iterations)))
     interleave(turns)
 
     def count(cell: Cell) -> None:
         try:
-            cell.add({"instructions": instructions(homes[cell.scenario, cell.peer], scenario, cell.peer, quick)})
+            cell.add({"instructions": instructions(homes[cell.scenario, cell.contender], scenario, cell.contender, quick)})
         except RuntimeError as error:
             cell.reason = str(error)
 
     if is_counted and has_callgrind():
         # callgrind does not follow the runtime of Go.
         standing = [cell for cell in row if cell.status == OK]
-        at_once(count, [cell for cell in standing if homes[cell.scenario, cell.peer].parent.name != "go"])
+        at_once(count, [cell for cell in standing if homes[cell.scenario, cell.contender].parent.name != "go"])
     return row
 
 
@@ -95,14 +96,14 @@ def at_once(function: Callable, cases: list) -> list:
         return list(pool.map(function, cases))
 
 
-def once(binary: Path, scenario: Scenario, peer: str, iterations: int) -> dict[str, float]:
-    return _printed([str(binary), "run", scenario.name, peer, str(iterations)], scenario)
+def once(binary: Path, scenario: Scenario, contender: str, iterations: int) -> dict[str, float]:
+    return _printed([str(binary), "run", scenario.name, contender, str(iterations)], scenario)
 
 
-def call(peer: str, scenario: Scenario, _: float) -> dict[str, float]:
+def call(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
     """The ways from bare-epoll's loop to the R handler, timed in one process."""
-    script, way = str(build.BENCH / "peers" / "call.R"), peer.partition("/")[2]
-    return _printed(["Rscript", "--vanilla", script, way, str(scenario.iterations)], scenario, peers.environment())
+    script, way = str(build.BENCH / "contenders" / "call.R"), contender.partition("/")[2]
+    return _printed(["Rscript", "--vanilla", script, way, str(scenario.iterations)], scenario, contenders.environment())
 
 
 def _printed(line: list[str], scenario: Scenario, environment: dict[str, str] | None = None) -> dict[str, float]:
@@ -116,10 +117,10 @@ def has_callgrind() -> bool:
     return shutil.which("valgrind") is not None
 
 
-def instructions(binary: Path, scenario: Scenario, peer: str, quick: bool = False) -> float:
+def instructions(binary: Path, scenario: Scenario, contender: str, quick: bool = False) -> float:
     """By operation: over as many as the scenario names, else as many as make the figure steady."""
     most = scenario.callgrind_iterations or max(scenario.iterations, 1)
-    each = partial(_instructions, [str(binary), "run", scenario.name, peer])
+    each = partial(_instructions, [str(binary), "run", scenario.name, contender])
     if scenario.callgrind_iterations or most <= TRIAL:
         return each(most)
     # A power of ten of operations that together take about so many instructions.

@@ -17,7 +17,7 @@ from .report import table as table_of
 from .scenarios import load_groups
 
 # The servers of R, side by side. Everything else is in the tables of the groups.
-PEERS = ("rookery", "httpuv", "nanonext", "drogonR")
+CONTENDERS = ("rookery", "httpuv", "nanonext", "drogonR")
 # Where httpuv stalls: answers with a body on a connection that is kept alive. (At 1 MB it is the processor that it lacks.)
 STALLED = ("hello-10", "static-10k")
 STALL = (
@@ -78,8 +78,8 @@ def refusals(results: dict[str, dict]) -> list[str]:
         cells = {scenario: _cells(result, scenario) for scenario in shown()[name]}
         reasons += [f"{name}: left out of the run: {scenario}" for scenario, row in cells.items() if not row]
         for scenario, row in cells.items():
-            failed = {peer: cell.get("reason") for peer, cell in row.items() if cell["status"] == FAILED}
-            reasons += [f"{name}: {peer} FAILED in {scenario}: {reason}" for peer, reason in failed.items()]
+            failed = {contender: cell.get("reason") for contender, cell in row.items() if cell["status"] == FAILED}
+            reasons += [f"{name}: {contender} FAILED in {scenario}: {reason}" for contender, reason in failed.items()]
     for what in SAME:
         values = {name: result["machine"].get(what, "unknown") for name, result in results.items()}
         if len(set(values.values())) > 1:
@@ -88,26 +88,26 @@ def refusals(results: dict[str, dict]) -> list[str]:
 
 
 def _cells(result: dict, scenario: str) -> dict[str, dict]:
-    """By peer."""
-    return {cell["peer"]: cell for one in result["scenarios"] if one["name"] == scenario for cell in one["cells"]}
+    """By contender."""
+    return {cell["contender"]: cell for one in result["scenarios"] if one["name"] == scenario for cell in one["cells"]}
 
 
 def rows(results: dict[str, dict]) -> list[tuple[str, list[tuple[str, str, str, float]]]]:
-    """What each row is called, and of each peer: its median as text, how many times that our rate is, taken turn by turn, the
+    """What each row is called, and of each contender: its median as text, how many times that our rate is, taken turn by turn, the
     mark of a stall, and the median itself."""
     found = []
     for group, labels in shown().items():
         for scenario, label in labels.items():
             cells, figures = _cells(results[group], scenario), []
-            for peer in PEERS:
-                cell = cells.get(peer, {"status": "-"})
+            for contender in CONTENDERS:
+                cell = cells.get(contender, {"status": "-"})
                 if cell["status"] != OK:
                     figures.append((NOT_HERE if cell["status"] == MISSING else cell["status"], "", "", 0.0))
                     continue
                 middle = next(cell["median"][name] for name in COLUMNS if name in cell["median"])
                 turns = cell.get("ratio_of_ours", {}).get("turns", []) if label.endswith(RATE) else []
                 times = f" (x {number(median(map(float, turns)))})" if turns else ""
-                figures.append((number(middle), times, " *" if peer == "httpuv" and scenario in STALLED else "", middle))
+                figures.append((number(middle), times, " *" if contender == "httpuv" and scenario in STALLED else "", middle))
             found.append((label, figures))
     return found
 
@@ -115,10 +115,10 @@ def rows(results: dict[str, dict]) -> list[tuple[str, list[tuple[str, str, str, 
 def table(results: dict[str, dict]) -> str:
     found = rows(results)
     texts = [[label, *(text + times + stall.replace("*", "\\*") for text, times, stall, _ in row)] for label, row in found]
-    lines = [*table_of(["", *PEERS], texts), "", wrapped(STALL), ""]
-    missing = [peer for at, peer in enumerate(PEERS) if any(row[at][0] == NOT_HERE for _, row in found)]
+    lines = [*table_of(["", *CONTENDERS], texts), "", wrapped(STALL), ""]
+    missing = [contender for at, contender in enumerate(CONTENDERS) if any(row[at][0] == NOT_HERE for _, row in found)]
     if missing:
-        lines += [wrapped(f"Not installed here: {', '.join(missing)} (`make peers` installs what can be)."), ""]
+        lines += [wrapped(f"Not installed here: {', '.join(missing)} (`make contenders` installs what can be)."), ""]
     return "\n".join([*lines, wrapped(_remark(results)), ""])
 
 
@@ -139,7 +139,7 @@ def picture(results: dict[str, dict]) -> str:
         f"Requests or messages per second, each row to its own scale; {about['when'][:10]}, commit {about['machine']['commit']}.",
         "* mostly a stall: the body waits for the acknowledgement of its head.",
     ]
-    return svg("Rookery and other servers for R", subtitles, PEERS, rates)
+    return svg("Rookery and other servers for R", subtitles, CONTENDERS, rates)
 
 
 def _remark(results: dict[str, dict]) -> str:
@@ -153,7 +153,7 @@ def _remark(results: dict[str, dict]) -> str:
         if goal["status"] == MISSED
     ]
     days = sorted({result["when"][:10] for result in results.values()})
-    versions = [f"{peer} {about[f'peer {peer}']}" for peer in PEERS if f"peer {peer}" in about]
+    versions = [f"{contender} {about[f'contender {contender}']}" for contender in CONTENDERS if f"contender {contender}" in about]
     r_version = about["R"].removeprefix("Rscript (R) version ").split(" ")[0]
     return (
         "In brackets: Rookery's rate as a multiple of this rate, in interleaved samples. "

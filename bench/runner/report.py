@@ -62,7 +62,7 @@ class Report:
         return json.dumps(found, indent=1) + "\n"
 
     def _cell(self, cell: Cell) -> dict:
-        entry: dict = {"peer": cell.peer, "status": cell.status, "reason": cell.reason, "samples": cell.figures}
+        entry: dict = {"contender": cell.contender, "status": cell.status, "reason": cell.reason, "samples": cell.figures}
         entry["median"] = {name: cell.middle(name) for name in cell.figures}
         ours = self._ours(self.rows[cell.scenario])
         if ours is not cell:
@@ -71,7 +71,7 @@ class Report:
 
     def _ours(self, row: list[Cell]) -> Cell:
         """The cell that the ratios of a row are for."""
-        return next((cell for cell in row if cell.peer == self.group.ours), row[0])
+        return next((cell for cell in row if cell.contender == self.group.ours), row[0])
 
     def metric(self, cell: Cell) -> str:
         """The group's own metric, or the first column of the scenario where it does not have that one."""
@@ -84,8 +84,8 @@ class Report:
         for scenario in self.group.scenarios:
             if row := self.rows.get(scenario.name):
                 lines += [f"### {scenario.name}", "", scenario.what, "", *self._table(row)]
-                reasons = {cell.peer: " ".join(cell.reason.split())[:300] for cell in row}
-                lines += [f"- {cell.peer}: {cell.status}: {reasons[cell.peer]}" for cell in row if cell.reason]
+                reasons = {cell.contender: " ".join(cell.reason.split())[:300] for cell in row}
+                lines += [f"- {cell.contender}: {cell.status}: {reasons[cell.contender]}" for cell in row if cell.reason]
                 lines += [*self._without_difference(row), ""]
         lines += self._beside_base()
         lines += ["### Machine and versions", "", *(f"- {name}: {value}" for name, value in self.about.items())]
@@ -112,25 +112,25 @@ class Report:
         measured = {name for cell in row for name in cell.figures}
         shown = [*(name for name in COLUMNS if name in measured), *sorted(measured - set(COLUMNS))]
         ours = self._ours(row)
-        lines = [[cell.peer, *(_field(cell, name) for name in shown)] for cell in row]
-        head = ["peer", *map(title, shown)]
+        lines = [[cell.contender, *(_field(cell, name) for name in shown)] for cell in row]
+        head = ["contender", *map(title, shown)]
         if ours.status == OK and len(row) > 1:
-            head.insert(2, f"{ours.peer} / it")
+            head.insert(2, f"{ours.contender} / it")
             for line, cell in zip(lines, row):
                 line.insert(2, _ratio_field(ours, cell, self.metric(ours)))
         return table(head, lines)
 
     def _beside_base(self) -> list[str]:
-        """All scenarios of a group with a `base` in one table: what a row costs beside the base, and beside other peers.
+        """All scenarios of a group with a `base` in one table: what a row costs beside the base, and beside other contenders.
 
-        CPU time as well as the rate: it also tells where the generator, or a peer that waits, sets the rate.
+        CPU time as well as the rate: it also tells where the generator, or a contender that waits, sets the rate.
         """
         ours = self.group.ours
-        by_key = {(cell.scenario, cell.peer): cell for cell in self.cells if cell.status == OK}
+        by_key = {(cell.scenario, cell.contender): cell for cell in self.cells if cell.status == OK}
         base = by_key.get((self.group.base, ours))
         if base is None:
             return []
-        others = list(dict.fromkeys(cell.peer for cell in self.cells if cell.peer != ours))
+        others = list(dict.fromkeys(cell.contender for cell in self.cells if cell.contender != ours))
         head, lines = [""], {name: [name] for name in self.rows if (name, ours) in by_key}
         for metric in (self.group.metric, "cpu_us_per_request"):
             head += [f"{ours}: {title(metric)}", f"of {base.scenario}"]
@@ -139,7 +139,7 @@ class Report:
                 cell = by_key[name, ours]
                 middle = cell.middle(metric)
                 line += [number(middle), number(ratio(middle, base.middle(metric)))]
-                for other in (by_key.get((name, peer)) for peer in others):
+                for other in (by_key.get((name, contender)) for contender in others):
                     turns = pairwise(cell, other, metric) if other else []
                     line += [number(other.middle(metric)), number(median(turns))] if turns else ["-", "-"]
         return [f"### Beside {base.scenario}", "", *table(head, lines.values()), ""]
@@ -147,19 +147,19 @@ class Report:
     def _without_difference(self, row: list[Cell]) -> list[str]:
         """A cost that does not show in its row of the ablation is named: the ratio's turns lie on both sides of one."""
         metric = self.metric(row[0])
-        turns = {cell.peer: pairwise(row[0], cell, metric) for cell in row[1:]} if self.group.kind == "ablation" else {}
-        hidden = [peer for peer, each in turns.items() if each and min(each) <= 1 <= max(each)]
-        return [f"- {peer}: no difference in {title(metric)} beyond the spread of the samples" for peer in hidden]
+        turns = {cell.contender: pairwise(row[0], cell, metric) for cell in row[1:]} if self.group.kind == "ablation" else {}
+        hidden = [contender for contender, each in turns.items() if each and min(each) <= 1 <= max(each)]
+        return [f"- {contender}: no difference in {title(metric)} beyond the spread of the samples" for contender in hidden]
 
     def picture(self) -> str:
-        """A bar for each peer and scenario, on the metric of its ratio."""
+        """A bar for each contender and scenario, on the metric of its ratio."""
         rows = []
         for name, row in self.rows.items():
             metric = self.metric(self._ours(row))
             bars = []
             for cell in row:
                 middle, figures = cell.middle(metric), cell.figures.get(metric)
-                text = f"{cell.peer} {cell.status if middle is None else number(middle)}"
+                text = f"{cell.contender} {cell.status if middle is None else number(middle)}"
                 bars.append((text, middle or 0, (min(figures), max(figures)) if middle else None))
             rows.append((f"{name}: {title(metric)}", bars))
         return svg(self.group.name, [self.conditions()], (), rows)

@@ -27,7 +27,7 @@ GOAL_KINDS = ("ratio_max", "ratio_min", "difference_max", "max", "min")
 class Scenario:
     name: str
     what: str
-    peers: list[str]
+    contenders: list[str]
     # The way that it is measured in.
     measure: str
     # How much of it: iterations for programs, seconds a sample for servers; and whether a quick run includes it at all.
@@ -39,7 +39,7 @@ class Scenario:
     placement: str = ""
     # The scenario that it takes turns with, because a goal compares the two.
     in_turns_with: str = ""
-    # What the server answers (a name that bench/peers/handlers.R knows) and how it is asked.
+    # What the server answers (a name that bench/contenders/handlers.R knows) and how it is asked.
     workload: str = ""
     path: str = "/"
     connections: int = 1
@@ -74,7 +74,7 @@ class Goal:
     source: str = ""
     aim: float | None = None
     against: str | None = None
-    # In place of a rival: the same peer in another scenario.
+    # In place of a rival: the same contender in another scenario.
     beside: str | None = None
 
 
@@ -83,7 +83,7 @@ class Group:
     name: str
     kind: str
     what: str
-    # The peer that the ratios are for, and the metric whose ratio the tables show.
+    # The contender that the ratios are for, and the metric whose ratio the tables show.
     ours: str
     metric: str
     scenarios: list[Scenario]
@@ -92,16 +92,16 @@ class Group:
     base: str = ""
 
     def chosen(self, asked: Namespace) -> list[Scenario]:
-        """The scenarios of a run, with its peers, its placement and its length of samples."""
+        """The scenarios of a run, with its contenders, its placement and its length of samples."""
         found = []
         for one in self.scenarios:
             is_wanted = one.name in asked.scenario if asked.scenario else one.quick or not asked.quick
-            peers = [peer for peer in one.peers if not asked.peer or peer in asked.peer]
-            if asked.before and "rookery" in peers:
-                peers.insert(peers.index("rookery") + 1, "rookery/before")
+            contenders = [contender for contender in one.contenders if not asked.contender or contender in asked.contender]
+            if asked.before and "rookery" in contenders:
+                contenders.insert(contenders.index("rookery") + 1, "rookery/before")
             short = {"seconds": QUICK_S, "iterations": one.quick_iterations} if asked.quick else {}
-            if is_wanted and peers:
-                found.append(replace(one, peers=peers, placement=one.placement or asked.placement, **short))
+            if is_wanted and contenders:
+                found.append(replace(one, contenders=contenders, placement=one.placement or asked.placement, **short))
         return found
 
 
@@ -119,10 +119,10 @@ def load_group(path: Path) -> Group:
 
 def _group(
     name: str, kind: str = "micro", what: str = "", ours: str = "", metric: str = "", base: str = "",
-    peers: dict | None = None, defaults: dict | None = None, scenarios: str = "", goals: str = "",
+    contenders: dict | None = None, defaults: dict | None = None, scenarios: str = "", goals: str = "",
 ) -> Group:  # fmt: skip
     entries = [{"what": "", "measure": KINDS[kind], **(defaults or {}), **row} for row in _table(scenarios)]
-    known = {entry["name"]: _scenario(entry, peers or {}) for entry in entries}
+    known = {entry["name"]: _scenario(entry, contenders or {}) for entry in entries}
     if len(known) < len(entries):
         raise ValueError("two scenarios of one name")
     if base and base not in known:
@@ -147,8 +147,8 @@ def _table(text: str) -> list[dict[str, str]]:
 def _scenario(entry: dict, sets: dict[str, list[str]]) -> Scenario:
     """Every column is a field: a number, true or false, or the word as it is; `with` has those that are rare."""
     entry |= tomllib.loads(f"with = {{ {entry.pop('with', '')} }}")["with"]
-    if isinstance(entry["peers"], str):
-        entry["peers"] = sets.get(entry["peers"]) or entry["peers"].split()
+    if isinstance(entry["contenders"], str):
+        entry["contenders"] = sets.get(entry["contenders"]) or entry["contenders"].split()
     for name, cell in entry.items():
         if isinstance(cell, str) and name not in ("name", "what", "readme"):
             with suppress(ValueError):
@@ -176,7 +176,7 @@ def _goal(entry: dict, scenarios: dict[str, Scenario]) -> Goal:
     for name in (goal.scenario, goal.beside or goal.scenario):
         if name not in scenarios:
             raise ValueError(f"a goal for the unknown scenario {name!r}")
-    for peer in (goal.ours, goal.against or goal.ours):
-        if peer not in scenarios[goal.scenario].peers:
-            raise ValueError(f"scenario {goal.scenario} has no peer {peer!r}, but a goal names it")
+    for contender in (goal.ours, goal.against or goal.ours):
+        if contender not in scenarios[goal.scenario].contenders:
+            raise ValueError(f"scenario {goal.scenario} has no contender {contender!r}, but a goal names it")
     return goal

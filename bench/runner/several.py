@@ -13,11 +13,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from .contenders import WORKERS, start
 from .figures import Missing
 from .loads import check, http
-from .machine import GENERATOR_CORE, pinned, sample
-from .peers import WORKERS, Server, start
+from .machine import GENERATOR_CORE, pinned
+from .sampling import sample
 from .scenarios import Scenario
+from .server import Server
 
 # A request in so many sleeps as long as `NAP_S`, all others as `SHORT_S`; the rate is for four Rs.
 NAP_EVERY, NAP_S, SHORT_S = 100, 0.5, 0.005
@@ -95,7 +97,7 @@ def naps(server: Server, scenario: Scenario, _: float) -> dict[str, float]:
 
 def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
     """From the end of an R to the first answer of the one that comes after it; of one process, from its start."""
-    if "/" not in server.peer:
+    if "/" not in server.contender:
         return {"next_answer_ms": _first_answer(server)}
     # The first answers take R longer.
     for _ in range(100):
@@ -118,7 +120,7 @@ def death(server: Server, _: Scenario, __: float) -> dict[str, float]:
 
 def static_while_busy(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
     """A load of static files, while the handlers of all R processes sleep."""
-    _, _, shape = server.peer.partition("/")
+    _, _, shape = server.contender.partition("/")
     is_over = threading.Event()
     failed: list[RuntimeError] = []
 
@@ -155,7 +157,7 @@ def _asked(server: Server) -> str:
 
 def _first_answer(server: Server) -> float:
     began = time.monotonic()
-    other = start(server.peer, "naps", is_ready=lambda it: _asked(it) != "")
+    other = start(server.contender, "naps", is_ready=lambda it: _asked(it) != "")
     took = (time.monotonic() - began) * 1000
     other.stop()
     return took

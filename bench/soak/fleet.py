@@ -19,11 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import peers  # noqa: E402
+from runner import contenders  # noqa: E402
 from runner.machine import TICKS, proc_field  # noqa: E402
 
 APP = Path(__file__).with_name("rows") / "app.R"
-PROGRAM = peers.ROOKERY_LIB / "rookery" / "exec" / "rookery"
+PROGRAM = contenders.ROOKERY_LIB / "rookery" / "exec" / "rookery"
 # What should come soon: a worker loads R and its packages, on a machine that may be busy with something else.
 PATIENCE_S = 90.0
 CLIENTS = 8
@@ -67,8 +67,8 @@ class Fleet:
         self.admin.unlink(missing_ok=True)
         line = [*within, PROGRAM, "serve", app, "--workers", workers, "--port", 0, "--admin", f"unix:{self.admin}", *options]
         line += [] if has_log else ["--no-log"]
-        told = {"SOAK_COUNTED": self.counted, "R_LIBS": peers.ROOKERY_LIB, "TMPDIR": self.home}
-        variables = peers.environment() | {name: str(value) for name, value in told.items()}
+        told = {"SOAK_COUNTED": self.counted, "R_LIBS": contenders.ROOKERY_LIB, "TMPDIR": self.home}
+        variables = contenders.environment() | {name: str(value) for name, value in told.items()}
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
                 [str(word) for word in line], env=variables, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT

@@ -17,8 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from soak.websocket import frame, handshake  # noqa: E402
-from runner import loads, peers  # noqa: E402
-from runner.peers import Server  # noqa: E402
+from runner import contenders, loads  # noqa: E402
+from runner.server import Server  # noqa: E402
 from runner.scenarios import Scenario  # noqa: E402
 
 # R's heap and the allocator breathe by a few MiB; the leak that this was written for was 270 bytes a request.
@@ -26,7 +26,7 @@ GROWTH_MIB = 24
 TENTHS = 10
 WORKERS = 8
 ROUND_S = 5
-# The answer is the same whether the app has read the body or not (`leak` in peers/handlers.R).
+# The answer is the same whether the app has read the body or not (`leak` in contenders/handlers.R).
 POST = Scenario("leak", "", ["rookery"], "http", connections=50, body_bytes=1)
 
 
@@ -73,7 +73,7 @@ def main() -> int:
     arguments.add_argument("--posts", type=int, default=5_000_000)
     arguments.add_argument("--sockets", type=int, default=200_000)
     chosen = arguments.parse_args()
-    server = peers.start("rookery", "leak")
+    server = contenders.start("rookery", "leak")
     try:
         loads = (("POSTs", chosen.posts, posts), ("WebSockets", chosen.sockets, sockets))
         return 0 if all([measure(name, count, load, server) for name, count, load in loads if count]) else 1

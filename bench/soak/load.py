@@ -1,4 +1,4 @@
-"""The load of the soak: honest clients whose answers are checked, and peers that misbehave. One process, asyncio.
+"""The load of the soak: honest clients whose answers are checked, and clients that misbehave. One process, asyncio.
 
     python3 bench/soak/load.py <port>       until SIGTERM; then one line of JSON: {kind: [done, failed, first reason]}
 
@@ -32,7 +32,7 @@ HELLO = b"Hello, World!"
 NONSENSE = (b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", bytes(200))
 
 
-class Peer:
+class Client:
     """One connection, as raw as the misbehaviour needs."""
 
     def __init__(self, receive_buffer: int = 0) -> None:
@@ -42,7 +42,7 @@ class Peer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.rest = b""
 
-    async def __aenter__(self) -> "Peer":
+    async def __aenter__(self) -> "Client":
         await asyncio.get_running_loop().sock_connect(self.socket, ("127.0.0.1", PORT))
         return self
 
@@ -109,124 +109,124 @@ class Peer:
 # --- honest ---
 
 
-async def ask(times: int, pause: float, path: str, status: int, expected: bytes | int | None, peer: Peer) -> None:
+async def ask(times: int, pause: float, path: str, status: int, expected: bytes | int | None, client: Client) -> None:
     """That many GETs, of whose answer the body, or its length, is expected."""
     for _ in range(times):
-        answer = await peer.ask(path)
+        answer = await client.ask(path)
         found = len(answer[1]) if isinstance(expected, int) else answer[1]
         if answer[0] != status or expected not in (found, None):
             raise ValueError(f"{path}: {answer[0]}, {len(answer[1])} bytes, {answer[1][:40]!r}")
         await asyncio.sleep(pause)
 
 
-async def upload(times: int, pause: float, sizes: tuple[int, ...], peer: Peer) -> None:
+async def upload(times: int, pause: float, sizes: tuple[int, ...], client: Client) -> None:
     for _ in range(times):
         body = bytes(random.choice(sizes))
-        answer = await peer.ask("/upload", body)
+        answer = await client.ask("/upload", body)
         if answer != (200, str(len(body)).encode()):
             raise ValueError(f"upload: {answer[0]} {answer[1][:40]!r}")
         await asyncio.sleep(pause)
 
 
-async def echo(peer: Peer) -> None:
-    await peer.upgrade()
+async def echo(client: Client) -> None:
+    await client.upgrade()
     for payload in (b"a", b"b" * 200, b"c" * 70_000):
-        await peer.send(frame(1, payload))
-        answer = await peer.message()
+        await client.send(frame(1, payload))
+        answer = await client.message()
         if answer != (1, payload):
             raise ValueError(f"echo: opcode {answer[0]}, {len(answer[1])} bytes")
-    await peer.send(frame(8, b"\x03\xe8"))
-    if (await peer.message())[0] != 8:
+    await client.send(frame(8, b"\x03\xe8"))
+    if (await client.message())[0] != 8:
         raise ValueError("no Close frame came back")
 
 
-async def stream(peer: Peer) -> None:
-    await peer.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
-    head, size = await peer.head(), 0
+async def stream(client: Client) -> None:
+    await client.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
+    head, size = await client.head(), 0
     if b"chunked" not in head.lower():
         raise ValueError(f"stream: {head[:40]!r}")
-    while chunk := await peer.chunk():
+    while chunk := await client.chunk():
         size += len(chunk)
     if size != STREAM:
         raise ValueError(f"stream: {size} bytes")
 
 
-async def events(peer: Peer) -> None:
+async def events(client: Client) -> None:
     """Three of them, and away."""
-    await peer.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
-    await peer.head()
+    await client.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
+    await client.head()
     seen = b""
     while seen.count(b"event: tick\n") < 3:
-        seen += await peer.chunk()
+        seen += await client.chunk()
 
 
 # --- not so; half of them end with a reset ---
 
 
-async def aborted_upload(peer: Peer) -> None:
-    await peer.send(f"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: {SPOOLED}\r\n\r\n".encode())
-    await peer.send(bytes(SPOOLED // 2))
+async def aborted_upload(client: Client) -> None:
+    await client.send(f"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: {SPOOLED}\r\n\r\n".encode())
+    await client.send(bytes(SPOOLED // 2))
     await asyncio.sleep(random.choice((0, 0.5)))
 
 
-async def promise_left(peer: Peer) -> None:
-    await peer.send(b"GET /promise HTTP/1.1\r\nHost: soak\r\n\r\n")
+async def promise_left(client: Client) -> None:
+    await client.send(b"GET /promise HTTP/1.1\r\nHost: soak\r\n\r\n")
     await asyncio.sleep(random.choice((0, 0.005)))
 
 
-async def slow_head(peer: Peer) -> None:
-    await peer.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
+async def slow_head(client: Client) -> None:
+    await client.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
     # 40 s is past the deadline for a head.
     for _ in range(random.choice((4, 16, 80))):
         await asyncio.sleep(0.5)
-        await peer.send(b"x")
+        await client.send(b"x")
 
 
-async def slow_reader(peer: Peer) -> None:
-    await peer.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
+async def slow_reader(client: Client) -> None:
+    await client.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
     for _ in range(random.choice((10, 100))):
-        await peer.receive(1024)
+        await client.receive(1024)
         await asyncio.sleep(0.1)
 
 
-async def websocket_reset(peer: Peer) -> None:
-    await peer.upgrade()
-    await peer.send(frame(1, b"r" * 200) * 10)
-    peer.reset()
+async def websocket_reset(client: Client) -> None:
+    await client.upgrade()
+    await client.send(frame(1, b"r" * 200) * 10)
+    client.reset()
 
 
-async def websocket_never_reads(peer: Peer) -> None:
-    await peer.upgrade()
+async def websocket_never_reads(client: Client) -> None:
+    await client.upgrade()
     echoed = frame(1, b"n" * 60_000)
     for _ in range(100):
-        await peer.send(echoed)
+        await client.send(echoed)
     await asyncio.sleep(2)
 
 
-async def websocket_half(peer: Peer) -> None:
-    await peer.upgrade()
+async def websocket_half(client: Client) -> None:
+    await client.upgrade()
     half = frame(2, bytes(random.choice((100, 1 << 20))))
-    await peer.send(half[: len(half) // 2])
+    await client.send(half[: len(half) // 2])
     await asyncio.sleep(random.choice((0, 1)))
 
 
-async def stream_left(peer: Peer) -> None:
-    await peer.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
+async def stream_left(client: Client) -> None:
+    await client.send(b"GET /stream HTTP/1.1\r\nHost: soak\r\n\r\n")
     await asyncio.sleep(random.random())
 
 
-async def events_left(peer: Peer) -> None:
-    await peer.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
+async def events_left(client: Client) -> None:
+    await client.send(b"GET /events HTTP/1.1\r\nHost: soak\r\nAccept: text/event-stream\r\n\r\n")
     await asyncio.sleep(3 * random.random())
 
 
-async def nonsense(peer: Peer) -> None:
-    await peer.send(random.choice(NONSENSE))
+async def nonsense(client: Client) -> None:
+    await client.send(random.choice(NONSENSE))
 
 
 @dataclass
 class Kind:
-    act: Callable[[Peer], Awaitable[None]]
+    act: Callable[[Client], Awaitable[None]]
     tasks: int
     pause: float
     is_honest: bool = True
@@ -239,11 +239,11 @@ class Kind:
         await asyncio.sleep(random.random() * self.pause)
         while True:
             try:
-                # A peer that misbehaves is dropped sooner or later, which is right; for an honest one it is not.
-                async with asyncio.timeout(PATIENCE_S if self.is_honest else 120), Peer(self.receive_buffer) as peer:
-                    await self.act(peer)
+                # A client that misbehaves is dropped sooner or later, which is right; for an honest one it is not.
+                async with asyncio.timeout(PATIENCE_S if self.is_honest else 120), Client(self.receive_buffer) as client:
+                    await self.act(client)
                     if not self.is_honest and random.random() < 0.5:
-                        peer.reset()
+                        client.reset()
                 self.done += 1
             except (OSError, TimeoutError, IndexError, ValueError) as error:
                 self.done += not self.is_honest

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A soak of Rookery under R: uploads, WebSockets, 500 streams, 500 clients of events, slow peers and kills, and nothing left of them.
+"""A soak of Rookery under R: uploads, WebSockets, 500 streams, 500 clients of events, slow clients and kills, and nothing left of them.
 
     python3 bench/soak/run.py [seconds]          default 600; `make soak SECONDS=600`
 
@@ -22,9 +22,9 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from runner import build, machine, peers  # noqa: E402
+from runner import build, contenders, machine  # noqa: E402
 from runner.memory import settled_memory  # noqa: E402
-from runner.peers import Server  # noqa: E402
+from runner.server import Server  # noqa: E402
 from runner.report import table  # noqa: E402
 
 LOAD = Path(__file__).with_name("load.py")
@@ -200,7 +200,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     machine.raise_descriptor_limit()
     machine.own_network()
-    server = peers.start("rookery", "soak")
+    server = contenders.start("rookery", "soak")
     try:
         return soak(server, seconds)
     except RuntimeError as error:

@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner import build  # noqa: E402
-from runner.peers import environment, r_code  # noqa: E402
+from runner.contenders import environment, r_code  # noqa: E402
 from soak.websocket import frame, handshake  # noqa: E402
 
 # What the clients of the cases sent, or less: an echo is held once at most.

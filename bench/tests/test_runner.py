@@ -15,7 +15,7 @@ from unittest import mock
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from runner import figures, flame, gate, groups, loads, peers, readme  # noqa: E402
+from runner import contenders, figures, flame, gate, groups, loads, machine, readme  # noqa: E402
 from runner.figures import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.scenarios import Group, Scenario, load_group, load_groups  # noqa: E402
@@ -26,10 +26,10 @@ GROUPS = load_groups(BENCH / "scenarios")
 RATE = "requests_per_second"
 TEXT = '''
 kind = "http"
-peers.both = ["rookery", "httpuv"]
+contenders.both = ["rookery", "httpuv"]
 defaults = { connections = 10, seconds = 1.0 }
 scenarios = """
-name  | peers          | seconds | quick | with                             | what
+name  | contenders          | seconds | quick | with                             | what
 # no row
 hello | both           |         | false | send = { Connection = "close" }  | A, "quoted".
 help  | rookery hyper  | 2.5     |       | connections = 3                  |
@@ -50,8 +50,8 @@ def group_of(text: str) -> Group:
         return load_group(path)
 
 
-def cell_of(peer: str, *rates: float, scenario: str = "hello") -> Cell:
-    return Cell(scenario, peer, figures={RATE: list(rates), "cpu_us_per_request": [1e6 / rate for rate in rates]})
+def cell_of(contender: str, *rates: float, scenario: str = "hello") -> Cell:
+    return Cell(scenario, contender, figures={RATE: list(rates), "cpu_us_per_request": [1e6 / rate for rate in rates]})
 
 
 ABSENT = Cell("hello", "httpuv", MISSING, "no httpuv")
@@ -60,9 +60,9 @@ ABSENT = Cell("hello", "httpuv", MISSING, "no httpuv")
 class Scenarios(unittest.TestCase):
     def test_a_row_is_a_scenario_over_the_defaults(self):
         first, second, third = group_of(TEXT).scenarios
-        self.assertEqual((first.peers, first.seconds, first.connections), (["rookery", "httpuv"], 1.0, 10))
+        self.assertEqual((first.contenders, first.seconds, first.connections), (["rookery", "httpuv"], 1.0, 10))
         self.assertEqual((first.quick, first.send, first.what), (False, {"Connection": "close"}, 'A, "quoted".'))
-        self.assertEqual((second.peers, second.seconds, second.connections), (["rookery", "hyper"], 2.5, 3))
+        self.assertEqual((second.contenders, second.seconds, second.connections), (["rookery", "hyper"], 2.5, 3))
         self.assertEqual((third.quick, third.send, second.what), (True, {}, ""))
 
     def test_a_row_is_a_goal_of_each_scenario_and_metric(self):
@@ -75,7 +75,7 @@ class Scenarios(unittest.TestCase):
         for was, now, said in (
             ("he*", "c*", "c\\*"),
             ("post  |", "post | a | 1 | | | | x |", "more cells"),
-            ("peers.", "piers.", "piers"),
+            ("contenders.", "piers.", "piers"),
             ("floor", "flour", "flour"),
             ("quick", "quack", "quack"),
             ("ratio_min", "ratio_mean", "ratio_mean"),
@@ -88,10 +88,10 @@ class Scenarios(unittest.TestCase):
 
     def test_every_scenario_of_the_tree_is_measured_in_its_way(self):
         # The real signatures: a way that is called as it was before is caught here and not in a run of half an hour.
-        asked = Namespace(quick=False, placement="free", scenario=[], peer=[], flame=False, before=None)
+        asked = Namespace(quick=False, placement="free", scenario=[], contender=[], flame=False, before=None)
         samples = {name: mock.create_autospec(way.sample, return_value={}) for name, way in groups.WAYS.items()}
         ways = {name: replace(way, sample=samples[name], variables=dict) for name, way in groups.WAYS.items()}
-        server = mock.create_autospec(peers.Server, instance=True)
+        server = mock.create_autospec(contenders.Server, instance=True)
         server.memory_bytes.return_value = 1
         for name, group in GROUPS.items():
             with (
@@ -124,23 +124,23 @@ class Ratios(unittest.TestCase):
 
     def test_samples_are_interleaved_and_a_failure_ends_its_cell_only(self):
         order = []
-        row = [Cell("hello", peer) for peer in "abc"]
+        row = [Cell("hello", contender) for contender in "abc"]
 
-        def take(peer: str) -> dict[str, float]:
-            order.append(peer)
-            if peer == "c":
+        def take(contender: str) -> dict[str, float]:
+            order.append(contender)
+            if contender == "c":
                 raise Missing("never here")
-            if peer == "b" and order.count("b") == 2:
+            if contender == "b" and order.count("b") == 2:
                 raise RuntimeError("gone")
             return {RATE: 1.0}
 
-        interleave([(cell, lambda peer=cell.peer: take(peer)) for cell in row], samples=3)
+        interleave([(cell, lambda contender=cell.contender: take(contender)) for cell in row], samples=3)
         self.assertEqual("".join(order), "abcaba")
         found = [(cell.status, cell.reason) for cell in row]
         self.assertEqual(found, [("ok", ""), (FAILED, "gone"), (MISSING, "never here")])
 
     def test_a_load_that_does_not_end_fails_its_cell_and_not_the_run(self):
-        server = mock.create_autospec(peers.Server, instance=True, port=1)
+        server = mock.create_autospec(contenders.Server, instance=True, port=1)
         server.cpu_seconds.return_value = 0.0
         cell = Cell("hello", "httpuv")
         with mock.patch("runner.machine.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
@@ -157,9 +157,9 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
 """
 
     def test_a_peer_speaks_what_its_name_says(self):
-        for peer, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
-            server = peers.Server(peer, 1, mock.Mock(), Path())
-            self.assertEqual([server.scheme, *server.speaks], spoken, peer)
+        for contender, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
+            server = contenders.Server(contender, 1, mock.Mock(), Path())
+            self.assertEqual([server.scheme, *server.speaks], spoken, contender)
 
     def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
         found = loads._of_h2load(self.PRINTED, 0.13877, "h2")
@@ -178,14 +178,14 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
 
     def test_h2load_asks_who_lacks_http2_on_as_many_connections(self):
         scenario = Scenario("h2", "", [], "h2", connections=10, streams=20, placement="free")
-        for peer, how in (("rookery/h2", ["-c10", "-m20"]), ("nanonext/tls", ["--h1", "-c200"])):
-            printed = self.PRINTED if peer == "rookery/h2" else self.PRINTED.replace("h2", "http/1.1")
+        for contender, how in (("rookery/h2", ["-c10", "-m20"]), ("nanonext/tls", ["--h1", "-c200"])):
+            printed = self.PRINTED if contender == "rookery/h2" else self.PRINTED.replace("h2", "http/1.1")
             with mock.patch.object(loads, "sample", return_value=(printed, 1.0)) as sample, mock.patch("runner.loads.shutil.which"):
-                loads.h2(peers.Server(peer, 1, mock.Mock(), Path()), scenario, 1.0)
+                loads.h2(contenders.Server(contender, 1, mock.Mock(), Path()), scenario, 1.0)
             self.assertEqual(sample.call_args.args[0][2:-2], how)
 
     def test_handshakes_are_counted_by_the_servers_own_time(self):
-        server, scenario = peers.Server("rookery/tls", 1, mock.Mock(), Path()), Scenario("handshakes", "", [], "handshakes")
+        server, scenario = contenders.Server("rookery/tls", 1, mock.Mock(), Path()), Scenario("handshakes", "", [], "handshakes")
         printed = '{"handshakes": 1000, "seconds": 2.0, "errors": %d}'
         for errors, spent in ((0, 0.25), (1, 0.25)):
             sampled = mock.patch.object(loads, "sample", return_value=(printed % errors, spent))
@@ -199,15 +199,15 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
     def test_what_stands_behind_a_proxy_counts(self):
         with subprocess.Popen(["sh", "-c", "sleep 60 & echo; wait"], stdout=subprocess.PIPE, text=True) as process:
             process.stdout.readline()
-            server = peers.Server("nginx/tls", 1, process, Path())
+            server = contenders.Server("nginx/tls", 1, process, Path())
             own, child = server._processes()
-            both, alone = server.memory_bytes("VmRSS"), int(peers.proc_field(f"/proc/{own}/status", "VmRSS").split()[0]) * 1024
+            both, alone = server.memory_bytes("VmRSS"), int(machine.proc_field(f"/proc/{own}/status", "VmRSS").split()[0]) * 1024
             subprocess.run(["kill", child, own], check=True)
         self.assertGreater(both, alone)
 
     def test_without_nginx_its_cells_say_so(self):
-        with mock.patch.object(peers.shutil, "which", return_value=None), mock.patch.object(peers.build, "certificate"):
-            self.assertRaisesRegex(Missing, "nginx is not installed", peers.command, "nginx/h2", 1, "hello")
+        with mock.patch.object(contenders.shutil, "which", return_value=None), mock.patch.object(contenders.build, "certificate"):
+            self.assertRaisesRegex(Missing, "nginx is not installed", contenders.command, "nginx/h2", 1, "hello")
 
 
 class Goals(unittest.TestCase):
@@ -306,9 +306,9 @@ class Reports(unittest.TestCase):
         self.assertEqual(picture.count("<rect"), 2)  # the background and one bar
         self.assertIn("httpuv MISSING", picture)
 
-    def test_every_row_stands_beside_the_base_and_the_other_peer(self):
+    def test_every_row_stands_beside_the_base_and_the_other_contender(self):
         rates = {("hello", "rookery"): 2000, ("hello", "httpuv"): 100, ("post", "rookery"): 500, ("post", "httpuv"): 250}
-        cells = [cell_of(peer, rate, rate, scenario=scenario) for (scenario, peer), rate in rates.items()]
+        cells = [cell_of(contender, rate, rate, scenario=scenario) for (scenario, contender), rate in rates.items()]
         table = self.report(*cells, text='base = "hello"\n' + TEXT).markdown().split("### Beside hello")[1]
         self.assertIn("| post | 500 | 0.25 | 250 | 2.00 | 2,000 | 4.00 | 4,000 | 0.5 |", table)
 
@@ -316,7 +316,7 @@ class Reports(unittest.TestCase):
 class Readme(unittest.TestCase):
     ABOUT = {
         "processor": "P", "cores": "2", "memory": "24 GiB", "kernel": "6", "commit": "abc", "build": "1",
-        "R": "Rscript (R) version 4.2.2 Patched", "peer httpuv": "1.6.9, later 1.3.0",
+        "R": "Rscript (R) version 4.2.2 Patched", "contender httpuv": "1.6.9, later 1.3.0",
     }  # fmt: skip
 
     def setUp(self):
@@ -324,9 +324,9 @@ class Readme(unittest.TestCase):
         for group, shown in readme.shown().items():
             metric = GROUPS[group].metric
             cells = [
-                {"peer": "rookery", "status": "ok", "median": {metric: 2500}},
-                {"peer": "httpuv", "status": "ok", "median": {metric: 1000}, "ratio_of_ours": {"turns": [2, 3]}},
-                {"peer": "nanonext", "status": MISSING, "reason": "no nanonext"},
+                {"contender": "rookery", "status": "ok", "median": {metric: 2500}},
+                {"contender": "httpuv", "status": "ok", "median": {metric: 1000}, "ratio_of_ours": {"turns": [2, 3]}},
+                {"contender": "nanonext", "status": MISSING, "reason": "no nanonext"},
             ]
             self.results[group] = {
                 "quick": False, "others": 0.0, "when": "2026-01-02T03:04:05Z", "goals": [], "machine": dict(self.ABOUT),
@@ -366,8 +366,8 @@ class Readme(unittest.TestCase):
 
     def test_the_plot_shows_the_rates_of_the_table(self):
         picture = readme.picture(self.results)
-        # The background, the legend, and a bar for each of two peers that are here in each of five rows.
-        self.assertEqual(picture.count("<rect"), 1 + len(readme.PEERS) + 2 * 5)
+        # The background, the legend, and a bar for each of two contenders that are here in each of five rows.
+        self.assertEqual(picture.count("<rect"), 1 + len(readme.CONTENDERS) + 2 * 5)
         self.assertEqual(picture.count(">2,500<"), 5)
         self.assertEqual(picture.count(">1,000 *<"), len(readme.STALLED))
         self.assertIn("2026-01-02, commit abc", picture)

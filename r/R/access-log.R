@@ -1,10 +1,10 @@
-# The access log: where its lines go. The lines themselves are made by the server, on a thread of its own, when the
-# last byte of a reply has been handed to the system: so static files and refusals are in it as well, and R pays
-# nothing for them.
+# The destination of the access log. The server formats and writes the lines on its own thread, once
+# the last byte of a response was passed to the operating system. Static files and refused requests
+# are therefore logged as well, and R spends no time on the log.
 
 log_formats <- c("common", "json")
 
-# Checks `log` and `log_format`, as serve() takes them, and says where lines go.
+# Checks the arguments `log` and `log_format` of serve(), and returns the destination of the lines.
 log_target <- function(log, format = "common") {
   if (!is.character(format) || length(format) != 1 || !format %in% log_formats) {
     names <- paste0("\"", log_formats, "\"", collapse = " or ")
@@ -27,7 +27,8 @@ log_target <- function(log, format = "common") {
   )
 }
 
-# Absolute, for a child starts in another folder; and checked now, not at the first request.
+# Returns the absolute path, because a child process starts in another folder. The path is checked
+# now and not at the first request.
 log_path <- function(log) {
   path <- path.expand(log)
   dir <- dirname(path)
@@ -47,7 +48,7 @@ log_path <- function(log) {
   path
 }
 
-# Opens the log for all servers of this process. Returns what ends it.
+# Opens the access log for all servers of this process. Returns a function that closes the log.
 log_open <- function(target) {
   if (target$to == "nothing") {
     return(function() NULL)
@@ -69,22 +70,23 @@ log_open <- function(target) {
   }
 }
 
-# Hands what has been answered since to the function of `log =`. service() calls it between events, at the latest
-# every 150 ms. An error of the function's is told, and the next line goes to it all the same.
+# Passes the records of completed requests to the function `log`. service() calls this between
+# events, at least every 150 ms. An error of the function is logged, and the function still gets the
+# next record.
 log_pump <- function() {
   call <- .globals$log_call
-  # The function may serve, and would be called in itself.
+  # The function `log` may call service(), and must not be called within itself.
   if (is.null(call) || isTRUE(.globals$is_pumping)) {
     return(invisible())
   }
   .globals$is_pumping <- TRUE
   on.exit(.globals$is_pumping <- FALSE)
   while (!is.null(line <- .Call(ffi_log_next))) {
-    tryCatch(call(line), error = function(error) report("access log", error, NULL))
+    tryCatch(call(line), error = function(error) log_error("access log", error, NULL))
   }
   lost <- .Call(ffi_log_lost)
   if (lost > 0) {
-    report("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
+    log_error("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
   }
   invisible()
 }

@@ -1,48 +1,70 @@
 #' Certificates from an authority
 #'
-#' Has [tls_config()] take its certificate from an authority that speaks ACME (RFC 8555), Let's Encrypt unless another one is named, while the server
-#' runs: nobody has to copy files, or to remember when they expire.
+#' Makes [tls_config()] obtain and renew its certificate from a certificate
+#' authority that speaks ACME (RFC 8555) while the server runs. The default
+#' authority is Let's Encrypt. Nobody has to copy files or to remember expiry
+#' dates.
 #'
 #' ```r
 #' tls <- tls_config(acme = acme("app.example.org", agree_tos = TRUE), redirect_from = 80)
 #' serve("app/", host = "0.0.0.0", port = 443, tls = tls)
 #' ```
 #'
-#' From a shell, `rookery serve app/ --domain app.example.org --agree-tos` does the same. Try it with `staging = TRUE` first: what is wrong with DNS or a
-#' firewall does not count against Let's Encrypt's limits there, and no browser trusts the certificate.
+#' From a shell, `rookery serve app/ --domain app.example.org --agree-tos` does
+#' the same. Try `staging = TRUE` first: errors of DNS or of a firewall then do
+#' not count against Let's Encrypt's rate limits, but browsers do not trust the
+#' certificate.
 #'
 #' @section Lifecycle:
 #' Experimental: arguments and behaviour may change in any release.
 #'
-#' @section What the authority asks for:
-#' It looks whether the name leads to this server, by a request to port 80 of it (`http-01`, answered where `redirect_from` listens) or by TLS to
-#' port 443 (`tls-alpn-01`, answered by the server itself). One of the two has to reach the server from the internet; if one fails the other is
-#' tried next. Names below a wildcard cannot be had this way.
+#' @section Proving control of a name:
+#' The authority checks that the name leads to this server, either by a request
+#' to port 80 (`http-01`, answered by the listener of `redirect_from`) or by TLS
+#' to port 443 (`tls-alpn-01`, answered by the server itself). One of the two
+#' ports must be reachable from the internet. If one challenge fails, the other
+#' one is tried. Wildcard certificates are not available with these challenges.
 #'
-#' @section While there is no certificate:
-#' The server listens, and refuses TLS until the certificate is there, which takes seconds; a line on stderr says what is done, what is wrong and when it
-#' is tried again: after 1, 2, 5, 10, 20 and 30 minutes, and up to 6 hours, or when the authority says. That holds across restarts, so a
-#' server that starts again and again orders no more often. A certificate that is kept and still valid is used at once, also when the authority cannot be
-#' reached.
+#' @section Before the first certificate:
+#' The server listens, and refuses TLS handshakes until it has a certificate,
+#' which takes seconds. Lines on stderr report each step, each error and the
+#' time of the next attempt. Failed attempts are repeated after 1, 2, 5, 10, 20
+#' and 30 minutes, later after up to 6 hours, or when the authority says. The
+#' delays continue across restarts, so a server that restarts often does not
+#' order more often. A stored certificate that is still valid is used at once,
+#' even if the authority cannot be reached.
 #'
 #' @section Renewal:
-#' When the authority wants it (RFC 9773), or else when a third of the certificate's time is left. New connections are given the new
-#' certificate, open ones go on.
+#' A certificate is renewed when the authority asks for it (RFC 9773), or when a
+#' third of its validity period remains. New connections use the new
+#' certificate, and open connections continue.
 #'
-#' @section What is kept:
-#' The account's key, the certificate with its key, and how the attempts went, in `dir`, which only the user who runs the server may read. Of
-#' several servers that use the same `dir` one orders, and all use what it gets.
+#' @section Stored files:
+#' The folder `dir` has the account key, the certificate with its key, and the
+#' results of earlier attempts. Only the user who runs the server can read these
+#' files. If several servers use the same `dir`, one of them orders the
+#' certificate and all use it.
 #'
-#' @param domain The names of hosts that the certificate is for, or their addresses, which Let's Encrypt takes with `profile = "shortlived"` alone.
-#' @param ... Must be empty: what follows is given by name. The former name `domains` of `domain` is deprecated.
-#' @param email Where the authority reaches whoever runs the server: one address, several, or `NULL`.
-#' @param agree_tos Whether the authority's terms of service are agreed to, Let's Encrypt's being at <https://letsencrypt.org/repository/>. It has to be `TRUE`.
-#' @param staging Whether the certificate comes from Let's Encrypt's staging environment.
-#' @param directory The URL of another authority's directory.
-#' @param profile The kind of certificate, where an authority has several: `"tlsserver"` or `"shortlived"`.
-#' @param challenge `"http-01"` or `"tls-alpn-01"` to have no other tried.
-#' @param ca Who signs the authority's own certificate, when that is not whom the system trusts: PEM as text, or the path of a file.
-#' @param dir The folder where account and certificates are kept. `NULL` is one in that of [tools::R_user_dir()].
+#' @param domain The host names for which the certificate is issued, or IP
+#'   addresses, for which Let's Encrypt requires `profile = "shortlived"`.
+#' @param ... Must be empty. The arguments after it must be named. The former
+#'   name `domains` of `domain` is deprecated.
+#' @param email One or more addresses at which the authority can reach the
+#'   operator of the server, or `NULL`.
+#' @param agree_tos Must be `TRUE`, which means that you agree to the
+#'   authority's terms of service. Those of Let's Encrypt are at
+#'   <https://letsencrypt.org/repository/>.
+#' @param staging Whether the certificate comes from Let's Encrypt's staging
+#'   environment.
+#' @param directory The URL of another authority's ACME directory.
+#' @param profile The kind of certificate, if the authority offers several, such
+#'   as `"tlsserver"` or `"shortlived"`.
+#' @param challenge `"http-01"` or `"tls-alpn-01"`, to use only this challenge.
+#' @param ca The root certificate with which the authority's own server is
+#'   verified, if the system does not trust it: PEM text, or the path of a PEM
+#'   file.
+#' @param dir The folder in which account and certificates are stored. `NULL` is
+#'   a folder below [tools::R_user_dir()].
 #' @return An object of class `rookery_acme`.
 #' @examples
 #' tls_config(acme = acme("app.example.org", agree_tos = TRUE, dir = tempdir()), redirect_from = 80)
@@ -109,12 +131,12 @@ acme <- function(
       directory = directory,
       profile = profile,
       challenge = challenge,
-      ca = if (!is.null(ca)) settle_pem(ca),
-      dir = settle_pem(dir)
+      ca = if (!is.null(ca)) normalize_pem(ca),
+      dir = normalize_pem(dir)
     ),
     class = "rookery_acme"
   )
-  problem <- .Call(ffi_acme_check, acme_wishes(made))
+  problem <- .Call(ffi_acme_check, acme_options(made))
   if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"), argument = "domain")
   made
 }
@@ -146,8 +168,8 @@ check_texts <- function(texts, name, what) {
   }
 }
 
-# For C: names and values in turn.
-acme_wishes <- function(acme) {
+# Returns the options for C as alternating names and values.
+acme_options <- function(acme) {
   if (is.null(acme)) {
     return(character())
   }

@@ -1,7 +1,7 @@
-# The admin listener of an R that serves by itself: status, metrics and probes, answered on a thread of its own also while R is busy.
-# With several workers it is their supervisor's.
+# The admin listener of a single R process: status, metrics and probes. It has its own thread and
+# responds while R is busy. With several workers, the supervisor has the admin listener.
 
-# What serve() takes for `admin`, with the path of a socket made absolute.
+# Checks the argument `admin` of serve(), and makes the path of a socket absolute.
 check_admin <- function(admin, called = "`admin`") {
   if (is.null(admin)) {
     return(NULL)
@@ -19,10 +19,12 @@ check_admin <- function(admin, called = "`admin`") {
   admin
 }
 
-# Answers at the address, if there is one, as being `label`. A function that ends that.
+# Starts the admin listener, if there is one, with `label` as the name of what is served. Returns a
+# function that stops it.
 admin_start <- function(admin, label) {
   if (is.null(admin) || is_worker() || isTRUE(.globals$is_administered)) {
-    # A worker's is its supervisor's; and of an engine that is rookery itself, the outer one's stays.
+    # A worker has the admin listener of its supervisor. If the engine of a `_server.yml` is
+    # rookery, the outer serve() has started the admin listener.
     return(function() NULL)
   }
   wrong <- .Call(ffi_admin_start, admin, label)
@@ -36,11 +38,11 @@ admin_start <- function(admin, label) {
   }
 }
 
-# Who asks is told that the app listens now, and where.
+# Reports that the app listens now, and its address.
 admin_serves <- function(place) {
-  .Call(ffi_admin_is, 1L, place)
+  .Call(ffi_admin_set_state, 1L, place)
 }
 
 admin_drains <- function() {
-  .Call(ffi_admin_is, 2L, NULL)
+  .Call(ffi_admin_set_state, 2L, NULL)
 }

@@ -1,9 +1,10 @@
 #' Encode bytes as base64
 #'
-#' The alphabet of RFC 4648, section 4, with padding and without line breaks.
+#' Encodes bytes in the alphabet of RFC 4648, section 4, with padding and
+#' without line breaks.
 #'
 #' @param x A raw vector.
-#' @return A string; `""` for no bytes.
+#' @return A string; `""` if `x` is empty.
 #' @examples
 #' rawToBase64(charToRaw("Hello, World!"))
 #' @export

@@ -1,8 +1,9 @@
-# What the program `rookery` (crates/cli) leaves to R, and its link on PATH. The program has read the
-# command line and has started this R process, in the app's folder, as a worker; on other systems than
-# Linux it has become it. inst/serve/cli.R calls cli_main() with what it hands over.
+# The part of the program `rookery` (crates/cli) that is written in R, and install_cli(). The
+# program parses the command line and starts this R process as a worker in the app's folder. On
+# systems other than Linux, R replaces the program instead. inst/serve/cli.R calls cli_main() with
+# the parsed command line.
 
-# Serves what the command line asks for, and ends the process with the app's exit status.
+# Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
   asked <- cli_read(text)
   if (identical(asked$interrupt, "ignored")) {
@@ -11,11 +12,12 @@ cli_main <- function(text) {
   status <- tryCatch(
     withCallingHandlers(
       {
-        # rookery's httpuv, for this R and for those that the app starts.
+        # Adds rookery's httpuv to the library paths of this process and of R processes that the app
+        # starts.
         .libPaths(c(compat_library(), .libPaths()))
         Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
         if (!validEnc(asked$target)) {
-          # The functions of R that take a path apart stop at it.
+          # R's functions for paths do not accept such a path.
           abort(
             paste0(
               "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is no text in the encoding of this locale: rename it, or start with ",
@@ -34,17 +36,17 @@ cli_main <- function(text) {
       cat("rookery: ", conditionMessage(error), "\n", sep = "", file = stderr())
       error$status %||% if (is_worker() && is_final(error)) 78L else 1L
     },
-    # Ctrl-C at a terminal while the app is loaded.
+    # Ctrl-C at a terminal while the app is being loaded.
     interrupt = function(interrupt) 130L
   )
   quit(save = "no", status = status)
 }
 
-# Ends the process because of an error of the app that nobody catches: its message first, then its own
-# frames. With `options(error = )` the end is as R has it.
+# Ends the process after an error that the app did not handle, and prints the message followed by
+# the app's frames. With `options(error = )`, R ends as usual.
 end_of_failure <- function(error) {
   if (!inherits(error, "rookery_error") && is.null(getOption("error"))) {
-    # Here, where the frames are counted from.
+    # Called directly in the handler, because trace_of() counts frames.
     trace <- trace_of(error)
     trace <- tryCatch(without_callers(trace), error = function(error) NULL)
     lines <- trace_lines(list(trace = trace, condition = error))
@@ -57,9 +59,9 @@ end_of_failure <- function(error) {
   }
 }
 
-# Drops the frames before the app's own, which are of this package, of R's functions that evaluate a
-# file, and of the framework that has the app loaded; and counts them. A frame of the app belongs to no
-# package, or was called from a file.
+# Removes the frames before the app's first frame, and counts them. They belong to this package, to
+# R functions that evaluate files, and to the framework that loads the app. A frame of the app
+# belongs to no package or was called from a file.
 without_callers <- function(trace) {
   is_app <- is.na(trace$package) | !is.na(trace$file)
   own <- if (any(is_app)) which(is_app) else which(!trace$package %in% c("rookery", "base"))
@@ -67,7 +69,7 @@ without_callers <- function(trace) {
   c(lapply(trace[names(trace) != "left_out"], `[`, kept), list(left_out = 0L, callers = length(trace$call) - length(kept)))
 }
 
-# Returns whether an error of this package will be the same at the next start.
+# Returns whether the same error would occur again if the process were restarted.
 is_final <- function(error) {
   inherits(error, c(
     "rookery_bad_target", "rookery_no_target", "rookery_no_package", "rookery_no_quarto", "rookery_no_compat", "rookery_bad_setting",
@@ -75,7 +77,8 @@ is_final <- function(error) {
   ))
 }
 
-# The lines `name=value` of the program (crates/settings/src/lines.rs), as a list of strings; of a name that comes more than once, all of them.
+# Parses lines `name=value` of the program (crates/settings/src/lines.rs) into a list of strings. A
+# repeated name becomes a vector.
 cli_read <- function(text) {
   lines <- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
   values <- vapply(sub("^[^=]*=", "", lines, useBytes = TRUE), utils::URLdecode, "", USE.NAMES = FALSE)
@@ -89,28 +92,31 @@ cli_address <- function(asked) {
   list(host = asked$host, port = port, socket = asked$socket, tls = tls_of_settings(cli_settings(asked, "tls:")))
 }
 
-# The settings that were given in one place, as setting_of() takes them: on the command line, which counts more than an
-# .Rprofile, or where the names begin with another `place`.
+# Returns the settings from one source in the form of setting_of(). The source is the command line,
+# which has priority over .Rprofile, or the one whose names begin with `place`.
 cli_settings <- function(asked, place = "cli:") {
   asked <- asked[startsWith(names(asked), place)]
   names(asked) <- substring(names(asked), nchar(place) + 1L)
   typed_values(asked)
 }
 
-# As log_target() gives it.
+# Returns the log destination in the form of log_target().
 cli_log <- function(asked) {
   list(to = asked$log, path = asked$log_file, call = NULL, format = asked$log_format)
 }
 
 #' Put `rookery` on PATH
 #'
-#' Makes a command `rookery` that serves an app from a shell: `rookery serve app/ --port 8000`, see
-#' `rookery --help`. It is a link to a program in the package, so it is up to date after the package has been.
-#' `rookery completions bash` prints what makes a shell complete its words, `rookery man` a manual page.
+#' Creates the command `rookery`, which serves an app from a shell:
+#' `rookery serve app/ --port 8000`. The command is a symbolic link to a program
+#' in the package and is therefore updated together with the package.
+#' `rookery --help` lists the options. `rookery completions bash` prints a
+#' script for shell completion, and `rookery man` prints a manual page.
 #'
-#' @param ... Must be empty: what follows is given by name.
-#' @param dir The folder for the command, made when it does not exist.
-#' @param overwrite Whether to replace a file of that name that is not a link to this program.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param dir The folder for the command. It is created if it does not exist.
+#' @param overwrite Whether to replace a file of the same name that is not a
+#'   link to this program.
 #' @return The path of the command, invisibly.
 #' @examples
 #' \dontrun{
@@ -128,7 +134,8 @@ install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
     abort(paste0("`", dir, "` cannot be written: choose another folder with `dir =`."), "rookery_no_cli")
   }
   command <- file.path(normalizePath(dir, winslash = "/"), "rookery")
-  # NA for what is not there; a link whose package has gone is there, though file.exists() says no.
+  # NA if the file does not exist. file.exists() is FALSE for a link whose package was removed, but
+  # the link does exist.
   link <- Sys.readlink(command)
   is_there <- file.exists(command) || (!is.na(link) && nzchar(link))
   is_ours <- grepl("/rookery/exec/rookery$", link)

@@ -1,13 +1,13 @@
-# What is said of an error: to the client, and on stderr.
+# Raising and logging errors of this package.
 
 error_page <- function(condition) {
   text <- if (inherits(condition, "condition")) conditionMessage(condition) else as.character(condition)
   enc2utf8(paste0("ERROR: ", paste(text, collapse = "\n")))
 }
 
-# Raises an error of this package, which has a class of its own and `rookery_error`. Further fields
-# of the condition go to `...`. Each error has a field `argument`, the name of the argument that is
-# wrong, or `reason`, which is the message unless the caller knows the cause alone.
+# Raises an error of this package with `class` and class `rookery_error`. Further fields of the
+# condition are passed in `...`. Each error has either a field `argument`, the name of the wrong
+# argument, or a field `reason`, which is the message unless the caller passes the bare cause.
 abort <- function(message, class, ...) {
   fields <- list(message = message, call = NULL, ...)
   if ("rookery_bad_argument" %in% class && is.null(fields$argument)) {
@@ -16,13 +16,13 @@ abort <- function(message, class, ...) {
   if (is.null(fields$argument) && is.null(fields$reason)) {
     fields$reason <- message
   }
-  # Handlers of httpuv's errors may be those of simpleError.
+  # Code that handles errors of httpuv may expect class simpleError.
   classes <- c(class, "rookery_error", "simpleError", "error", "condition")
   stop(structure(fields, class = classes))
 }
 
-# Raises the error of a wrong argument, or of a wrong field of one. The message names the argument
-# first, in backticks; the error of a message that does not gets the name by `argument`.
+# Raises the error of a wrong argument, or of a wrong field of an argument. The name is taken from
+# the first backticks in the message, unless `argument` has it.
 abort_argument <- function(..., argument = NULL, class = NULL) {
   abort(paste0(...), unique(c(class, "rookery_bad_argument")), argument = argument)
 }
@@ -37,7 +37,7 @@ first_quoted <- function(message) {
 # have its class.
 arguments_of <- function(constructor, class, body) {
   tryCatch(body, rookery_bad_argument = function(error) {
-    # An argument that is another constructor's names that one.
+    # If the argument is the value of another constructor, the error already names that constructor.
     if (class(error)[[1]] != "rookery_bad_argument") stop(error)
     abort(
       paste0(constructor, ": ", conditionMessage(error)), c(class, "rookery_bad_argument"),
@@ -46,13 +46,14 @@ arguments_of <- function(constructor, class, body) {
   })
 }
 
-# Gives a warning of this package.
+# Gives a warning with a class of this package.
 warn <- function(message, class) {
   warning(structure(list(message = message, call = NULL), class = c(class, "rookery_warning", "warning", "condition")))
 }
 
-# One line on stderr: where, the class of the condition when it says something, and its message.
-report <- function(where, condition, text) {
+# Writes one line to stderr: the place, the class of the condition if it is informative, and the
+# message.
+log_error <- function(where, condition, text) {
   if (inherits(condition, "condition")) {
     classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
     kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
@@ -63,14 +64,15 @@ report <- function(where, condition, text) {
   cat("rookery: ", where, ": ", text, "\n", sep = "", file = stderr())
 }
 
-# The condition of a stack that overflowed, which R tells no handler of; NULL when that is not what happened.
+# Returns the condition of a stack overflow, for which R calls no handlers, or NULL if the last
+# error was another one.
 overflow_condition <- function() {
   text <- geterrmessage()
   texts <- "nested too deeply|C stack usage|stack overflow|node stack"
   if (!grepl(texts, text)) {
     return(NULL)
   }
-  # So that the same text is not found again after the next failure.
+  # Overwrites the last error message, so that the next failure is not taken for a stack overflow.
   try(stop("none"), silent = TRUE)
   text <- sub("^Error( in [^:]*)?: *", "", sub("\n$", "", text))
   structure(class = c("stackOverflowError", "error", "condition"), list(message = text, call = NULL))

@@ -1,4 +1,4 @@
-# Deprecated names of functions, arguments and settings. They keep working for one release, and the
+# Deprecated names of functions, arguments and settings. They work for one more release, and their
 # first use in a session gives a message.
 
 # Gives a message of class `rookery_deprecated`, once per session for each `old`.
@@ -14,10 +14,10 @@ deprecate <- function(old, new) {
   ))
 }
 
-# Renames the deprecated names of a list of values; `renamed` maps old names to new ones. A value
-# that is given under both names is an error. `show` gives the text for a name in messages. Where
-# `renamed` has a text in backticks in place of a name, the option has moved to another function:
-# the value keeps its name.
+# Replaces the deprecated names in a list of values; `renamed` maps old names to new ones. A value
+# that is given under both names is an error. `show` formats a name for messages. If `renamed` has a
+# text in backticks instead of a name, the option has moved to another function, and the value keeps
+# its name.
 rename_deprecated <- function(fields, renamed, show = function(name) paste0("`", name, "`")) {
   for (old in intersect(names(fields), names(renamed))) {
     new <- renamed[[old]]
@@ -34,7 +34,7 @@ rename_deprecated <- function(fields, renamed, show = function(name) paste0("`",
   fields
 }
 
-# ---- the `...` of functions whose options are given by name ----
+# ---- the `...` of functions whose options must be named ----
 
 # Raises an error if `...` of the function `of` is not empty. `known` are the names of the options.
 check_dots <- function(of, ..., known = character()) {
@@ -43,7 +43,7 @@ check_dots <- function(of, ..., known = character()) {
   }
 }
 
-# Raises the error of an argument in `...`: `name` is "" for one without a name.
+# Raises the error for an argument in `...`; `name` is "" for an unnamed argument.
 abort_dots <- function(name, known) {
   if (is.na(name) || !nzchar(name)) {
     abort_argument("options must be given by name: ", quote_names(known), ".", argument = "...")
@@ -51,8 +51,8 @@ abort_dots <- function(name, known) {
   abort_argument("`", name, "` is not an argument.", did_you_mean(name, known))
 }
 
-# Adds to `fields`, the options of the function `of` by name, those that `dots` has under deprecated
-# names. Anything else in `dots` is an error. `known` are the names of the options.
+# Adds options that `dots` has under deprecated names to `fields`, the named options of the function
+# `of`. Anything else in `dots` is an error. `known` are the names of all options.
 take_deprecated <- function(fields, dots, renamed, of, known = names(fields)) {
   unknown <- setdiff(names(dots) %||% rep("", length(dots)), names(renamed))
   if (length(unknown) > 0) abort_dots(unknown[[1]], known)
@@ -65,13 +65,13 @@ take_deprecated <- function(fields, dots, renamed, of, known = names(fields)) {
 
 #' Deprecated functions
 #'
-#' Former names, which keep working for one release: `event_stream()` is [sse_response()], and
-#' `stream_events()` is [sse_body()]. The first use in a session gives a message of class
-#' `rookery_deprecated`.
+#' These former names work for one more release: `event_stream()` is now
+#' [sse_response()], and `stream_events()` is now [sse_body()]. The first use in
+#' a session gives a message of class `rookery_deprecated`.
 #'
-#' @param headers,heartbeat,on_close,compress,source,event,map As in [sse_response()] and
-#'   [sse_body()].
-#' @return As [sse_response()] and [sse_body()].
+#' @param headers,heartbeat,on_close,compress,source,event,map Arguments of
+#'   [sse_response()] and [sse_body()].
+#' @return The value of [sse_response()] or [sse_body()].
 #' @name rookery-deprecated
 #' @rdname rookery-deprecated
 #' @keywords internal

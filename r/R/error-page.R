@@ -1,9 +1,10 @@
-# The page of an error for its developer: the condition, the calls that led to it with the lines they are written in, and the request.
-# Shown where `rookery.error_detail` is "full", to a browser of this machine (src/rust/src/wants.rs) and to nobody else.
+# The error page for developers: the condition, the calls that led to it with their source lines,
+# and the request. It is sent only if `rookery.error_detail` is "full", and only to a browser on
+# this machine (src/rust/src/exchange/error_format.rs).
 
-# Of a source: lines before the one in question, and after it.
+# The number of source lines shown before and after the line of a call.
 lines_around <- 3L
-# Characters of a text that are shown, and of one value of the request.
+# The maximum number of characters shown of a text, and of one value of the request.
 page_text <- 10000L
 page_value <- 1000L
 
@@ -24,7 +25,8 @@ page_style <- paste0(
   "details,th,td{border-color:#3a3f45}pre b{background:#4a211e}.quiet{color:#a2a8af}}"
 )
 
-# Nothing of the page is fetched or run, and the only style is ours: the hash is that of `page_style`.
+# The Content-Security-Policy allows no scripts and no loading of resources. The only style is the
+# page's own, named by the hash of `page_style`.
 page_headers <- list(
   "Content-Type" = "text/html; charset=utf-8",
   "Content-Security-Policy" =
@@ -35,32 +37,32 @@ page_headers <- list(
   "Cross-Origin-Resource-Policy" = "same-origin"
 )
 
-page_response <- function(fault) {
-  list(status = 500L, headers = page_headers, body = error_html(fault))
+page_response <- function(report) {
+  list(status = 500L, headers = page_headers, body = error_html(report))
 }
 
-error_html <- function(fault) {
-  condition <- condition_of(fault)
-  request <- page_request(fault$req)
+error_html <- function(report) {
+  condition <- condition_of(report)
+  request <- page_request(report$req)
   hide <- function(text) hide_values(text, request$secrets)
   message <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
   message <- if (is.character(message) && nzchar(message)) readable(message) else "an error without a message"
   classes <- setdiff(class(condition), c("rookery_failure", "rookery_error"))
   call <- tryCatch(conditionCall(condition), error = function(error) NULL)
   about <- c(
-    paste("<p class=quiet>", html_text(hide(place_in_words(fault))), "</p>"),
+    paste("<p class=quiet>", html_text(hide(error_place(report))), "</p>"),
     paste0("<h1>", html_text(hide(message), page_text), "</h1>"),
     paste0("<p><code>", html_text(paste(classes, collapse = ", ")), "</code></p>"),
     if (is.call(call)) paste0("<p>in <code>", html_text(hide(one_line(call))), "</code></p>"),
     vapply(parent_lines(condition), function(line) paste0("<p>", html_text(hide(line), page_text), "</p>"), ""),
-    if (nzchar(fault$request_id)) paste0("<p class=quiet>Request <code>", html_text(fault$request_id), "</code></p>")
+    if (nzchar(report$request_id)) paste0("<p class=quiet>Request <code>", html_text(report$request_id), "</code></p>")
   )
   paste0(
     c(
       "<!doctype html>", "<html lang=en>", "<head><meta charset=utf-8>",
       paste0("<title>", html_text(hide(message), 200L), "</title>"),
       paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>", "<main>",
-      frames_html(fault$trace, hide), request_html(request, hide),
+      frames_html(report$trace, hide), request_html(request, hide),
       "<p class=quiet>Shown as rookery.error_detail asks for it, to a browser of this machine only.</p>",
       "</main>", "</body>", "</html>"
     ),
@@ -70,7 +72,7 @@ error_html <- function(fault) {
 
 # ---- calls ----
 
-# The innermost first; runs of calls inside packages are folded.
+# Formats the frames, the innermost first. Consecutive calls within packages are folded.
 frames_html <- function(trace, hide) {
   count <- length(trace$call)
   if (count == 0) {
@@ -98,8 +100,8 @@ frames_html <- function(trace, hide) {
   c("<h2>Calls, the newest first</h2>", parts, left_out)
 }
 
-# Returns the HTML of a frame, with the lines around the one that was being evaluated; if that is
-# unknown, around the frame's call.
+# Returns the HTML of a frame, with the source lines around the line that was being evaluated, or
+# around the call if that line is unknown.
 frame_html <- function(trace, frame, hide, is_open) {
   is_at <- !is.na(trace$at_line[[frame]])
   file <- if (is_at) trace$at_file[[frame]] else trace$file[[frame]]
@@ -121,7 +123,8 @@ frame_html <- function(trace, frame, hide, is_open) {
   paste0("<details", if (is_open) " open", "><summary>", title, "</summary><pre>", paste(text, collapse = "\n"), "</pre></details>")
 }
 
-# The lines around one of a source, named by their numbers. A file that has changed since is not shown.
+# Returns the lines around a line of a source, named by their numbers; none if the file has changed
+# since it was parsed.
 source_lines <- function(source, line) {
   if (is.null(source) || is.na(line)) {
     return(character())
@@ -136,7 +139,8 @@ source_lines <- function(source, line) {
 
 # ---- the request ----
 
-# list(line =, headers =, parameters =, secrets =): what is shown of it, and what must not be, wherever else it stands. NULL for none.
+# Returns list(line =, headers =, parameters =, secrets =): the parts of the request that the page
+# shows, and the values that must not appear anywhere on the page. NULL without a request.
 page_request <- function(req) {
   if (!is.environment(req)) {
     return(NULL)
@@ -149,7 +153,7 @@ page_request <- function(req) {
   parameters <- query_parameters(field("QUERY_STRING"))
   is_secret <- grepl(secret_names, names(parameters), ignore.case = TRUE)
   masked <- mask(headers)
-  # The parameters of another page.
+  # The query parameters of the referring page may be secret.
   masked[names(masked) == "referer"] <- sub("[?].*$", "?...", masked[names(masked) == "referer"])
   hidden <- c(headers[masked == "[masked]"], parameters[is_secret])
   parameters[is_secret] <- "[masked]"
@@ -157,7 +161,7 @@ page_request <- function(req) {
   list(line = line, headers = masked, parameters = parameters, secrets = secret_parts(hidden))
 }
 
-# Decoded, named by their names.
+# Returns the decoded query parameters, named.
 query_parameters <- function(query) {
   parts <- strsplit(sub("^[?]", "", paste(query, collapse = "")), "&", fixed = TRUE)[[1]]
   decode <- function(text) {
@@ -169,8 +173,9 @@ query_parameters <- function(query) {
   set_names(decode(values), decode(sub("=.*$", "", parts)))
 }
 
-# What of secret values may stand in a message: a whole value, a cookie's, what follows "Bearer". Too short a text would be found
-# everywhere.
+# Returns the texts by which secret values could appear in a message: the whole value, the value of
+# a cookie, the token after "Bearer". Texts of less than four bytes are left out, because they would
+# match everywhere.
 secret_parts <- function(values) {
   parts <- unlist(strsplit(values, "[;, ]+"), use.names = FALSE)
   parts <- unique(c(values, parts, sub("^[^=]*=", "", parts)))
@@ -202,7 +207,8 @@ request_html <- function(request, hide) {
 
 # ---- text ----
 
-# Text as HTML shows it, also between quotes. What is no character of a page, or turns the direction of what follows, is replaced.
+# Escapes text for HTML, also within quotes. Characters that HTML does not allow, and those that
+# change the direction of the following text, are replaced.
 html_text <- function(text, most = page_value) {
   is_long <- nchar(text) > most
   text[is_long] <- paste0(substr(text[is_long], 1, most), "...")

@@ -1,7 +1,9 @@
-# Installs the package that is named httpuv from its source into a library of its own, in a folder beside it, which is
-# then renamed: another session may be doing the same. Gives NULL, or what went wrong.
+# Installs rookery's package httpuv from its source. The package is installed into a temporary
+# folder beside `library`, which is then renamed, because another session may be installing it at
+# the same time. Returns NULL, or a description of the error.
 #
-# install.libs.R reads this file while rookery is being installed: what is here needs no other of rookery's.
+# install.libs.R sources this file while rookery is being installed, so the functions below use
+# nothing else of rookery.
 install_compat <- function(source, library) {
   dir.create(library, recursive = TRUE, showWarnings = FALSE)
   work <- tempfile("install-", dirname(library))
@@ -32,8 +34,8 @@ install_compat <- function(source, library) {
   NULL
 }
 
-# It imports rookery, which may be in no library yet. It binds rookery's objects when it is loaded, so nothing of rookery
-# is needed before.
+# Removes rookery from the package's imports, because rookery may not be installed yet. The package
+# looks up rookery's objects only when it is loaded.
 forget_rookery <- function(package) {
   description <- read.dcf(file.path(package, "DESCRIPTION"))
   imports <- trimws(strsplit(description[, "Imports"], ",")[[1]])

@@ -1,16 +1,22 @@
-# The limits of a server: their names and defaults are the Rust core's (crates/server/src/config/named.rs).
+# The limits of a server. The Rust core defines their names and defaults
+# (crates/server/src/config/named.rs).
 
 #' Limits of a server
 #'
-#' What clients may do, and how long things may take. `server_limits()` checks values and gives them names; servers take them as `limits =`,
-#' see [startServer()] and [serve()], and as options, see [rookery_options()]. What is not given is as by default.
+#' `server_limits()` collects limits on what clients may send and on how long
+#' operations may take. Pass the result as `limits =` to [startServer()] or
+#' [serve()]. Each limit can also be set as an R option, as described for
+#' [rookery_options()]. Limits that are not given have their defaults.
 #'
 #' @details
-#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million bytes, `"10 MiB"`
-#' and `"10M"` are 10 * 1024^2 bytes. Times are seconds, or strings such as
-#' `"500 ms"`, `"30 s"`, `"2 min"`, `"1 h"`. `Inf`, or `"Inf"`, is no limit. Rates are bytes a second, `0` asks for none.
+#' Sizes are numbers of bytes, or strings with a unit: `"10 MB"` is ten million
+#' bytes, `"10 MiB"` and `"10M"` are 10 * 1024^2 bytes. Times are numbers of
+#' seconds, or strings such as `"500 ms"`, `"30 s"`, `"2 min"` and `"1 h"`.
+#' `Inf` or `"Inf"` means no limit. Rates are minimum rates in bytes per second;
+#' `0` turns them off.
 #'
-#' All servers of a process have one set of limits: that of the first. A server that asks for others while one runs is an error.
+#' All servers of a process have the limits of the first one. Starting a server
+#' with other limits while a server runs is an error.
 #'
 #' @eval section_of_settings(
 #'   "Further limits", "These are given by name as well, `server_limits(body_buffer_size = \"4 MB\")`.", further_limits(c("stable", "advanced"))
@@ -21,13 +27,15 @@
 #'   further_limits("internal")
 #' )
 #'
-#' @param ... Further limits by name, see below. The former names of limits are deprecated, see the vignette *From httpuv to
-#'   Rookery*. Any other name is an error.
+#' @param ... Further limits, by name, as listed below. The former names of
+#'   limits are deprecated; the vignette *From httpuv to Rookery* lists them.
+#'   Any other name is an error.
 #' @eval params_of_settings("server_limits", further_limits(c("stable", "advanced", "internal"))$name)
-#' @return A list of class `rookery_limits` of what was given, in bytes and seconds.
+#' @return A list of class `rookery_limits` with the given limits, in bytes and
+#'   seconds.
 #' @examples
 #' server_limits(max_body_size = "10 MB", request_timeout = "30 s", max_connections = 500)
-#' @seealso [rookery_options()] for what is in force, and where it came from.
+#' @seealso [rookery_options()] for the limits in force and where each was set.
 #' @export
 server_limits <- function(
   ...,
@@ -67,19 +75,20 @@ abort_limit <- function(..., argument = NULL) {
 
 # ---- names ----
 
-# The former names of limits, and the names that they have now.
+# Returns the current names of limits, named by their former names.
 renamed_limits <- function() {
   renamed_settings(setting_table[setting_table$is_limit, ])
 }
 
-# Returns the names of limits for those of the core (crates/server/src/config/named.rs), which has former names.
+# Converts names of limits in the core (crates/server/src/config/named.rs), which still has former
+# names, to current names.
 limit_name <- function(core) {
   renamed <- core %in% names(renamed_limits())
   core[renamed] <- renamed_limits()[core[renamed]]
   core
 }
 
-# `limits =` of a server: NULL, a list, or what server_limits() made.
+# Checks the argument `limits` of a server: NULL, a list, or the value of server_limits().
 check_limits <- function(limits) {
   if (is.null(limits) || inherits(limits, "rookery_limits")) {
     return(limits)
@@ -94,7 +103,7 @@ check_limits <- function(limits) {
 
 limit_kinds <- c("count", "bytes", "seconds", "rate", "percent")
 
-# A data frame of name, kind, the least and the default.
+# Returns a data frame with the name, kind, minimum and default of each limit.
 limit_table <- function() {
   if (is.null(.globals$limit_table)) {
     parts <- .Call(ffi_limits)
@@ -105,12 +114,12 @@ limit_table <- function() {
   .globals$limit_table
 }
 
-# The number that a value of a limit's stands for; `where` it was found, for what is said of it.
+# Returns the number for a limit's value. `where` names the value in error messages.
 limit_value <- function(value, name, where = paste0("`", name, "`")) {
   setting_value(value, name, where, c("rookery_bad_limit", "rookery_bad_argument"))
 }
 
-# As a person reads it, and as server_limits() takes it.
+# Formats a limit in a form that server_limits() accepts.
 format_limit <- function(value, kind) {
   if (is.nan(value)) {
     return("a quarter of what there is")
@@ -119,7 +128,7 @@ format_limit <- function(value, kind) {
     return("Inf")
   }
   in_units <- function(units) {
-    # The largest that leaves a short number.
+    # Uses the largest unit that gives a short number.
     fits <- vapply(units, function(unit) value >= unit && abs(value / unit * 100 - round(value / unit * 100)) < 1e-9, NA)
     if (value == 0 || !any(fits)) return(NULL)
     unit <- names(units)[fits][[1]]
@@ -156,7 +165,8 @@ print.rookery_limits <- function(x, ...) {
 
 # ---- in force ----
 
-# Sets the limits of the process, from all places that they may be given in: see setting_of().
+# Sets the limits of the process from all sources in which they may be given, as setting_of() finds
+# them.
 apply_limits <- function(limits) {
   limits <- check_limits(limits)
   table <- limit_table()
@@ -178,7 +188,8 @@ apply_limits <- function(limits) {
   }
 }
 
-# Whether some are meant for this server: an option may be another one's, or come too late.
+# Returns whether limits were meant for this server. An option may have been set for another server,
+# or after a server was started.
 is_asked_for <- function(found) {
   any(vapply(found, `[[`, "", "origin") %in% c("argument", "command line", "_server.yml"))
 }
@@ -190,13 +201,13 @@ check_shares <- function(values, table) {
   }
 }
 
-# Seconds that a request may take in R, if R is to be interrupted after them; 0: as many as it takes.
+# Returns the seconds after which R code for a request is interrupted; 0 if it is not interrupted.
 interrupt_after <- function() {
   seconds <- .globals$limits$request_timeout$value
   if (isTRUE(setting_of("interrupt_requests")$value) && is.finite(seconds)) seconds else 0
 }
 
-# See src/app.c.
+# Limits the time of R code from now on. Called by src/invocation.c.
 limit_time <- function(seconds) {
   setTimeLimit(elapsed = seconds, transient = FALSE)
 }

@@ -1,15 +1,16 @@
-# Calls an app's function for a request made by hand: for code that runs an app without a server. The server itself
-# does this in C, see src/app.c.
+# Calls an app's function for a request that R code has made, without a server. The server itself
+# calls apps in C (src/invocation.c).
 #
-# `data` is a connection with the request's body, `dataLength` its length in bytes. Returns the response with its
-# headers as strings, and a body that is a file as `bodyFile` and `bodyFileOwned`; NULL if the function returned
-# nothing; or the promise of either. An error becomes a response with status 500.
+# `data` is a connection with the request's body, and `dataLength` its length in bytes. Returns the
+# response with headers as strings, and with `bodyFile` and `bodyFileOwned` for a body that is a
+# file; NULL if the function returned nothing; or a promise of one of these. An error becomes a
+# response with status 500.
 rookCall <- function(func, req, data = NULL, dataLength = -1) {
   req$rook.input <- if (is.null(data)) nullInputStream else InputStream$new(data, dataLength)
   req$rook.errors <- stdErrStream
   req$httpuv.version <- httpuv_version()
   for (name in c("CONTENT_TYPE", "CONTENT_LENGTH")) {
-    # Only if they were sent.
+    # Only headers that were sent.
     value <- req[[paste0("HTTP_", name)]]
     if (!is.null(value)) {
       assign(name, value, envir = req)

@@ -114,7 +114,7 @@ detect_script <- function(file) {
 # plumber2's convention: `engine` names the package whose launch_server() runs the folder.
 detect_server_yml <- function(file) {
   # This package's own file needs no other package, and a mistake in it is told when it is served.
-  if (nzchar(.Call(ffi_server_file, file, FALSE))) {
+  if (nzchar(.Call(ffi_read_server_yml, file, FALSE))) {
     return(new_target("engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"))
   }
   engine <- read_yaml_file(file)[["engine"]]

@@ -46,7 +46,7 @@ quarto_render <- function(file) {
       # Nobody can make it here: whether Quarto can is Quarto's to say.
       return(run_quarto_program(program, file))
     }
-    if (isTRUE(Sys.time() - file.mtime(lock) > quarto_patience)) {
+    if (isTRUE(Sys.time() - file.mtime(lock) > quarto_lock_timeout)) {
       # Whoever has made it was killed.
       unlink(lock, recursive = TRUE)
     }
@@ -55,7 +55,7 @@ quarto_render <- function(file) {
 }
 
 # Longer than any page takes that is waited for.
-quarto_patience <- as.difftime(10, units = "mins")
+quarto_lock_timeout <- as.difftime(10, units = "mins")
 
 run_quarto_program <- function(program, file) {
   status <- system2(program, c("render", shQuote(file)), stdout = "", stderr = "")

@@ -26,7 +26,7 @@ run_rmarkdown <- function(file, address, dots) {
   dots[["shiny_args"]] <- NULL
   if (is_worker()) {
     # A document is rendered for each session, so what is new to one that is open comes with a
-    # reload: see R/serve-pinned.R.
+    # reload: see R/serve-shiny-pin.R.
     dots <- with_defaults(dots, list(auto_reload = FALSE))
   }
   with_page_script(do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots)))

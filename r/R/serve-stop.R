@@ -36,7 +36,7 @@ with_graceful_stop <- function(body) {
 }
 
 # What service() calls between two events when there is something to heed.
-heed <- function(is_asked, is_reload) {
+handle_signals <- function(is_asked, is_reload) {
   log_pump()
   if (is_reload) {
     reload_all_tls()

@@ -163,7 +163,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     on.exit(options(warnings), add = TRUE)
   }
   # Reports the repeated errors that have been counted and not reported yet.
-  on.exit(flush_all_faults(), add = TRUE)
+  on.exit(flush_all_error_reports(), add = TRUE)
   if (is.null(object)) {
     # So that errors are told with the lines they come from: Rscript keeps none.
     keep <- options(keep.source = TRUE)
@@ -276,14 +276,14 @@ run_ambiorix <- function(app, address, dots) {
     )
   }
   port <- chosen_port(address)
-  restore <- tell_ambiorix(port, address$host)
+  restore <- configure_ambiorix(port, address$host)
   on.exit(restore())
   do.call(app$start, with_defaults(dots, list(host = address$host, port = port, open = FALSE)))
   NULL
 }
 
 # Where ambiorix looks before it looks at its own arguments. A function that undoes it.
-tell_ambiorix <- function(port, host) {
+configure_ambiorix <- function(port, host) {
   before <- Sys.getenv("AMBIORIX_PORT", NA)
   options <- options(ambiorix.host = host)
   Sys.setenv(AMBIORIX_PORT = port)
@@ -324,7 +324,7 @@ run_script <- function(script, address, dots) {
   if (is.null(address$socket)) {
     Sys.setenv(PORT = address$port)
     if (startsWith(script$label, "ambiorix")) {
-      tell_ambiorix(chosen_port(address), address$host)
+      configure_ambiorix(chosen_port(address), address$host)
     }
   }
   value <- source(file, local = new.env(parent = globalenv()), chdir = TRUE, encoding = "UTF-8")$value

@@ -6,7 +6,7 @@
 server_file <- function(file) {
   # What the program serves, it has checked with the command line and the environment.
   is_alone <- !identical(.globals$serving, Sys.getpid())
-  lines <- cli_read(.Call(ffi_server_file, path.expand(file), is_alone))
+  lines <- cli_read(.Call(ffi_read_server_yml, path.expand(file), is_alone))
   if (!is.null(lines$wrong)) {
     abort(lines$wrong, "rookery_bad_setting")
   }

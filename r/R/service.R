@@ -31,7 +31,7 @@ service <- function(timeoutMs = if (interactive()) 100 else 1000) {
 
 # What to say of an I/O thread that has ended, whose servers are stopped here; NULL when it has been said.
 failure_text <- function() {
-  reason <- .Call(ffi_failure)
+  reason <- .Call(ffi_take_failure)
   if (is.null(reason)) {
     return(NULL)
   }
@@ -48,7 +48,7 @@ raise_failure <- function() {
 }
 
 # Where only the event loop runs, which has nobody to raise it to.
-tell_failure <- function() {
+log_io_failure <- function() {
   text <- failure_text()
   if (!is.null(text)) cat(text, "\n", sep = "", file = stderr())
 }

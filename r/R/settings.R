@@ -175,7 +175,7 @@ check_setting <- function(value, name, where) {
 # Reads a value by the table of settings (crates/settings), and returns it with the type of the
 # setting. R looks at types, NA and encodings only. `where` it was found is in the message.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
-  lines <- cli_read(.Call(ffi_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
+  lines <- cli_read(.Call(ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
   if (!is.null(lines$wanted)) {
     wanted <- if (lines$wanted == "yes or no") "TRUE or FALSE" else lines$wanted
     abort(paste0(where, " must be ", wanted, ", not ", describe(value), "."), class, argument = name)

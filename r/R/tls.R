@@ -107,15 +107,15 @@ tls_config <- function(
       )
     }
   })
-  key <- if (!is.null(key)) settle_pem(key)
+  key <- if (!is.null(key)) normalize_pem(key)
   if (!is.null(password) && !is.null(key)) {
     key <- vapply(key, open_key, character(1), password, USE.NAMES = FALSE)
   }
   config <- structure(
     list(
-      cert = if (!is.null(cert)) settle_pem(cert),
+      cert = if (!is.null(cert)) normalize_pem(cert),
       key = key,
-      client_ca = if (!is.null(client_ca)) settle_pem(client_ca),
+      client_ca = if (!is.null(client_ca)) normalize_pem(client_ca),
       client_auth = client_auth,
       min_version = min_version,
       http2 = http2,
@@ -210,7 +210,7 @@ check_choice <- function(value, choices, name) {
 redirect_needs_port <- "`redirect_from` is a port beside that of the server: a server on a Unix socket has none."
 
 # Paths that mean the same wherever this R, or one that it starts, goes.
-settle_pem <- function(pem) {
+normalize_pem <- function(pem) {
   is_path <- !is_pem(pem)
   path <- path.expand(pem[is_path])
   relative <- !startsWith(path, "/")
@@ -267,7 +267,7 @@ tls_new <- function(tls) {
     !tls$http2_websockets,
     if (is.null(tls$hsts)) integer() else as.integer(unlist(tls$hsts)),
     tls$redirect_from %||% 0L,
-    acme_wishes(tls$acme)
+    acme_options(tls$acme)
   )
   if (is.character(opened)) {
     abort(opened, "rookery_bad_tls", reason = opened)
@@ -288,7 +288,7 @@ tls_resolve <- function(tls) {
 # The certificate to develop with; its fingerprint is `$fingerprint`.
 tls_development <- function() {
   folder <- file.path(tools::R_user_dir("rookery", "data"), "tls")
-  made <- .Call(ffi_tls_develop, path.expand(folder))
+  made <- .Call(ffi_tls_development_certificate, path.expand(folder))
   if (is.character(made)) {
     abort(made, "rookery_bad_tls")
   }

@@ -74,7 +74,7 @@ WebSocket <- R6::R6Class(
     },
     #' @description How many bytes wait to be sent to the client, as one number.
     bufferedAmount = function() {
-      .Call(ffi_ws_waiting, self$handle)
+      .Call(ffi_ws_queued_bytes, self$handle)
     },
     #' @description Sends a ping, which the client's software answers by itself. The server sends one every 20 seconds as it is.
     #'   Returns `TRUE`, or `FALSE` when the connection has ended, invisibly.

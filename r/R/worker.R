@@ -4,7 +4,7 @@
 # for a free port (Shiny and probe() do so), and would answer requests with 404 meanwhile; a second one gets the port that it asks for.
 takes_worker_socket <- function(app) {
   has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
-  state <- if (has_app) .Call(ffi_worker)
+  state <- if (has_app) .Call(ffi_worker_state)
   if (is.character(state)) {
     abort(state, "rookery_no_server", reason = state)
   }
@@ -12,7 +12,7 @@ takes_worker_socket <- function(app) {
 }
 
 is_worker <- function() {
-  !is.null(.Call(ffi_worker))
+  !is.null(.Call(ffi_worker_state))
 }
 
 # Returns whether this process is the only worker: what it serves is then said by its supervisor alone.

@@ -5,6 +5,7 @@
 
 struct symbols syms;
 struct objects objs;
+unsigned forks;
 
 _Noreturn void abort_with(const char* class, const char* format, ...) {
     // As much as R itself takes of a message.
@@ -162,7 +163,7 @@ static void symbols_init(void) {
         .on_fulfilled = Rf_install("onFulfilled"),
         .on_rejected = Rf_install("onRejected"),
         .promise_domain = Rf_install("current_promise_domain"),
-        .ask = Rf_install("ask"),
+        .pull = Rf_install("pull"),
         .has_failed = Rf_install("has_failed"),
         .is_answered = Rf_install("is_answered"),
         .self = Rf_install("self"),
@@ -220,44 +221,44 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     UNPROTECT(1);
     MARK_NOT_MUTABLE(objs.no_headers);
     objs.overflow = shared_object(shared, "overflow");
-    objs.report = shared_object(shared, "report");
-    objs.reach_later = shared_object(shared, "reach_later");
-    objs.heed = shared_object(shared, "heed");
-    objs.hear_interrupts = shared_object(shared, "hear_interrupts");
+    objs.log_error = shared_object(shared, "log_error");
+    objs.load_later_if_idle = shared_object(shared, "load_later_if_idle");
+    objs.handle_signals = shared_object(shared, "handle_signals");
+    objs.watch_interrupts = shared_object(shared, "watch_interrupts");
     objs.trace = shared_object(shared, "trace");
 
     return is_first;
 }
 
-// What requests and WebSockets are made of and answered with, before the first server: see prepare() in R/globals.R.
+// What requests and WebSockets are made of and answered with, before the first server: see prepare() in R/package-load.R.
 void globals_prepare(SEXP shared) {
     objs.null_input = shared_object(shared, "null_input");
     objs.error_stream = shared_object(shared, "error_stream");
     objs.httpuv_version = shared_object(shared, "httpuv_version");
     MARK_NOT_MUTABLE(objs.httpuv_version);
     objs.request_frame = shared_object(shared, "request_frame");
-    objs.stream_parts = shared_object(shared, "stream_parts");
+    objs.input_parts = shared_object(shared, "input_parts");
     objs.open_body = shared_object(shared, "open_body");
     objs.bind_body = shared_object(shared, "bind_body");
     objs.close_body = shared_object(shared, "close_body");
-    objs.socket_parts = shared_object(shared, "socket_parts");
+    objs.websocket_parts = shared_object(shared, "websocket_parts");
     objs.pushed_parts = shared_object(shared, "pushed_parts");
     objs.events_parts = shared_object(shared, "events_parts");
     objs.then = shared_object(shared, "then");
-    objs.complete_fault = shared_object(shared, "complete_fault");
-    objs.ask_on_error = shared_object(shared, "ask_on_error");
-    objs.tell_fault = shared_object(shared, "tell_fault");
-    objs.failure_response = shared_object(shared, "failure_response");
-    objs.note_own = shared_object(shared, "note_own");
+    objs.complete_error_report = shared_object(shared, "complete_error_report");
+    objs.call_on_error = shared_object(shared, "call_on_error");
+    objs.write_error_report = shared_object(shared, "write_error_report");
+    objs.error_response = shared_object(shared, "error_response");
+    objs.note_app_500 = shared_object(shared, "note_app_500");
     objs.limit_time = shared_object(shared, "limit_time");
-    objs.body_came = shared_object(shared, "body_came");
-    objs.body_next = shared_object(shared, "body_next");
-    objs.body_over = shared_object(shared, "body_over");
+    objs.on_body_chunk = shared_object(shared, "on_body_chunk");
+    objs.body_process_queue = shared_object(shared, "body_process_queue");
+    objs.on_body_end = shared_object(shared, "on_body_end");
     objs.new_source = shared_object(shared, "new_source");
-    objs.begin_stream = shared_object(shared, "begin_stream");
-    objs.take_later = shared_object(shared, "take_later");
-    objs.drained = shared_object(shared, "drained");
-    objs.depart = shared_object(shared, "depart");
+    objs.start_stream = shared_object(shared, "start_stream");
+    objs.await_chunk = shared_object(shared, "await_chunk");
+    objs.on_stream_drained = shared_object(shared, "on_stream_drained");
+    objs.on_stream_end = shared_object(shared, "on_stream_end");
 }
 
 SEXP ffi_rng_state(void) {

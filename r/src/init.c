@@ -10,7 +10,7 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
         guard_init();
         rk_output_init();
     }
-    service_init();
+    event_loop_init();
     worker_init();
     return R_NilValue;
 }
@@ -18,7 +18,7 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
 // Called by prepare(), before the first server: see globals_prepare().
 static SEXP ffi_prepare(SEXP shared) {
     globals_prepare(shared);
-    socket_object_init();
+    websocket_object_init();
     stream_object_init();
     input_init();
     return R_NilValue;
@@ -33,16 +33,16 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_listen_unix, 3),
     ENTRY(ffi_tls_new, 9),
     ENTRY(ffi_tls_reload, 1),
-    ENTRY(ffi_tls_develop, 1),
+    ENTRY(ffi_tls_development_certificate, 1),
     ENTRY(ffi_limits, 0),
     ENTRY(ffi_limits_set, 1),
     ENTRY(ffi_stop, 1),
     ENTRY(ffi_drain, 1),
     ENTRY(ffi_connections, 1),
-    ENTRY(ffi_worker, 0),
-    ENTRY(ffi_worker_has, 1),
+    ENTRY(ffi_worker_state, 0),
+    ENTRY(ffi_worker_uses_socket, 1),
     ENTRY(ffi_admin_start, 2),
-    ENTRY(ffi_admin_is, 2),
+    ENTRY(ffi_admin_set_state, 2),
     ENTRY(ffi_admin_stop, 0),
     ENTRY(ffi_site_new, 1),
     ENTRY(ffi_site_set, 3),
@@ -50,13 +50,13 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_service, 1),
     ENTRY(ffi_later_use, 2),
     ENTRY(ffi_interrupt, 0),
-    ENTRY(ffi_failure, 0),
-    ENTRY(ffi_break, 0),
+    ENTRY(ffi_take_failure, 0),
+    ENTRY(ffi_fail_for_test, 0),
     ENTRY(ffi_close, 0),
     ENTRY(ffi_last_events, 0),
     ENTRY(ffi_respond, 3),
     ENTRY(ffi_reject, 3),
-    ENTRY(ffi_promise_attend, 3),
+    ENTRY(ffi_promise_attach, 3),
     ENTRY(ffi_body_read, 3),
     ENTRY(ffi_body_open, 1),
     ENTRY(ffi_body_opened, 2),
@@ -67,25 +67,25 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_ws_add, 3),
     ENTRY(ffi_ws_remove, 3),
     ENTRY(ffi_ws_send, 2),
-    ENTRY(ffi_ws_waiting, 1),
+    ENTRY(ffi_ws_queued_bytes, 1),
     ENTRY(ffi_ws_ping, 1),
     ENTRY(ffi_ws_close, 3),
-    ENTRY(ffi_sockets, 1),
+    ENTRY(ffi_websockets, 1),
     ENTRY(ffi_rng_state, 0),
     ENTRY(ffi_live_bytes, 0),
     ENTRY(ffi_allocations, 0),
-    ENTRY(ffi_receive_taken, 2),
+    ENTRY(ffi_receive_consumed, 2),
     ENTRY(ffi_receive_fail, 3),
     ENTRY(ffi_receive_respond, 2),
-    ENTRY(ffi_receive_held, 1),
+    ENTRY(ffi_receive_is_waiting, 1),
     ENTRY(ffi_receive_drop, 1),
     ENTRY(ffi_stream_object, 4),
-    ENTRY(ffi_stream_take, 2),
+    ENTRY(ffi_stream_on_fulfilled, 2),
     ENTRY(ffi_stream_fail, 2),
-    ENTRY(ffi_stream_lose, 2),
-    ENTRY(ffi_stream_give, 2),
+    ENTRY(ffi_stream_on_collected, 2),
     ENTRY(ffi_stream_write, 2),
-    ENTRY(ffi_stream_tell, 2),
+    ENTRY(ffi_stream_write_fast, 2),
+    ENTRY(ffi_stream_command, 2),
     ENTRY(ffi_stream_state, 1),
     ENTRY(ffi_handle_number, 1),
     ENTRY(ffi_acme_check, 1),
@@ -95,7 +95,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_client_send, 2),
     ENTRY(ffi_client_close, 3),
     ENTRY(ffi_client_abandon, 1),
-    ENTRY(ffi_client_waiting, 1),
+    ENTRY(ffi_client_queued_bytes, 1),
     ENTRY(ffi_refuse, 2),
     ENTRY(ffi_signals_watch, 1),
     ENTRY(ffi_signals_unwatch, 0),
@@ -115,10 +115,10 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_log_close, 0),
     ENTRY(ffi_ip_family, 1),
     ENTRY(ffi_base64, 1),
-    ENTRY(ffi_shown, 1),
-    ENTRY(ffi_setting, 2),
+    ENTRY(ffi_mask_tokens, 1),
+    ENTRY(ffi_read_setting, 2),
     ENTRY(ffi_network_address, 0),
-    ENTRY(ffi_server_file, 2),
+    ENTRY(ffi_read_server_yml, 2),
     ENTRY(ffi_uri_encode, 2),
     ENTRY(ffi_uri_decode, 2),
     {NULL, NULL, 0},
@@ -129,6 +129,6 @@ attribute_visible void R_init_rookery(DllInfo* dll) {
     R_useDynamicSymbols(dll, FALSE);
     R_forceSymbols(dll, TRUE);
     body_init(dll);
-    piece_init(dll);
+    chunk_init(dll);
     request_init(dll);
 }

@@ -1,7 +1,7 @@
 // Package later, R's event loop: asked for what it has once it is loaded, and loaded when R has to be reached.
 //
 // To load it takes half of the time to a first answer (it imports rlang and Rcpp). Until somebody does it has nothing to run, and a
-// service() waits by itself. So an R that serves does without; one at its prompt gets it with its first server (R/globals.R); and any
+// service() waits by itself. So an R that serves does without; one at its prompt gets it with its first server (R/package-load.R); and any
 // other with an event loop is reached by a bell: a pipe that R's event loop watches, and whose handler loads it.
 #include <R_ext/eventloop.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static SEXP id_symbol;
 
 // A callback that is scheduled in one loop at most once at a time. It is never freed: package later
 // has its address.
-struct turn {
+struct scheduled {
     enum later_task task;
     int loop;          // an index in `loops`
     int is_scheduled;  // written by any thread
@@ -38,7 +38,7 @@ struct loop {
     int id;       // package later's number; read by any thread
     int users;    // servers and clients
     int servers;  // read by any thread
-    struct turn turns[LATER_TASKS];
+    struct scheduled tasks_of[LATER_TASKS];
 };
 
 // The first is the global loop. with_temp_loop() makes a new number each time, so places are used
@@ -49,11 +49,11 @@ static int waits_in = -1;   // where service() waits; read by any thread
 static int last_served;     // the loop of the server that was stopped last; read by any thread
 
 static void (*tasks[LATER_TASKS])(int loop);
-static int has_rung;  // the bell has been rung, and not been heard
+static int is_woken;  // the bell has been rung, and not been heard
 
-static int bell[2] = {-1, -1};
+static int wake_pipe[2] = {-1, -1};
 // Which of R's handlers it is: any number that no other package has.
-enum { BELL_ACTIVITY = 77 };
+enum { WAKE_ACTIVITY = 77 };
 
 static int atomic_get(int* word) {
     return __atomic_load_n(word, __ATOMIC_SEQ_CST);
@@ -67,26 +67,26 @@ bool later_is_loaded(void) {
     return __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST) != NULL;
 }
 
-static void run_turn(void* data) {
-    struct turn* turn = data;
-    atomic_set(&turn->is_scheduled, 0);
+static void run_scheduled(void* data) {
+    struct scheduled* scheduled = data;
+    atomic_set(&scheduled->is_scheduled, 0);
     if (atomic_get(&is_closed) == 0) {
-        tasks[turn->task](turn->loop);
+        tasks[scheduled->task](scheduled->loop);
     }
 }
 
 // Schedules a task in a loop, unless it is scheduled there. On any thread; no R here.
 static void schedule_in(exec_later_t exec, int at, enum later_task task, double seconds) {
     struct loop* loop = &loops[at];
-    struct turn* turn = &loop->turns[task];
-    if (__atomic_exchange_n(&turn->is_scheduled, 1, __ATOMIC_SEQ_CST) != 0) {
+    struct scheduled* scheduled = &loop->tasks_of[task];
+    if (__atomic_exchange_n(&scheduled->is_scheduled, 1, __ATOMIC_SEQ_CST) != 0) {
         return;
     }
     int id = atomic_get(&loop->id);
-    if (exec(run_turn, turn, seconds, id) == 0 && id != 0) {
+    if (exec(run_scheduled, scheduled, seconds, id) == 0 && id != 0) {
         // The loop has been destroyed: what belonged to it belongs to the global loop from now on.
         atomic_set(&loop->id, 0);
-        exec(run_turn, turn, seconds, 0);
+        exec(run_scheduled, scheduled, seconds, 0);
     }
 }
 
@@ -117,8 +117,8 @@ void later_schedule(void) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL) {
         schedule_task(exec, LATER_SERVE, 0);
-    } else if (bell[1] >= 0 && __atomic_exchange_n(&has_rung, 1, __ATOMIC_SEQ_CST) == 0) {
-        ssize_t written = write(bell[1], "", 1);
+    } else if (wake_pipe[1] >= 0 && __atomic_exchange_n(&is_woken, 1, __ATOMIC_SEQ_CST) == 0) {
+        ssize_t written = write(wake_pipe[1], "", 1);
         // A pipe that is full has rung.
         (void)written;
     }
@@ -134,7 +134,7 @@ void later_release(void) {
 }
 
 // Runs a task in one loop, if package later is loaded. On any thread; no R here.
-void later_soon(int loop, enum later_task task) {
+void later_schedule_in(int loop, enum later_task task) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL && atomic_get(&is_closed) == 0) {
         schedule_in(exec, loop, task, 0);
@@ -149,12 +149,12 @@ void later_close(void) {
 static void loops_reset(void) {
     for (int i = 0; i < LATER_LOOPS; i++) {
         for (int task = 0; task < LATER_TASKS; task++) {
-            loops[i].turns[task].task = (enum later_task)task;
-            loops[i].turns[task].loop = i;
-            atomic_set(&loops[i].turns[task].is_scheduled, 0);
+            loops[i].tasks_of[task].task = (enum later_task)task;
+            loops[i].tasks_of[task].loop = i;
+            atomic_set(&loops[i].tasks_of[task].is_scheduled, 0);
         }
     }
-    atomic_set(&has_rung, 0);
+    atomic_set(&is_woken, 0);
     atomic_set(&waits_in, -1);
 }
 
@@ -182,9 +182,9 @@ int later_current(void) {
     return number == NA_INTEGER ? 0 : number;
 }
 
-static bool has_turn(const struct loop* loop) {
+static bool has_scheduled(const struct loop* loop) {
     for (int task = 0; task < LATER_TASKS; task++) {
-        if (loop->turns[task].is_scheduled != 0) {
+        if (loop->tasks_of[task].is_scheduled != 0) {
             return true;
         }
     }
@@ -197,7 +197,7 @@ static int free_place(void) {
     int found = 0;
     for (int i = 1; i < LATER_LOOPS; i++) {
         if (loops[i].users == 0 && i != waits_in) {
-            if (!has_turn(&loops[i])) {
+            if (!has_scheduled(&loops[i])) {
                 return i;
             }
             found = found == 0 ? i : found;
@@ -220,7 +220,7 @@ static int place_of(int id) {
     int at = free_place();
     if (at != 0) {
         for (int task = 0; task < LATER_TASKS; task++) {
-            atomic_set(&loops[at].turns[task].is_scheduled, 0);
+            atomic_set(&loops[at].tasks_of[task].is_scheduled, 0);
         }
         if (last_served == at) {
             atomic_set(&last_served, 0);
@@ -234,13 +234,13 @@ static int place_of(int id) {
 }
 
 // Begins to use the loop that has this number: the index that stands for it until
-// later_loop_done(). Reports once that another loop could not be used.
+// later_loop_release(). Reports once that another loop could not be used.
 int later_loop_use(int id) {
     static bool is_reported;
     int at = place_of(id);
     if (at == 0 && id != 0 && !is_reported) {
         is_reported = true;
-        report(
+        log_error(
             "an event loop of package later", R_NilValue,
             "servers and clients use as many private loops as they can (63): those made in a further one belong to "
             "the global loop, and later::run_now(loop = ) does not serve them. Stop the servers that are not needed.");
@@ -249,27 +249,27 @@ int later_loop_use(int id) {
     return at;
 }
 
-void later_loop_done(int at) {
+void later_loop_release(int at) {
     loops[at].users--;
 }
 
 // Counts a server as one of the current loop; returns the index of that loop.
-int later_server_begins(void) {
+int later_add_server(void) {
     int at = later_loop_use(later_current());
     atomic_set(&loops[at].servers, loops[at].servers + 1);
     return at;
 }
 
-void later_server_ends(int at) {
+void later_remove_server(int at) {
     atomic_set(&last_served, at);
     atomic_set(&loops[at].servers, loops[at].servers - 1);
-    later_loop_done(at);
+    later_loop_release(at);
 }
 
 // Makes the current loop the one in which later_run() waits, and in which arriving events are
-// scheduled whichever loop their servers belong to. This lasts until later_waits_in() is called
+// scheduled whichever loop their servers belong to. This lasts until later_set_wait_loop() is called
 // with the index that this function returns. May raise the errors of later::current_loop().
-int later_waits(void) {
+int later_begin_wait(void) {
     int outer = waits_in;
     SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
     SETCADDDR(wait_call, loop);
@@ -279,11 +279,11 @@ int later_waits(void) {
     return outer;
 }
 
-int later_waiting(void) {
+int later_wait_loop(void) {
     return waits_in;
 }
 
-void later_waits_in(int outer) {
+void later_set_wait_loop(int outer) {
     atomic_set(&waits_in, outer);
 }
 
@@ -301,33 +301,33 @@ static bool pipe_new(int ends[2]) {
 }
 
 // R's event loop has seen the bell: `later` is loaded, unless a function of R's is running, in which it would run nothing.
-static void rung(void* data) {
+static void on_wake(void* data) {
     char bytes[16];
     bool failed = false;
     (void)data;
-    while (read(bell[0], bytes, sizeof bytes) > 0) {
+    while (read(wake_pipe[0], bytes, sizeof bytes) > 0) {
     }
     if (!later_is_loaded()) {
-        SEXP call = PROTECT(Rf_lang1(objs.reach_later));
+        SEXP call = PROTECT(Rf_lang1(objs.load_later_if_idle));
         SEXP is_reached = call_quietly(call, &failed);
         if (!failed && Rf_asLogical(is_reached) != TRUE) {
             // The I/O thread rings again in a millisecond while something waits.
-            atomic_set(&has_rung, 0);
+            atomic_set(&is_woken, 0);
         }
         UNPROTECT(1);
     }
     if (failed) {
-        report("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
+        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
     }
 }
 
 // Before a server listens: the I/O thread can reach an R that does not serve.
-void later_reachable(void) {
-    if (!later_is_loaded() && bell[0] < 0) {
-        if (!pipe_new(bell)) {
+void later_enable_wakeup(void) {
+    if (!later_is_loaded() && wake_pipe[0] < 0) {
+        if (!pipe_new(wake_pipe)) {
             abort_with("rookery_no_server", "a pipe cannot be made: too many files are open");
         }
-        addInputHandler(R_InputHandlers, bell[0], rung, BELL_ACTIVITY);
+        addInputHandler(R_InputHandlers, wake_pipe[0], on_wake, WAKE_ACTIVITY);
     }
 }
 
@@ -335,10 +335,10 @@ void later_reachable(void) {
 void later_forked(void) {
     int ends[2];
     loops_reset();
-    if (bell[0] >= 0 && pipe_new(ends)) {
+    if (wake_pipe[0] >= 0 && pipe_new(ends)) {
         for (int i = 0; i < 2; i++) {
-            dup2(ends[i], bell[i]);
-            fcntl(bell[i], F_SETFD, FD_CLOEXEC);
+            dup2(ends[i], wake_pipe[i]);
+            fcntl(wake_pipe[i], F_SETFD, FD_CLOEXEC);
             close(ends[i]);
         }
     }
@@ -373,14 +373,14 @@ SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
     exec_later_t exec = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     __atomic_store_n(&exec_later, exec, __ATOMIC_SEQ_CST);
     // Whoever asks from here on sees it; whoever asked before is seen here.
-    if (__atomic_exchange_n(&has_rung, 0, __ATOMIC_SEQ_CST) != 0) {
+    if (__atomic_exchange_n(&is_woken, 0, __ATOMIC_SEQ_CST) != 0) {
         schedule_task(exec, LATER_SERVE, 0);
     }
     return R_NilValue;
 }
 
 // Runs one callback of the current loop, for which it waits for up to `seconds` after
-// later_waits(); whether there was one. May raise what that raised.
+// later_begin_wait(); whether there was one. May raise what that raised.
 bool later_run(double seconds) {
     SEXP call = run_call;
     if (seconds > 0) {

@@ -49,7 +49,7 @@ static bool has_domain(SEXP promise) {
 
 // Has a promise that is pending call one of two functions when it is settled, behind those that `then()` has given it: FALSE
 // when that is `then()`'s to do. They must not raise.
-SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected) {
+SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected) {
     SEXP private = PROTECT(state_of(promise));
     SEXP fulfilled = PROTECT(field(private, syms.on_fulfilled));
     SEXP rejected = PROTECT(field(private, syms.on_rejected));

@@ -147,7 +147,7 @@ static SEXP own_id_string(SEXP own) {
         char text[33];
         struct own_id parts;
         memcpy(&parts, RAW(R_altrep_data1(own)), sizeof parts);
-        rk_own_request_id(parts.id, parts.process, text);
+        rk_format_request_id(parts.id, parts.process, text);
         string = PROTECT(Rf_mkString(text));
         R_set_altrep_data2(own, string);
         UNPROTECT(1);

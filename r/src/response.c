@@ -15,10 +15,6 @@ static SEXP element(SEXP value, SEXP name) {
     return TYPEOF(value) == VECSXP ? list_element(value, name) : R_NilValue;
 }
 
-static struct rk_bytes char_bytes(SEXP text) {
-    return (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
-}
-
 static bool is_content_length(struct rk_bytes name) {
     return name.len == 14 && strncasecmp(name.start, "content-length", 14) == 0;
 }
@@ -65,7 +61,7 @@ static SEXP header_text(SEXP value, struct rk_bytes name) {
 static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name, SEXP text) {
     struct rk_bytes value;
     PROTECT(utf8_text(text, &value));
-    int status = rk_reply_header(slot, id, name, value);
+    int status = rk_response_header(slot, id, name, value);
     UNPROTECT(1);
     switch (status) {
     case RK_BAD_NAME:
@@ -98,7 +94,7 @@ const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
     }
     const char* problem = NULL;
     for (R_xlen_t i = 0; i < count && problem == NULL; i++) {
-        struct rk_bytes name = char_bytes(STRING_ELT(names, i));
+        struct rk_bytes name = bytes_of_char(STRING_ELT(names, i));
         SEXP text = TYPEOF(headers) == STRSXP ? STRING_ELT(headers, i) : header_text(VECTOR_ELT(headers, i), name);
         PROTECT(text);
         problem = text == R_NilValue ? "each of `headers` must be one value" : write_header(slot, id, name, text);
@@ -110,11 +106,11 @@ const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
 
 static void write_bytes(uint32_t slot, uint64_t id, SEXP owner, const void* start, size_t len) {
     if (len <= LEND_BYTES) {
-        rk_reply_copy(slot, id, start, len);
+        rk_response_copy(slot, id, start, len);
         return;
     }
     uint64_t token = keep(owner);
-    if (rk_reply_lend(slot, id, start, len, token) != RK_OK) {
+    if (rk_response_lend(slot, id, start, len, token) != RK_OK) {
         release(token);
     }
 }
@@ -128,12 +124,12 @@ bool response_lacks_file(void) {
 
 // An app's file that cannot be opened gets the page that httpuv sends, and a line on stderr.
 static void write_file(uint32_t slot, uint64_t id, const char* path, bool is_owned) {
-    if (rk_reply_file(slot, id, path, is_owned) != RK_OK) {
+    if (rk_response_file(slot, id, path, is_owned) != RK_OK) {
         static const char page[] = "500 Internal Server Error\n";
         lacks_file = true;
-        report("a response's `body$file`", R_NilValue, rk_error());
-        rk_reply_begin(slot, id, 500);
-        rk_reply_copy(slot, id, page, sizeof page - 1);
+        log_error("a response's `body$file`", R_NilValue, rk_error());
+        rk_response_begin(slot, id, 500);
+        rk_response_copy(slot, id, page, sizeof page - 1);
     }
 }
 
@@ -159,7 +155,7 @@ static const char* write_named_file(
 static const char* write_text(uint32_t slot, uint64_t id, SEXP body) {
     SEXP names = Rf_getAttrib(body, R_NamesSymbol);
     if (XLENGTH(body) == 0) {
-        rk_reply_copy(slot, id, "", 0);
+        rk_response_copy(slot, id, "", 0);
         return NULL;
     }
     SEXP text = STRING_ELT(body, 0);
@@ -192,8 +188,8 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
     case STRSXP:
         return write_text(slot, id, body);
     case ENVSXP:
-        if (stream_is(body)) {
-            return stream_write(slot, id, body);
+        if (is_stream(body)) {
+            return stream_set_body(slot, id, body);
         }
         return write_named_file(slot, id, body, syms.file, syms.owned);
     case VECSXP:
@@ -201,7 +197,7 @@ static const char* write_body(uint32_t slot, uint64_t id, SEXP body, SEXP value)
     case CLOSXP:
     case BUILTINSXP:
     case SPECIALSXP:
-        return stream_write(slot, id, body);
+        return stream_set_body(slot, id, body);
     default:
         return "`body` must be a string, a raw vector, NULL, list(file = path), a function or a stream";
     }
@@ -215,7 +211,7 @@ static const char* read_status(SEXP value, int* status) {
     }
     // 1xx are the server's own; NaN fails both comparisons.
     if (!(number >= 200 && number < 1000)) {
-        return receive_is(value) ? "receive_body() is for `onHeaders`: the body has been read here"
+        return is_receiver(value) ? "receive_body() is for `onHeaders`: the body has been read here"
                                  : "`status` must be a number from 200 to 999";
     }
     *status = (int)number;
@@ -234,7 +230,7 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem = read_status(value, &status);
     last_status = status;
     if (problem == NULL) {
-        rk_reply_begin(slot, id, status);
+        rk_response_begin(slot, id, status);
         problem = response_headers(slot, id, PROTECT(element(value, syms.response_headers)));
         UNPROTECT(1);
     }
@@ -248,7 +244,7 @@ static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
 const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
     lacks_file = false;
-    if (socket_is_accepted(value)) {
+    if (is_accepted_ws(value)) {
         return "accept_ws() is for `onHeaders` of a WebSocket's handshake, and not promised";
     }
     switch (TYPEOF(value)) {
@@ -269,8 +265,14 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
 
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len) {
     static const char name[] = "Content-Type";
-    rk_reply_begin(slot, id, status);
-    rk_reply_header(
+    rk_response_begin(slot, id, status);
+    rk_response_header(
         slot, id, (struct rk_bytes){name, sizeof name - 1}, (struct rk_bytes){type, strlen(type)});
-    rk_reply_copy(slot, id, text, len);
+    rk_response_copy(slot, id, text, len);
+}
+
+// Sends the response, and closes the connections that R opened to read the request's body.
+void response_send(uint32_t slot, uint64_t id) {
+    rk_respond(slot, id);
+    input_answered(slot, id);
 }

@@ -29,15 +29,15 @@ enum rk_kind {
     RK_NONE = 0,
     RK_REQUEST = 1,    // slot, id, head, body
     RK_HANDSHAKE = 2,  // the same, for a WebSocket
-    RK_MESSAGE = 3,    // id, is_text, data
-    RK_CLOSED = 4,     // id, code, data: the reason, is_text: whether both sides said goodbye
-    RK_DRAINED = 5,    // id: what waited has been written, after RK_SENT_BUT_WAIT
+    RK_WS_MESSAGE = 3,    // id, is_text, data
+    RK_WS_CLOSED = 4,     // id, code, data: the reason, is_text: whether both sides said goodbye
+    RK_WS_DRAINED = 5,    // id: what waited has been written, after RK_SEND_FULL
     RK_HEAD = 6,       // as RK_REQUEST, before the body has been read
-    RK_WANT = 7,       // id: a stream that is pulled has room for a piece
-    RK_ROOM = 8,       // id: there is room again, after RK_ENOUGH
-    RK_DEPARTED = 9,   // id, code (enum rk_departure): the stream is over
-    RK_BODY = 10,      // slot, id, data: a piece of a request's body, after rk_receive()
-    RK_BODY_END = 11   // slot, id, code (enum rk_departure): no more of it comes
+    RK_STREAM_PULL = 7,       // id: a stream that is pulled has room for a piece
+    RK_STREAM_DRAINED = 8,       // id: there is room again, after RK_WRITE_FULL
+    RK_STREAM_ENDED = 9,   // id, code (enum rk_stream_end): the stream is over
+    RK_BODY_CHUNK = 10,      // slot, id, data: a piece of a request's body, after rk_receive_body()
+    RK_BODY_END = 11   // slot, id, code (enum rk_stream_end): no more of it comes
 };
 
 struct rk_event {
@@ -46,7 +46,7 @@ struct rk_event {
     uint32_t slot;
     int32_t code;
     uint64_t id;
-    uint64_t token;  // what rk_proceed(), rk_receive(), rk_ws_bind() or rk_reply_stream() was given; 0: nothing
+    uint64_t token;  // what rk_read_body(), rk_receive_body(), rk_ws_bind() or rk_response_stream() was given; 0: nothing
     struct rk_bytes method;
     struct rk_bytes path;
     struct rk_bytes query;
@@ -61,7 +61,7 @@ struct rk_event {
     int32_t is_text;
     struct rk_bytes data;
     int32_t is_https;
-    int32_t has_client;  // rk_client() says who it is
+    int32_t has_client;  // rk_client_certificate() says who it is
     int32_t is_named;    // a supervisor's log has a name for it: rk_request_id() gives that
     int32_t is_seen;     // onHeaders has seen it, perhaps in another process
 };
@@ -95,7 +95,7 @@ _Static_assert(sizeof(struct rk_event) == 208 && offsetof(struct rk_event, id) =
 _Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, sees_heads) == 40, "rk_setup");
 #endif
 
-enum rk_refusal { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
+enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
 // life of servers
 // `schedule` asks R's event loop to take events, `released` to collect with rk_released() what was lent.
@@ -115,16 +115,16 @@ int64_t rk_allocations(void);
 
 // this process as a worker
 
-enum rk_worker { RK_NO_WORKER = 0, RK_SOCKET_IS_FREE = 1, RK_SOCKET_IS_TAKEN = 2, RK_WORKER_IS_BROKEN = 3 };
+enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_SOCKET_USED = 2, RK_WORKER_FAILED = 3 };
 
 void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));  // which are called on another thread
-int rk_worker(void);                           // an enum rk_worker; broken: rk_error() says why
-int rk_worker_has(uint32_t listener);          // whether it has the socket
+int rk_worker_state(void);                           // an enum rk_worker_state; broken: rk_error() says why
+int rk_worker_uses_socket(uint32_t listener);          // whether it has the socket
 
 // this process as one that is looked after
 
 int rk_admin_start(const char* at, const char* target);  // RK_OK; else rk_error() says why not
-void rk_admin_is(int course, const char* address);       // 1 it listens there, 2 it ends (NULL)
+void rk_admin_set_state(int course, const char* address);       // 1 it listens there, 2 it ends (NULL)
 void rk_admin_stop(void);
 
 // limits
@@ -148,40 +148,40 @@ int rk_limits_set(const double* values, size_t count);  // RK_STALE: it is in us
 // events
 int rk_next(struct rk_event* event);
 int rk_is_empty(void);
-uint64_t rk_taken(void);
+uint64_t rk_event_count(void);
 int rk_wait(double seconds);
 int rk_has_failed(void);  // the I/O thread has ended
-int rk_failure(void);     // told once; rk_error() says why
-void rk_break(void);      // makes it fail, for tests
+int rk_take_failure(void);     // told once; rk_error() says why
+void rk_fail_for_test(void);      // makes it fail, for tests
 int rk_park(void);
 void rk_resume(void);
 void rk_flush(void);
 
 // the exchange that R holds
-int rk_proceed(uint32_t slot, uint64_t id, uint64_t token);
-int rk_receive(uint32_t slot, uint64_t id, uint64_t token);  // R keeps the exchange
-void rk_taken_of(uint64_t id, size_t bytes);                 // of a body that is received
+int rk_read_body(uint32_t slot, uint64_t id, uint64_t token);
+int rk_receive_body(uint32_t slot, uint64_t id, uint64_t token);  // R keeps the exchange
+void rk_body_consumed(uint64_t id, size_t bytes);                 // of a body that is received
 int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
 int rk_body_is_lendable(uint32_t slot, uint64_t id, size_t len);
 void* rk_body_lend(uint32_t slot, uint64_t id, size_t len);
 void rk_body_return(void* start);
-int rk_reply_begin(uint32_t slot, uint64_t id, int status);
-int rk_reply_fail(uint32_t slot, uint64_t id);
-int rk_reply_header(uint32_t slot, uint64_t id, struct rk_bytes name, struct rk_bytes value);
-int rk_reply_copy(uint32_t slot, uint64_t id, const void* start, size_t len);
-int rk_reply_lend(uint32_t slot, uint64_t id, const void* start, size_t len, uint64_t token);
-int rk_reply_file(uint32_t slot, uint64_t id, const char* path, int unlink_it);
+int rk_response_begin(uint32_t slot, uint64_t id, int status);
+int rk_response_mark_failed(uint32_t slot, uint64_t id);
+int rk_response_header(uint32_t slot, uint64_t id, struct rk_bytes name, struct rk_bytes value);
+int rk_response_copy(uint32_t slot, uint64_t id, const void* start, size_t len);
+int rk_response_lend(uint32_t slot, uint64_t id, const void* start, size_t len, uint64_t token);
+int rk_response_file(uint32_t slot, uint64_t id, const char* path, int unlink_it);
 int rk_respond(uint32_t slot, uint64_t id);
 int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
 uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0: R does not hold it
 int rk_request_id(uint32_t slot, uint64_t id, char* out, size_t len);
 uint64_t rk_request_process(void);  // the half of such ids that is the process's
-void rk_own_request_id(uint64_t id, uint64_t process, char out[33]);  // of an exchange that nobody else has named
+void rk_format_request_id(uint64_t id, uint64_t process, char out[33]);  // of an exchange that nobody else has named
 
-// The form in which a client would be told of an error: RK_WANTS_PAGE is for a browser of this machine.
-enum rk_wants { RK_WANTS_TEXT = 0, RK_WANTS_JSON = 1, RK_WANTS_PAGE = 2 };
-int rk_wants(uint32_t slot, uint64_t id);
+// The form in which a client would be told of an error: RK_FORMAT_PAGE is for a browser of this machine.
+enum rk_error_format { RK_FORMAT_TEXT = 0, RK_FORMAT_JSON = 1, RK_FORMAT_PAGE = 2 };
+int rk_error_format(uint32_t slot, uint64_t id);
 
 
 // HTTPS
@@ -192,13 +192,13 @@ void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes cli
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
 int rk_has_tls(void);  // also in a handler of signals
-int rk_tls_develop(const char* folder, struct rk_bytes* file, struct rk_bytes* fingerprint, int* is_new);
-int rk_client(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
+int rk_tls_development_certificate(const char* folder, struct rk_bytes* file, struct rk_bytes* fingerprint, int* is_new);
+int rk_client_certificate(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
 
 // WebSockets
 
-// What became of a message: after RK_SENT_BUT_WAIT there is an RK_DRAINED.
-enum rk_sent { RK_SENT_NOT = -1, RK_SENT_BUT_WAIT = 0, RK_SENT = 1 };
+// What became of a message: after RK_SEND_FULL there is an RK_WS_DRAINED.
+enum rk_send { RK_SEND_CLOSED = -1, RK_SEND_FULL = 0, RK_SEND_MORE = 1 };
 
 // How messages are compressed; level 0: not.
 struct rk_ws_compression {
@@ -214,7 +214,7 @@ void rk_ws_unbind(uint64_t id);
 size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);  // how many there are
 int rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
 int rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
-int64_t rk_ws_waiting(uint64_t id);  // -1: it is over
+int64_t rk_ws_queued_bytes(uint64_t id);  // -1: it is over
 void rk_ws_ping(uint64_t id);
 void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);
 void rk_ws_abort(uint64_t id);
@@ -223,20 +223,20 @@ void rk_ws_abort(uint64_t id);
 
 // And from bit 8 on the seconds of silence before a comment among events.
 enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4, RK_COMPRESSIBLE = 8 };
-// What becomes of a piece: RK_MORE and RK_ENOUGH (wait for RK_ROOM) have taken it. After RK_SLOW it has been cut.
-enum rk_given { RK_MORE = 0, RK_ENOUGH = 1, RK_OVER = 2, RK_SLOW = 3, RK_TOO_LONG = 4 };
-enum rk_departure { RK_DONE = 0, RK_CLIENT = 1, RK_ERROR = 2, RK_CUT_SLOW = 3, RK_TIMEOUT = 4, RK_STOP = 5 };
+// What becomes of a piece: RK_WRITE_MORE and RK_WRITE_FULL (wait for RK_STREAM_DRAINED) have taken it. After RK_WRITE_SLOW it has been cut.
+enum rk_write { RK_WRITE_MORE = 0, RK_WRITE_FULL = 1, RK_WRITE_CLOSED = 2, RK_WRITE_SLOW = 3, RK_WRITE_TOO_LONG = 4 };
+enum rk_stream_end { RK_END_DONE = 0, RK_END_CLIENT = 1, RK_END_ERROR = 2, RK_END_SLOW = 3, RK_END_TIMEOUT = 4, RK_END_STOP = 5 };
 
-int rk_reply_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
-int rk_stream_give(uint64_t id, const void* start, size_t len, int may_go_on);
+int rk_response_stream(uint32_t slot, uint64_t id, int rules, uint64_t token);
+int rk_stream_write(uint64_t id, const void* start, size_t len, int may_go_on);
 int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token, int may_go_on);
-void rk_streams_rest(void);
-void rk_stream_head(uint64_t id);
-uint64_t rk_stream_end(uint64_t id);  // bytes that it lacks of its Content-Length: not 0, it has not been ended
-void rk_stream_cut(uint64_t id, const char* page, size_t len);
-int64_t rk_stream_waiting(uint64_t id);  // -1: it is over
-uint64_t rk_stream_given(uint64_t id);
-uint64_t rk_stream_pieces(uint64_t id);
+void rk_streams_yield(void);
+void rk_stream_send_head(uint64_t id);
+uint64_t rk_stream_finish(uint64_t id);  // bytes that it lacks of its Content-Length: not 0, it has not been ended
+void rk_stream_abort(uint64_t id, const char* page, size_t len);
+int64_t rk_stream_queued_bytes(uint64_t id);  // -1: it is over
+uint64_t rk_stream_written_bytes(uint64_t id);
+uint64_t rk_stream_written_chunks(uint64_t id);
 
 // WebSocket clients
 
@@ -278,14 +278,14 @@ _Static_assert(sizeof(struct rk_client_event) == 48 && offsetof(struct rk_client
                "rk_client_event");
 #endif
 
-enum rk_client_given { RK_CLIENT_TAKEN = 0, RK_CLIENT_FULL = 1, RK_CLIENT_OVER = 2 };
+enum rk_client_send_status { RK_CLIENT_SENT = 0, RK_CLIENT_FULL = 1, RK_CLIENT_ENDED = 2 };
 
 int rk_client_check(struct rk_bytes url);
 int rk_client_open(const struct rk_client_setup* setup, void (*wake)(uint32_t group), uint64_t token, uint64_t* id);
 int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_client_close(uint64_t id, int code, const char* reason, size_t len);
 uint64_t rk_client_abandon(uint64_t id);  // its token
-uint64_t rk_client_waiting(uint64_t id);
+uint64_t rk_client_queued_bytes(uint64_t id);
 int rk_client_next(uint32_t group, struct rk_client_event* event);
 int rk_client_has_events(uint32_t group);
 void rk_client_stop(void);
@@ -309,7 +309,7 @@ struct rk_log_record {
     struct rk_bytes path;
     struct rk_bytes query;
     struct rk_bytes request_id;
-    int32_t aborted;  // enum rk_departure; -1: it is whole
+    int32_t aborted;  // enum rk_stream_end; -1: it is whole
 };
 
 #if UINTPTR_MAX == UINT64_MAX
@@ -325,7 +325,7 @@ void rk_log_close(void);
 void rk_output_init(void);   // once
 void rk_output_flush(void);  // before the process ends
 
-// what a listener serves without R: opaque here, see static.c
+// what a listener serves without R: opaque here, see static_paths.c
 struct rk_static_path {
     struct rk_bytes key;
     struct rk_bytes path;
@@ -356,12 +356,12 @@ int rk_site_publish(void* site);  // what was added is what is served; 1: the su
 int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1: no address
 struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
-struct rk_bytes rk_shown(struct rk_bytes target);
+struct rk_bytes rk_mask_tokens(struct rk_bytes target);
 // Lines `key=value`: a value of a setting, and what a `_server.yml` says.
-struct rk_bytes rk_setting(struct rk_bytes name, struct rk_bytes values);
-struct rk_bytes rk_server_file(struct rk_bytes path, int is_alone);
+struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
+struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
 struct rk_bytes rk_network_address(void);  // empty: it has none
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);  // 0: it has a NUL
-void rk_text_done(void);                                                      // what was returned has been copied
+void rk_text_free(void);                                                      // what was returned has been copied
 
 #endif

@@ -1,4 +1,37 @@
-// What the files of the shim share. See rookery.h for the interface to Rust.
+// The declarations that the C files of the package share. rookery.h has the interface to Rust.
+//
+// Map of the C files. No two of them call each other, directly or through other files.
+//
+//   start           init.c: registers the entry points (ffi_*), sets up the other files
+//   event loop      event_loop.c: service(), takes events from Rust and dispatches them
+//   requests        invocation.c: onHeaders, call and onWSOpen of an app
+//                   receive_body.c: receive_body(), an upload in chunks
+//                   response_stream.c: streamed responses after their start
+//                   websocket.c: messages and callbacks of WebSockets
+//                   deferred_response.c: responses of promises
+//   errors          error_report.c: onError, stderr, and the response to a failed request
+//   responses       response.c: from the value that an app returned to the response
+//                   response_stream_start.c: a stream as the body of a response
+//   request data    request.c: the Rook environment `req`
+//                   rook_input.c, request_body.c: req$rook.input, and the memory behind it
+//                   request_strings.c: strings that are cached from request to request
+//                   tls.c: TLS settings, and the certificate of a client
+//   objects of R    websocket_object.c, response_stream_object.c: objects with methods
+//                   object_template.c: makes such objects without calls
+//                   connection_handle.c: names a connection to R, and detects forks
+//                   body_chunk.c: raw vectors for the chunks of an upload
+//                   app_values.c, promise.c: reading apps, lists, classes and promises
+//   listeners       listener.c, app_registry.c, limits.c, static_paths.c, access_log.c,
+//                   admin_listener.c
+//   clients         websocket_client.c: WebSocketClient
+//   processes       worker.c: this process as a worker of a supervisor
+//                   child_process.c: the R process that serve() starts for a path
+//                   signals.c: SIGINT, SIGTERM, SIGHUP, SIGALRM
+//   running R code  guarded_call.c: calls that no error, restart or interrupt can jump out of
+//                   later.c: package later, R's event loop
+//   text            text_functions.c, settings.c: functions of R whose work is done in Rust
+//   leaves          globals.c: symbols, shared R objects, the table of kept objects
+//                   event.c: the event that is being handled
 #ifndef SHIM_H
 #define SHIM_H
 
@@ -19,7 +52,7 @@
 #define R_ClosureEnv CLOENV
 #endif
 
-// globals.c ---------------------------------------------------------------
+// globals.c ----------------------------------------------------------------
 
 extern struct symbols {
     SEXP method, script_name, path_info, query_string, rook_version, url_scheme;
@@ -33,7 +66,7 @@ extern struct symbols {
     SEXP ticket, promise_impl, enclosing, private_fields, state, value;
     SEXP has_failed, is_answered;
     SEXP then, on_fulfilled, on_rejected, promise_domain;
-    SEXP self, ask, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
+    SEXP self, pull, heartbeat, map, is_events, is_ended, is_spent, route, exhausted, compress, loop, loop_place, lost, doing;
     SEXP request_id, origin, req;
 } syms;
 
@@ -42,11 +75,11 @@ extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
     SEXP globals, ns;
-    SEXP request_frame, stream_parts, open_body, bind_body, close_body, socket_parts, pushed_parts, events_parts, then;
-    SEXP body_came, body_next, body_over;
-    SEXP new_source, begin_stream, take_later, drained, depart;
-    SEXP overflow, report, reach_later, heed, hear_interrupts;
-    SEXP trace, complete_fault, ask_on_error, tell_fault, failure_response, note_own, limit_time;
+    SEXP request_frame, input_parts, open_body, bind_body, close_body, websocket_parts, pushed_parts, events_parts, then;
+    SEXP on_body_chunk, body_process_queue, on_body_end;
+    SEXP new_source, start_stream, await_chunk, on_stream_drained, on_stream_end;
+    SEXP overflow, log_error, load_later_if_idle, handle_signals, watch_interrupts;
+    SEXP trace, complete_error_report, call_on_error, write_error_report, error_response, note_app_500, limit_time;
 } objs;
 
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
@@ -65,13 +98,17 @@ void release_returned(void);
 // The value of a variable of an environment's own; NULL when there is none. A promise is kept first.
 SEXP variable(SEXP env, SEXP name);
 
-// body.c ------------------------------------------------------------------
+// The number of forks between the process that loaded the package and this one. What C holds on
+// behalf of another process is not valid in this one.
+extern unsigned forks;
+
+// request_body.c -----------------------------------------------------------
 
 void body_init(DllInfo* dll);
 SEXP body_bytes(uint32_t slot, uint64_t id, uint64_t from, R_xlen_t len);
 SEXP ffi_lent_blocks(void);
 
-// input.c -----------------------------------------------------------------
+// rook_input.c -------------------------------------------------------------
 
 SEXP input_request(const struct rk_event* event);
 void input_init(void);
@@ -85,7 +122,7 @@ SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n);
 SEXP ffi_body_open(SEXP ticket);
 SEXP ffi_body_opened(SEXP ticket, SEXP both);
 
-// strings.c ---------------------------------------------------------------
+// request_strings.c --------------------------------------------------------
 
 // Where the last value of each request field lies, so that an equal one is the same R object.
 enum field {
@@ -100,6 +137,7 @@ enum field {
 };
 
 void strings_init(void);
+struct rk_bytes bytes_of_char(SEXP text);
 SEXP make_char(struct rk_bytes bytes);
 SEXP make_string(struct rk_bytes bytes);
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes);
@@ -109,7 +147,7 @@ SEXP header_symbol(const struct rk_header* header);
 SEXP header_name(const struct rk_header* header);
 bool header_is_ambiguous(const struct rk_header* header);
 
-// request.c ---------------------------------------------------------------
+// request.c ----------------------------------------------------------------
 
 SEXP request_new(const struct rk_event* event);
 void request_bind_id(SEXP req, const struct rk_event* event);
@@ -117,15 +155,15 @@ void request_init(DllInfo* dll);
 SEXP request_save(SEXP req);
 void request_restore(SEXP req, SEXP saved);
 
-// tls.c -------------------------------------------------------------------
+// tls.c --------------------------------------------------------------------
 
 void tls_bind_client(SEXP req, const struct rk_event* event);
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
                  SEXP only_http1_websockets, SEXP hsts, SEXP redirect_from, SEXP acme);
 SEXP ffi_tls_reload(SEXP listener);
-SEXP ffi_tls_develop(SEXP folder);
+SEXP ffi_tls_development_certificate(SEXP folder);
 
-// guard.c -----------------------------------------------------------------
+// guarded_call.c -----------------------------------------------------------
 
 // How a guarded call ended without a value.
 enum failure {
@@ -144,12 +182,14 @@ struct guard {
 };
 
 void guard_init(void);
-void guard_hear(void);
+void guard_watch_interrupts(void);
 void guard_begin(void);
 void guard_end(void);
-bool guard_is_in(void);
+bool guard_is_active(void);
 bool guard_is_too_deep(void);
 void guard_forked(void);
+void guard_interrupt_handler(void);
+void guard_set_at_terminal(void);
 enum failure guard_run(struct guard* guard);
 SEXP guard_caught(struct guard* guard);
 SEXP caught_condition(SEXP caught);
@@ -157,20 +197,20 @@ SEXP caught_trace(SEXP caught);
 const char* caught_text(SEXP caught);
 SEXP caught_of(SEXP condition);
 SEXP caught_with(SEXP condition, SEXP trace);
-void guard_pass_on(enum failure failure);
+void guard_propagate_interrupt(enum failure failure);
 void guard_forget_interrupt(void);
 bool guard_is_interrupted(void);
 void guard_check_interrupt(void);
 SEXP call_quietly(SEXP call, bool* failed);
-void report(const char* where, SEXP condition, const char* text);
+void log_error(const char* where, SEXP condition, const char* text);
 
-// fault.c -----------------------------------------------------------------
+// error_report.c -----------------------------------------------------------
 
 // Bytes of a route that are told.
 enum { ROUTE_MAX = 218 };
 
 // Where something of an app's has failed. What is not known is 0 or NULL.
-struct fault {
+struct error_report {
     uint32_t listener;
     uint32_t slot;
     uint64_t id;
@@ -179,15 +219,15 @@ struct fault {
     const char* route;
     SEXP request_id;    // of an exchange that R does not hold any more
     SEXP req;
-    double began;       // service_now() when R took it
+    double began;       // monotonic_seconds() when R took it
     bool is_answerable;
 };
 
-SEXP fault_tell(const struct fault* fault, SEXP caught, const char* text);
-void fault_answer(const struct fault* fault, SEXP caught, const char* text);
-void fault_note_own(uint32_t slot, uint64_t id);
+SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text);
+void error_report_respond(const struct error_report* report, SEXP caught, const char* text);
+void error_report_note_500(uint32_t slot, uint64_t id);
 
-// response.c --------------------------------------------------------------
+// response.c ---------------------------------------------------------------
 
 // Writes what the app returned into the reply of an exchange. NULL, or what is wrong with it.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
@@ -195,128 +235,161 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value);
 // Of what response_write() wrote last.
 int response_status(void);
 bool response_lacks_file(void);
+void response_send(uint32_t slot, uint64_t id);
 void response_text(uint32_t slot, uint64_t id, int status, const char* type, const char* text, size_t len);
 
-// session.c ---------------------------------------------------------------
+// event.c ------------------------------------------------------------------
 
-// The number of this process among the forks of R: what another's C holds is not this one's.
-extern unsigned forks;
-// Whether an event is being read: what it points to is gone with the next. Any allocation may make R collect and run
-// finalizers of the app's, which may call service() or run `later`.
-void event_begins(void);
-// What the event points to is not needed any more: others may be taken.
-void event_is_read(void);
+// Seconds of a clock that never goes back.
+double monotonic_seconds(void);
+// Notes that C reads an event. What the event points to is overwritten by the next event, and any
+// allocation may make R run finalizers of the app, which may call service() or run `later`.
+void event_begin(void);
+// Notes that C has copied all it needs of the event, so that other events may be taken.
+void event_release(void);
 bool event_is_being_read(void);
+// Sets when the handling of the current event began, a value of monotonic_seconds().
+void event_set_start(double now);
+double event_start(void);
+// Returns the R name of an enum rk_stream_end.
+const char* stream_end_name(int32_t code);
 
-// app_field.c -------------------------------------------------------------
+// app_values.c -------------------------------------------------------------
 
 SEXP app_field(SEXP app, SEXP name);
 // The element of a list (VECSXP) that has just this name; R_NilValue when there is none.
 SEXP list_element(SEXP list, SEXP name);
 // A list (VECSXP) and one element more, without names.
 SEXP list_with(SEXP list, SEXP element);
+// Whether a value is what accept_ws() returns.
+bool is_accepted_ws(SEXP value);
+// Whether a value is what receive_body() returns.
+bool is_receiver(SEXP value);
+// Whether a response's `body` is a streamed one: a function, a source or a stream object.
+bool is_stream(SEXP body);
 
-// promise.c ---------------------------------------------------------------
+// promise.c ----------------------------------------------------------------
 
 SEXP promise_value(SEXP promise);
-SEXP ffi_promise_attend(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
+SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected);
 
-// app.c -------------------------------------------------------------------
+// app_registry.c -----------------------------------------------------------
 
-// What the app of a listener is like; its `app` is R_NilValue when it has been stopped.
+// The app of a listener, as app_set() has registered it.
+struct app {
+    uint32_t listener;
+    uint64_t token;            // of the R object
+    bool has_on_headers;
+    uint64_t websocket_rules;  // token of what websocket_accept() takes
+    bool keeps_req;            // whether `req` is kept for onError until the response is sent
+    bool shows_id;             // whether requests have REQUEST_ID
+    int detail;                // what clients see of errors: an index in `details`
+    double max_seconds;        // time limit of R code for one request; 0: none
+    int loop;                  // the index of the event loop of package later
+};
+
+// What error reports need of an app; `app` is R_NilValue after the listener was stopped.
 struct app_facts {
     SEXP app;
     const char* detail;
     bool is_httpuv;
 };
 
-void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP socket_rules);
+void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules);
+// Copies the app of a listener to `out`; returns false if the listener has none.
+bool app_find(uint32_t listener, struct app* out);
 struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
-void handle_event(const struct rk_event* event);
-void app_respond(uint32_t slot, uint64_t id);
-// Answers a request outside of an event; returns whether the value was a response.
-bool app_answer(SEXP ticket, SEXP value, SEXP req, const char* label);
-// Names a request to R code that answers it later.
+
+// invocation.c ------------------------------------------------------------
+
+void on_request(const struct rk_event* event);
+
+// deferred_response.c -----------------------------------------------------
+
+// Names a request to R code that responds to it later.
 SEXP ticket_new(uint32_t slot, uint64_t id);
+// Responds to a request outside of its event; returns whether the value was a response.
+bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label);
 
-// prototype.c -------------------------------------------------------------
+// object_template.c --------------------------------------------------------
 
-struct prototype {
+struct object_template {
     SEXP methods;  // VECSXP of calls of `function`, each of which gives a method where it is evaluated
     SEXP names;    // VECSXP of symbols
     SEXP classes;  // STRSXP
 };
 
 // From a list of named closures and of classes, which is kept by whoever has it.
-void prototype_init(struct prototype* prototype, SEXP parts);
+void template_init(struct object_template* template, SEXP parts);
 // Makes the methods with `enclosing` around them, and binds them in `self`, which gets its classes. Not locked: some
 // have fields that change.
-void prototype_bind(const struct prototype* prototype, SEXP enclosing, SEXP self);
+void template_bind(const struct object_template* template, SEXP enclosing, SEXP self);
 
 // A new object whose methods have `enclosing` around them, which has the object as `self`: an app may keep a method alone. The methods
 // keep both.
-SEXP prototype_new(const struct prototype* prototype, SEXP* enclosing);
+SEXP template_new(const struct object_template* template, SEXP* enclosing);
 
-// handle.c ----------------------------------------------------------------
+// connection_handle.c ------------------------------------------------------
 
 SEXP handle_new(uint64_t id);
 double handle_id(SEXP handle, const char* what, const char* given);
 double handle_id_here(SEXP handle);
 SEXP ffi_handle_number(SEXP handle);
 
-// piece.c -----------------------------------------------------------------
+// body_chunk.c -------------------------------------------------------------
 
-void piece_init(DllInfo* dll);
-SEXP piece_new(const void* start, size_t len);
-void piece_return(SEXP piece);
+void chunk_init(DllInfo* dll);
+SEXP chunk_new(const void* start, size_t len);
+void chunk_recycle(SEXP chunk);
 
-// receive.c ---------------------------------------------------------------
+// receive_body.c -----------------------------------------------------------
 
-bool receive_is(SEXP value);
 const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req);
-void handle_body(const struct rk_event* event);
-SEXP ffi_receive_taken(SEXP receiver, SEXP bytes);
+void on_body_event(const struct rk_event* event);
+SEXP ffi_receive_consumed(SEXP receiver, SEXP bytes);
 SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace);
 SEXP ffi_receive_respond(SEXP receiver, SEXP value);
-SEXP ffi_receive_held(SEXP receiver);
+SEXP ffi_receive_is_waiting(SEXP receiver);
 SEXP ffi_receive_drop(SEXP receiver);
 
-// stream_object.c ---------------------------------------------------------
+// response_stream_object.c -------------------------------------------------
 
 void stream_object_init(void);
 SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
 
-// stream.c ----------------------------------------------------------------
+// response_stream_start.c --------------------------------------------------
 
-const char* departure_name(int32_t code);
-bool stream_is(SEXP body);
-const char* stream_write(uint32_t slot, uint64_t id, SEXP body);
-void stream_begin(void);
-void handle_stream(const struct rk_event* event);
-SEXP ffi_stream_take(SEXP source, SEXP value);
+// The value of a source's variable; R_NilValue when there is none.
+SEXP stream_field(SEXP source, SEXP name);
+const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body);
+void stream_start(void);
+
+// response_stream.c --------------------------------------------------------
+
+void on_stream_event(const struct rk_event* event);
+SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value);
 SEXP ffi_stream_fail(SEXP source, SEXP condition);
-SEXP ffi_stream_lose(SEXP source, SEXP text);
-SEXP ffi_stream_give(SEXP source, SEXP piece);
-SEXP ffi_stream_write(SEXP source, SEXP piece);
-SEXP ffi_stream_tell(SEXP source, SEXP what);
+SEXP ffi_stream_on_collected(SEXP source, SEXP text);
+SEXP ffi_stream_write(SEXP source, SEXP chunk);
+SEXP ffi_stream_write_fast(SEXP source, SEXP chunk);
+SEXP ffi_stream_command(SEXP source, SEXP what);
 SEXP ffi_stream_state(SEXP source);
 
-// socket_object.c ---------------------------------------------------------
+// websocket_object.c -------------------------------------------------------
 
-void socket_object_init(void);
-SEXP socket_object(SEXP handle, SEXP req, SEXP protocol);
+void websocket_object_init(void);
+SEXP websocket_object(SEXP handle, SEXP req, SEXP protocol);
 
-// socket.c ----------------------------------------------------------------
+// websocket.c --------------------------------------------------------------
 
-bool socket_is_accepted(SEXP value);
-const char* socket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol);
-void socket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol);
-void handle_message(const struct rk_event* event);
-void handle_closed(const struct rk_event* event);
-void handle_drained(const struct rk_event* event);
+const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol);
+void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol);
+void on_message(const struct rk_event* event);
+void on_close(const struct rk_event* event);
+void on_drain(const struct rk_event* event);
 
-// later.c -------------------------------------------------------------------
+// later.c ------------------------------------------------------------------
 
 // The tasks that package later runs for this package.
 enum later_task {
@@ -331,24 +404,24 @@ enum { LATER_LOOPS = 64 };
 
 void later_init(enum later_task task, void (*run)(int loop));
 bool later_is_loaded(void);
-void later_reachable(void);
+void later_enable_wakeup(void);
 void later_schedule(void);
 void later_release(void);
-void later_soon(int loop, enum later_task task);
+void later_schedule_in(int loop, enum later_task task);
 bool later_run(double seconds);
 int later_current(void);
 int later_loop_use(int id);
-void later_loop_done(int at);
-int later_server_begins(void);
-void later_server_ends(int at);
-int later_waits(void);
-int later_waiting(void);
-void later_waits_in(int outer);
+void later_loop_release(int at);
+int later_add_server(void);
+void later_remove_server(int at);
+int later_begin_wait(void);
+int later_wait_loop(void);
+void later_set_wait_loop(int outer);
 void later_close(void);
 void later_forked(void);
 SEXP ffi_later_use(SEXP run_now, SEXP current_loop);
 
-// client.c ----------------------------------------------------------------
+// websocket_client.c -------------------------------------------------------
 
 void client_init(void);
 void client_forked(void);
@@ -360,22 +433,20 @@ SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);
 SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason);
 SEXP ffi_client_abandon(SEXP handle);
-SEXP ffi_client_waiting(SEXP handle);
+SEXP ffi_client_queued_bytes(SEXP handle);
 
-// service.c ---------------------------------------------------------------
+// event_loop.c -------------------------------------------------------------
 
-double service_now(void);
-double event_began(void);
-void service_init(void);
+void event_loop_init(void);
 extern int interrupts;
 
-// signals.c -----------------------------------------------------------------
+// signals.c ----------------------------------------------------------------
 
-bool stop_is_asked(void);
+bool stop_is_requested(void);
 bool signals_have_begun(void);
-bool reload_is_asked(void);
-void reload_take(void);
-bool stop_take(void);
+bool reload_is_requested(void);
+void take_reload_request(void);
+bool take_stop_request(void);
 void signals_pass_to(int pid);
 void signals_forked(void);
 void signals_have_parent(int pid);
@@ -386,14 +457,12 @@ int signals_passed(void);
 void signals_interrupt(void);
 bool signal_is_ignored(int signal_number);
 
-// worker.c ------------------------------------------------------------------
+// worker.c -----------------------------------------------------------------
 
 void worker_init(void);
-bool worker_has_interrupted(void);
-void worker_forget_interrupt(void);
 void worker_collect(void);
 
-// log.c ---------------------------------------------------------------------
+// access_log.c -------------------------------------------------------------
 
 // Whether the access log's lines are an R function's.
 bool log_is_read(void);
@@ -409,10 +478,10 @@ SEXP ffi_drain(SEXP listener);
 SEXP ffi_connections(SEXP listener);
 SEXP ffi_refuse(SEXP listener, SEXP held);
 
-SEXP ffi_worker(void);
-SEXP ffi_worker_has(SEXP listener);
+SEXP ffi_worker_state(void);
+SEXP ffi_worker_uses_socket(SEXP listener);
 SEXP ffi_admin_start(SEXP at, SEXP target);
-SEXP ffi_admin_is(SEXP course, SEXP address);
+SEXP ffi_admin_set_state(SEXP course, SEXP address);
 SEXP ffi_admin_stop(void);
 SEXP ffi_signals_watch(SEXP seconds);
 SEXP ffi_signals_unwatch(void);
@@ -431,14 +500,16 @@ SEXP ffi_log_next(void);
 SEXP ffi_log_lost(void);
 SEXP ffi_log_close(void);
 
-// text.c ------------------------------------------------------------------
+// text_functions.c ---------------------------------------------------------
 
+// Copies text that Rust lends into an R string, and ends the loan.
+SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding);
 SEXP ffi_ip_family(SEXP ip);
 SEXP ffi_base64(SEXP bytes);
-SEXP ffi_shown(SEXP target);
-SEXP ffi_setting(SEXP name, SEXP values);
+SEXP ffi_mask_tokens(SEXP target);
+SEXP ffi_read_setting(SEXP name, SEXP values);
 SEXP ffi_network_address(void);
-SEXP ffi_server_file(SEXP path, SEXP is_alone);
+SEXP ffi_read_server_yml(SEXP path, SEXP is_alone);
 SEXP ffi_uri_encode(SEXP strings, SEXP is_whole);
 SEXP ffi_uri_decode(SEXP strings, SEXP is_whole);
 
@@ -448,8 +519,8 @@ SEXP ffi_site_state(SEXP site);
 
 SEXP ffi_service(SEXP timeout_ms);
 SEXP ffi_interrupt(void);
-SEXP ffi_failure(void);
-SEXP ffi_break(void);
+SEXP ffi_take_failure(void);
+SEXP ffi_fail_for_test(void);
 SEXP ffi_close(void);
 SEXP ffi_last_events(void);
 SEXP ffi_respond(SEXP ticket, SEXP value, SEXP req);
@@ -457,10 +528,10 @@ SEXP ffi_reject(SEXP ticket, SEXP condition, SEXP req);
 SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind);
 SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind);
 SEXP ffi_ws_send(SEXP handle, SEXP message);
-SEXP ffi_ws_waiting(SEXP handle);
+SEXP ffi_ws_queued_bytes(SEXP handle);
 SEXP ffi_ws_ping(SEXP handle);
 SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason);
-SEXP ffi_sockets(SEXP listener);
+SEXP ffi_websockets(SEXP listener);
 SEXP ffi_rng_state(void);
 SEXP ffi_live_bytes(void);
 SEXP ffi_allocations(void);

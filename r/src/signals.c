@@ -1,6 +1,6 @@
 // SIGINT, SIGTERM and SIGHUP while serve() runs, and SIGALRM: the one file that handles signals. What may be done in a
 // handler is little: it notes the signal, and sets an alarm for the case that R is in a handler of the app's that does
-// not come back. Outside of serve() SIGINT is R's or the host's, and guard.c learns of interrupts from R.
+// not come back. Outside of serve() SIGINT is R's or the host's, and guarded_call.c learns of interrupts from R.
 //
 //   stage      a signal                                     the alarm
 //   WATCHING   ASKED: service() is to end, alarm is set     -
@@ -302,16 +302,16 @@ void signals_interrupt(void) {
 }
 
 // Whether a signal waits to be heeded. Cheap: for every turn of a loop.
-bool stop_is_asked(void) {
+bool stop_is_requested(void) {
     return seen != 0 && is_heeded == 0;
 }
 
 // Whether certificates are to be read anew. As cheap.
-bool reload_is_asked(void) {
+bool reload_is_requested(void) {
     return is_reload != 0;
 }
 
-void reload_take(void) {
+void take_reload_request(void) {
     is_reload = 0;
 }
 
@@ -320,9 +320,9 @@ bool signals_have_begun(void) {
     return stage == ASKED || stage == OVERDUE;
 }
 
-// The same as stop_is_asked(), and it is heeded with that.
-bool stop_take(void) {
-    bool is_asked = stop_is_asked();
+// The same as stop_is_requested(), and it is heeded with that.
+bool take_stop_request(void) {
+    bool is_asked = stop_is_requested();
     is_heeded = is_heeded || is_asked;
     return is_asked;
 }
@@ -373,7 +373,7 @@ SEXP ffi_signals_closing(void) {
     return R_NilValue;
 }
 
-// The child's turn, and 0 when it has ended: see child.c. In a serve() that watches already they are watched.
+// The child's turn, and 0 when it has ended: see child_process.c. In a serve() that watches already they are watched.
 void signals_pass_to(int pid) {
     if (pid > 0) {
         passed_on = 0;

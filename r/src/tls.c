@@ -65,10 +65,10 @@ SEXP ffi_tls_reload(SEXP listener) {
 }
 
 // list(file, fingerprint, is_new), or what is wrong as a string.
-SEXP ffi_tls_develop(SEXP folder) {
+SEXP ffi_tls_development_certificate(SEXP folder) {
     struct rk_bytes file, fingerprint;
     int is_new;
-    if (rk_tls_develop(Rf_translateChar(STRING_ELT(folder, 0)), &file, &fingerprint, &is_new) != RK_OK) {
+    if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file, &fingerprint, &is_new) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
@@ -82,7 +82,7 @@ SEXP ffi_tls_develop(SEXP folder) {
 // Who a client is, by its certificate.
 void tls_bind_client(SEXP req, const struct rk_event* event) {
     struct rk_bytes subject, fingerprint;
-    if (rk_client(event->slot, event->id, &subject, &fingerprint)) {
+    if (rk_client_certificate(event->slot, event->id, &subject, &fingerprint)) {
         Rf_defineVar(syms.client_subject, PROTECT(make_string(subject)), req);
         Rf_defineVar(syms.client_fingerprint, PROTECT(make_string(fingerprint)), req);
         UNPROTECT(2);

@@ -1,4 +1,4 @@
-// This process as a worker of a supervisor: see crates/worker, and docs/decisions/workers/0033-worker-protocol.md.
+// This process as a worker of a supervisor: see crates/worker-protocol, and docs/decisions/workers/0033-worker-protocol.md.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,8 +10,6 @@
 #endif
 
 #include "shim.h"
-// R_interrupts_pending is declared there, and nowhere else.
-#include <R_ext/GraphicsEngine.h>
 
 // By which the I/O thread has R's look: ignored by default, so a process that R starts does not end of it, and R has no use for it.
 // SIGINT would ask serve() to stop.
@@ -19,16 +17,10 @@ static const int look_signal = SIGURG;
 
 static pthread_t r_thread;
 static atomic_bool is_to_collect;
-static volatile sig_atomic_t is_asked;  // the interrupt that R is about to see is the supervisor's
-static bool is_at_terminal;             // a person may interrupt R at a prompt; Ctrl-C elsewhere is the supervisor's
 
-// On R's thread. What R does outside of a handler of the app's is not interrupted: it would be the loop.
 static void on_look(int signal_number) {
     (void)signal_number;
-    if (guard_is_in()) {
-        is_asked = 1;
-        R_interrupts_pending = 1;
-    }
+    guard_interrupt_handler();
 }
 
 // On the I/O thread.
@@ -56,12 +48,14 @@ void worker_collect(void) {
 
 void worker_init(void) {
     rk_worker_join(interrupt, collect, signals_end);
-    if (rk_worker() == RK_NO_WORKER) {
+    if (rk_worker_state() == RK_WORKER_NONE) {
         return;
     }
     signals_are_supervised();
     SEXP call = PROTECT(Rf_lang1(Rf_install("interactive")));
-    is_at_terminal = Rf_asLogical(Rf_eval(call, R_BaseEnv)) == TRUE;
+    if (Rf_asLogical(Rf_eval(call, R_BaseEnv)) == TRUE) {
+        guard_set_at_terminal();
+    }
     UNPROTECT(1);
     r_thread = pthread_self();
     // No SA_RESTART: what R waits in has to come back.
@@ -70,30 +64,15 @@ void worker_init(void) {
     sigaction(look_signal, &action, NULL);
 }
 
-// Whether the interrupt of a handler means that handler and nothing else: the supervisor's, and one at a prompt. Asked once.
-bool worker_has_interrupted(void) {
-    bool was_asked = is_asked != 0;
-    is_asked = 0;
-    return was_asked || is_at_terminal;
-}
-
-// No handler is being run: one that was to be interrupted has come back before it was.
-void worker_forget_interrupt(void) {
-    if (is_asked != 0) {
-        is_asked = 0;
-        R_interrupts_pending = 0;
-    }
-}
-
 // NULL in a process that is no worker; TRUE when a server may listen on its socket, FALSE while one does, and a string that says why
 // it cannot be one.
-SEXP ffi_worker(void) {
-    switch (rk_worker()) {
-    case RK_SOCKET_IS_FREE:
+SEXP ffi_worker_state(void) {
+    switch (rk_worker_state()) {
+    case RK_WORKER_SOCKET_FREE:
         return Rf_ScalarLogical(TRUE);
-    case RK_SOCKET_IS_TAKEN:
+    case RK_WORKER_SOCKET_USED:
         return Rf_ScalarLogical(FALSE);
-    case RK_WORKER_IS_BROKEN:
+    case RK_WORKER_FAILED:
         return Rf_mkString(rk_error());
     default:
         return R_NilValue;
@@ -101,6 +80,6 @@ SEXP ffi_worker(void) {
 }
 
 // Whether a listener has the socket.
-SEXP ffi_worker_has(SEXP listener) {
-    return Rf_ScalarLogical(rk_worker_has((uint32_t)Rf_asInteger(listener)));
+SEXP ffi_worker_uses_socket(SEXP listener) {
+    return Rf_ScalarLogical(rk_worker_uses_socket((uint32_t)Rf_asInteger(listener)));
 }

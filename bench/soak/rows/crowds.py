@@ -8,7 +8,7 @@ from statistics import median
 
 from soak import load
 from soak.fleet import Clients, Fleet
-from soak.load import Kind, Peer
+from soak.load import Kind, Client
 
 SHORT, LONG = 200, 1000
 # Each of them takes 4 MiB, of which the server has a part in memory.
@@ -54,27 +54,27 @@ def _rate(clients: Clients, seconds: float) -> float:
     return (clients.total - before) / (time.monotonic() - began)
 
 
-async def _head(peer: Peer) -> None:
-    await peer.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
-    await _drip(peer)
+async def _head(client: Client) -> None:
+    await client.send(b"GET / HTTP/1.1\r\nHost: soak\r\nX-Slow: ")
+    await _drip(client)
 
 
-async def _body(peer: Peer) -> None:
-    await peer.send(b"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: 100000\r\n\r\n")
-    await _drip(peer)
+async def _body(client: Client) -> None:
+    await client.send(b"POST /upload HTTP/1.1\r\nHost: soak\r\nContent-Length: 100000\r\n\r\n")
+    await _drip(client)
 
 
-async def _drip(peer: Peer) -> None:
+async def _drip(client: Client) -> None:
     """Until the server has had enough of it."""
     while True:
         await asyncio.sleep(1)
-        await peer.send(b"x")
+        await client.send(b"x")
 
 
-async def _reader(peer: Peer) -> None:
-    await peer.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
+async def _reader(client: Client) -> None:
+    await client.send(b"GET /big HTTP/1.1\r\nHost: soak\r\n\r\n")
     while True:
-        await peer.receive(1024)
+        await client.receive(1024)
         await asyncio.sleep(1)
 
 

@@ -1,10 +1,10 @@
 # A client of plain sockets in the same R process: it writes, lets the server serve, and reads.
 
-# What clients are told of errors is httpuv's text in most tests; test-errors.R has the others.
+# What clients are told of errors is httpuv's text in most tests; test-error-report.R has the others.
 options(rookery.error_detail = "httpuv")
 
 # What is to be told of errors that are repeated is told as R ends: here nobody would read it.
-withr::defer(assign("faults", NULL, envir = rookery:::.globals), testthat::teardown_env())
+withr::defer(assign("error_reports", NULL, envir = rookery:::.globals), testthat::teardown_env())
 
 # Serves until `done()` is true; an error after `seconds`.
 serve_until <- function(done, seconds = 60) {

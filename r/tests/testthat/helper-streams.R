@@ -1,4 +1,4 @@
-# Replies in pieces, as a client reads them, and sources of pieces.
+# streamed responses, as a client reads them, and sources of chunks.
 
 # Reads until what has come holds `text`.
 read_to <- function(client, text) {
@@ -8,13 +8,13 @@ read_to <- function(client, text) {
   })
 }
 
-# A chunked reply: its status, headers and pieces.
+# A chunked reply: its status, headers and chunks.
 chunked <- function(client) {
   read_to(client, "\r\n\r\n")
   end <- find_raw(client$read, "\r\n\r\n")
   head <- rawToChar(client$read[seq_len(end - 1)])
   client$read <- client$read[-seq_len(end + 3)]
-  pieces <- list()
+  chunks <- list()
   repeat {
     read_to(client, "\r\n")
     line <- find_raw(client$read, "\r\n")
@@ -23,12 +23,12 @@ chunked <- function(client) {
       fill(client)
       length(client$read) >= line + 1 + size + 2
     })
-    piece <- client$read[line + 1 + seq_len(size)]
+    chunk <- client$read[line + 1 + seq_len(size)]
     client$read <- client$read[-seq_len(line + 1 + size + 2)]
     if (size == 0) break
-    pieces[[length(pieces) + 1]] <- piece
+    chunks[[length(chunks) + 1]] <- chunk
   }
-  list(status = as.integer(substr(head, 10, 12)), head = head, pieces = pieces, text = text_of(unlist(pieces)))
+  list(status = as.integer(substr(head, 10, 12)), head = head, chunks = chunks, text = text_of(unlist(chunks)))
 }
 
 # Everything up to the end of the connection: a reset is the end as well.
@@ -49,13 +49,13 @@ streamed <- function(body, headers = plain, status = 200L) {
 }
 
 # Pieces one after the other, then the end.
-pieces_of <- function(...) {
-  pieces <- list(...)
+chunks_of <- function(...) {
+  chunks <- list(...)
   function() {
-    if (length(pieces) == 0) return(NULL)
-    piece <- pieces[[1]]
-    pieces <<- pieces[-1]
-    piece
+    if (length(chunks) == 0) return(NULL)
+    chunk <- chunks[[1]]
+    chunks <<- chunks[-1]
+    chunk
   }
 }
 

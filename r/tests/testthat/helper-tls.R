@@ -27,7 +27,7 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
 
 # A PEM file with a certificate for localhost and its key.
 local_pem <- function(env = parent.frame()) {
-  .Call(rookery:::ffi_tls_develop, withr::local_tempdir(.local_envir = env))[[1]]
+  .Call(rookery:::ffi_tls_development_certificate, withr::local_tempdir(.local_envir = env))[[1]]
 }
 
 # One request while this process serves; the answer, or the error of curl as a string.

@@ -119,7 +119,7 @@ test_that("replies of all kinds are the same", {
   }
 })
 
-test_that("replies in pieces are the same", {
+test_that("streamed responses are the same", {
   app <- function(req) {
     count <- 0
     if (req$PATH_INFO == "/pull") {
@@ -151,11 +151,11 @@ test_that("what is written at once, and compresses to nearly nothing, arrives", 
   expect_length(expect_same(app, "/", accept_encoding = "gzip")$body, 800000)
 })
 
-test_that("a body that arrives in pieces, and one that is refused, are the same", {
+test_that("a body that arrives in chunks, and one that is refused, are the same", {
   app <- list(
     onHeaders = function(req) {
       if (req$PATH_INFO == "/no") return(list(status = 403L, headers = list(), body = "no"))
-      if (req$PATH_INFO == "/pieces") {
+      if (req$PATH_INFO == "/chunks") {
         sum <- 0
         receive_body(
           on_data = function(bytes) sum <<- sum + length(bytes),
@@ -169,7 +169,7 @@ test_that("a body that arrives in pieces, and one that is refused, are the same"
   post <- function(path) {
     expect_same(app, path, post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
   }
-  expect_equal(rawToChar(post("/pieces")$body), "600001")
+  expect_equal(rawToChar(post("/chunks")$body), "600001")
   expect_equal(rawToChar(post("/whole")$body), "600001")
   expect_equal(expect_same(app, "/no", copypostfields = "a", httpheader = "Expect:")$status, 403L)
 })

@@ -103,7 +103,7 @@ test_that("settings of the environment are read as they are written there", {
 
 test_that("a server without any limit serves, and one with the least of each ends", {
   app <- list(
-    call = function(req) if (req$PATH_INFO == "/stream") streamed(pieces_of("a", "b")) else ok(rawToChar(req$rook.input$read())),
+    call = function(req) if (req$PATH_INFO == "/stream") streamed(chunks_of("a", "b")) else ok(rawToChar(req$rook.input$read())),
     onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)), wsCompression = list(takeover = TRUE)
   )
   table <- rookery:::limit_table()

@@ -1,4 +1,4 @@
-# What servers, WebSockets, streams and event streams print. (test-stream-push.R has a stream's states.)
+# What servers, WebSockets, streams and event streams print. (test-stream-response.R has a stream's states.)
 
 test_that("a server says where it listens, whether it runs, and who is connected", {
   server <- local_server(list(onWSOpen = function(ws) NULL, call = function(req) ok()))
@@ -67,7 +67,7 @@ test_that("objects of other packages with these names print as they did", {
   expect_no_match(paste(format(other), collapse = ""), "stopped")
 })
 
-test_that("streams and events: their state, pieces and bytes, what is asked as well as what is pushed", {
+test_that("streams and events: their state, chunks and bytes, what is asked as well as what is pushed", {
   events <- sse_response()
   expect_equal(format(events), "<rookery_events: not yet a response, 0 B waiting>")
   pulled <- stream_body(function() NULL)
@@ -75,16 +75,16 @@ test_that("streams and events: their state, pieces and bytes, what is asked as w
   asked <- sse_body(function() NULL)$body
   expect_output(print(asked), "<rookery_events: not yet a response, 0 B waiting>", fixed = TRUE)
 
-  # Never asked for the third piece: the promise stays open.
+  # Never asked for the third chunk: the promise stays open.
   given <- list("one", "three", promises::promise(function(resolve, reject) NULL))
-  pulled <- stream_body(do.call(pieces_of, given))
+  pulled <- stream_body(do.call(chunks_of, given))
   bodies <- list("/pulled" = streamed(pulled), "/events" = events)
   server <- local_server(function(req) bodies[[req$PATH_INFO]])
   client <- local_client(server)
   send(client, request("/pulled"))
   read_to(client, "three")
   serve_until(function() grepl("0 B waiting", format(pulled), fixed = TRUE))
-  expect_match(format(pulled), "^<rookery_stream [0-9]+: open, 2 pieces, 8 B, 0 B waiting>$")
+  expect_match(format(pulled), "^<rookery_stream [0-9]+: open, 2 chunks, 8 B, 0 B waiting>$")
   number <- sub("^<[a-z_]+ ([0-9]+):.*", "\\1", format(pulled))
 
   other <- local_client(server)
@@ -93,7 +93,7 @@ test_that("streams and events: their state, pieces and bytes, what is asked as w
   for (i in 1:3) events$send(strrep("x", 600))
   read_to(other, strrep("x", 600))
   serve_until(function() events$buffered() == 0)
-  expect_match(format(events), "^<rookery_events [0-9]+: open, 3 pieces, 1.8 kB, 0 B waiting>$")
+  expect_match(format(events), "^<rookery_events [0-9]+: open, 3 chunks, 1.8 kB, 0 B waiting>$")
   expect_false(grepl(paste0(" ", number, ":"), format(events), fixed = TRUE))
   copy <- unserialize(serialize(pulled, NULL))
   expect_equal(format(copy), "<rookery_stream: of another R process>")

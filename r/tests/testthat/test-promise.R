@@ -1,4 +1,4 @@
-# Promises as answers and as pieces: what package promises and `later` are made to do for them.
+# Promises as answers and as chunks: what package promises and `later` are made to do for them.
 
 # A server that answers with `make()`, asked once: the promise, and the client that waits.
 asked <- function(make, env = parent.frame()) {
@@ -79,7 +79,7 @@ test_that("a promise with a then() of its own is asked by it", {
   }
 })
 
-test_that("a promised piece costs one callback of package later", {
+test_that("a promised chunk costs one callback of package later", {
   settle <<- NULL
   case <- asked(function() list(status = 200L, headers = list("Content-Length" = "3"), body = pending))
   serve_until(function() !is.null(settle))

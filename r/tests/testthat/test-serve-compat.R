@@ -90,7 +90,7 @@ test_that("in .Rprofile it loads rookery and one shared object, and of rookery n
       # What has not been looked at has not been read from the package's file: R6's generators are half of that.
       "ns <- asNamespace('rookery')",
       "unread <- function(names) unname(rlang::env_binding_are_lazy(ns, names))",
-      "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'stream_methods')",
+      "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'input_methods')",
       "stopifnot(unread(classes), !unread('compat_library'))",
       "stopifnot(rookery::which_httpuv()$kind == 'rookery', 'later' %in% { loadNamespace('httpuv'); loadedNamespaces() })"
     )

@@ -1,9 +1,9 @@
-# Replies in pieces, over real sockets: what a body that is a function, a generator or a connection does.
+# streamed responses, over real sockets: what a body that is a function, a generator or a connection does.
 
-test_that("a function is asked for pieces until it gives NULL, and the connection goes on", {
+test_that("a function is asked for chunks until it gives NULL, and the connection goes on", {
   server <- local_server(function(req) {
     if (req$PATH_INFO == "/plain") return(ok("after"))
-    streamed(pieces_of("one", c("tw", "o"), charToRaw("three"), "\u00fc"))
+    streamed(chunks_of("one", c("tw", "o"), charToRaw("three"), "\u00fc"))
   })
   client <- local_client(server)
   for (i in 1:2) {
@@ -29,7 +29,7 @@ test_that("a generator of coro's is a body as it is", {
   expect_equal(chunked(client)$text, paste(letters, collapse = ""))
 })
 
-test_that("pieces may be promised, and one is asked for after the other", {
+test_that("chunks may be promised, and one is asked for after the other", {
   running <- 0
   most <- 0
   n <- 0
@@ -52,20 +52,20 @@ test_that("pieces may be promised, and one is asked for after the other", {
   expect_equal(most, 1)
 })
 
-test_that("a promise that is fulfilled already is a piece at once", {
+test_that("a promise that is fulfilled already is a chunk at once", {
   server <- local_server(function(req) {
-    streamed(pieces_of(promises::promise_resolve("a"), promises::promise_resolve("b")))
+    streamed(chunks_of(promises::promise_resolve("a"), promises::promise_resolve("b")))
   })
   client <- local_client(server)
   send(client, request())
   expect_equal(chunked(client)$text, "ab")
 })
 
-test_that("a response from onHeaders or a promise may come in pieces", {
+test_that("a response from onHeaders or a promise may come in chunks", {
   server <- local_server(list(
-    onHeaders = function(req) if (req$PATH_INFO == "/early") streamed(pieces_of("early")),
+    onHeaders = function(req) if (req$PATH_INFO == "/early") streamed(chunks_of("early")),
     call = function(req) promises::promise(function(resolve, reject) {
-      later::later(function() resolve(streamed(pieces_of("late"))), 0.01)
+      later::later(function() resolve(streamed(chunks_of("late"))), 0.01)
     })
   ))
   client <- local_client(server)
@@ -109,12 +109,12 @@ test_that("sources that have much to give take turns, with requests too", {
   expect_equal(get(local_client(server), "/plain")$text, "plain")
   expect_gt(which(order == "plain"), 1)
   for (name in names(clients)) expect_equal(chunked(clients[[name]])$text, strrep(name, 1999))
-  # Neither gives more than a few turns' pieces while the other waits.
+  # Neither gives more than a few turns' chunks while the other waits.
   both <- rle(order[seq(match("b", order), length.out = 1000)])
   expect_lt(max(both$lengths), 500)
 })
 
-test_that("a promise among pieces is waited for, and what follows it comes after", {
+test_that("a promise among chunks is waited for, and what follows it comes after", {
   asked <- 0
   is_pending <- FALSE
   server <- local_server(function(req) streamed(function() {
@@ -152,10 +152,10 @@ test_that("a length that is reached is the end, though its source would go on", 
 
 test_that("a source is not asked while 64 KiB wait", {
   asked <- 0
-  piece <- as.raw(rep(7, 65536))
+  chunk <- as.raw(rep(7, 65536))
   server <- local_server(function(req) streamed(function() {
     asked <<- asked + 1
-    if (asked <= 600) piece
+    if (asked <= 600) chunk
   }))
   client <- local_client(server)
   send(client, request())
@@ -227,12 +227,12 @@ test_that("an error behind it cuts what was begun, and never fakes its end", {
   expect_equal(closed, 0, info = "a source that raised is dead")
 })
 
-test_that("what is no piece is an error, and so is a rejected promise", {
-  for (piece in list(1, NA_character_, list("a"), quote(x))) {
-    server <- local_server(function(req) streamed(function() piece))
+test_that("what is no chunk is an error, and so is a rejected promise", {
+  for (chunk in list(1, NA_character_, list("a"), quote(x))) {
+    server <- local_server(function(req) streamed(function() chunk))
     client <- local_client(server)
     said <- stderr_of(expect_equal(get(client)$status, 500))
-    expect_match(said, "a piece of a stream must be a raw vector or strings", all = FALSE)
+    expect_match(said, "a chunk of a stream must be a raw vector or strings", all = FALSE)
   }
   server <- local_server(function(req) streamed(function() promises::promise_reject("not today")))
   client <- local_client(server)
@@ -240,7 +240,7 @@ test_that("what is no piece is an error, and so is a rejected promise", {
   expect_match(said, "GET / \\(the stream\\): .*not today", all = FALSE)
 })
 
-test_that("a source whose piece is wrong is closed: it has not failed itself", {
+test_that("a source whose chunk is wrong is closed: it has not failed itself", {
   heard <- c()
   of <- function(value, headers = plain) {
     source <- generator(list(value), on_exit = function() heard <<- c(heard, "closed"))
@@ -261,7 +261,7 @@ test_that("a source whose piece is wrong is closed: it has not failed itself", {
   }
 })
 
-test_that("a promised piece that is wrong does not run options(error=)", {
+test_that("a promised chunk that is wrong does not run options(error=)", {
   runs <- 0
   withr::local_options(error = function() runs <<- runs + 1)
   server <- local_server(function(req) streamed(function() {
@@ -287,7 +287,7 @@ test_that("a client that leaves is told of: close = TRUE, then on_close, once", 
   expect_equal(heard, c("closed", "client"))
 })
 
-test_that("a client that leaves while a piece is promised is told of, and the piece is dropped", {
+test_that("a client that leaves while a chunk is promised is told of, and the chunk is dropped", {
   heard <- c()
   resolve_it <- NULL
   server <- local_server(function(req) {
@@ -322,14 +322,14 @@ test_that("a source is not called inside itself, whatever it serves", {
       for (i in 1:60) service(10)
       heard <<- c(heard, "back")
     }
-    "piece"
+    "chunk"
   }
   server <- local_server(function(req) {
     streamed(stream_body(source, on_close = function(reason) heard <<- c(heard, reason)))
   })
   one <- local_client(server)
   send(one, request())
-  read_to(one, "piece")
+  read_to(one, "chunk")
   client <- one
   serve_until(function() "client" %in% heard)
   expect_equal(most, 1)
@@ -359,9 +359,9 @@ test_that("a Content-Length is sent, and kept", {
   server <- local_server(function(req) {
     streamed(switch(
       req$PATH_INFO,
-      "/more" = pieces_of("01234", "", "567890"),
-      "/less" = pieces_of("01234", ""),
-      pieces_of("01234", "56789")
+      "/more" = chunks_of("01234", "", "567890"),
+      "/less" = chunks_of("01234", ""),
+      chunks_of("01234", "56789")
     ), list("Content-Length" = 10))
   })
   client <- local_client(server)
@@ -381,7 +381,7 @@ test_that("a Content-Length is sent, and kept", {
 })
 
 test_that("HTTP/1.0 reads until the close", {
-  server <- local_server(function(req) streamed(pieces_of("one", "two")))
+  server <- local_server(function(req) streamed(chunks_of("one", "two")))
   client <- local_client(server)
   send(client, "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
   text <- rawToChar(rest_of(client))
@@ -420,7 +420,7 @@ test_that("requests, later and streams take turns", {
   expect_true(all(sizes > 100))
 })
 
-test_that("an R connection is sent in pieces and closed at its end", {
+test_that("an R connection is sent in chunks and closed at its end", {
   path <- withr::local_tempfile()
   bytes <- as.raw(sample(0:255, 200000, replace = TRUE))
   writeBin(bytes, path)
@@ -432,10 +432,10 @@ test_that("an R connection is sent in pieces and closed at its end", {
   client <- local_client(server)
   send(client, request())
   answer <- chunked(client)
-  expect_identical(unlist(answer$pieces), bytes)
+  expect_identical(unlist(answer$chunks), bytes)
   serve_until(function() !tryCatch(isOpen(con), error = function(e) FALSE))
   expect_error(isOpen(con))
-  expect_error(stream_body(1), "`source` must be a function that gives a piece")
+  expect_error(stream_body(1), "`source` must be a function that gives a chunk")
   text <- file(path, "rt")
   withr::defer(close(text))
   expect_error(stream_body(text), "open it with \"rb\"")
@@ -471,7 +471,7 @@ test_that("an R connection is closed when it cannot be sent, too", {
 })
 
 test_that("a source answers one request", {
-  source <- stream_body(pieces_of("a"))
+  source <- stream_body(chunks_of("a"))
   server <- local_server(function(req) streamed(source))
   client <- local_client(server)
   send(client, request())
@@ -523,7 +523,7 @@ test_that("a serializer of plumber's hands a stream on", {
     }
   }
   api <- plumber::pr()
-  api <- plumber::pr_get(api, "/rows", function() stream_body(pieces_of("a,b\n", "1,2\n")), serializer = serializer_stream("text/csv"))
+  api <- plumber::pr_get(api, "/rows", function() stream_body(chunks_of("a,b\n", "1,2\n")), serializer = serializer_stream("text/csv"))
   server <- local_server(api)
   client <- local_client(server)
   send(client, request("/rows"))
@@ -532,22 +532,22 @@ test_that("a serializer of plumber's hands a stream on", {
   expect_match(answer$head, "Content-Type: text/csv", ignore.case = TRUE)
 })
 
-test_that("what is pulled is compressed for clients that take it, and no piece held back", {
+test_that("what is pulled is compressed for clients that take it, and no chunk held back", {
   given <- 0
   may_go_on <- FALSE
   server <- local_server(function(req) {
     source <- function() {
       if (given > 0 && !may_go_on) return("")
       given <<- given + 1
-      if (given > 3) NULL else paste("piece", given, "")
+      if (given > 3) NULL else paste("chunk", given, "")
     }
     streamed(stream_body(source, compress = req$PATH_INFO != "/plain"))
   })
   client <- local_client(server)
   send(client, request(headers = "Accept-Encoding: gzip"))
   read_to(client, "\r\n\r\n")
-  inflated <- function(pieces) memDecompress(unlist(pieces), "gzip", asChar = TRUE)
-  # The first piece is whole in what has come, though the stream goes on: five bytes behind it say where it ends.
+  inflated <- function(chunks) memDecompress(unlist(chunks), "gzip", asChar = TRUE)
+  # The first chunk is whole in what has come, though the stream goes on: five bytes behind it say where it ends.
   serve_until(function() {
     fill(client)
     find_raw(client$read, as.raw(c(0, 0, 0xff, 0xff))) > 0
@@ -555,8 +555,8 @@ test_that("what is pulled is compressed for clients that take it, and no piece h
   may_go_on <- TRUE
   answer <- chunked(client)
   expect_match(answer$head, "[Cc]ontent-[Ee]ncoding: gzip")
-  expect_equal(inflated(answer$pieces), "piece 1 piece 2 piece 3 ")
+  expect_equal(inflated(answer$chunks), "chunk 1 chunk 2 chunk 3 ")
   given <- 0
   send(client, request("/plain", headers = "Accept-Encoding: gzip"))
-  expect_equal(chunked(client)$text, "piece 1 piece 2 piece 3 ")
+  expect_equal(chunked(client)$text, "chunk 1 chunk 2 chunk 3 ")
 })

@@ -1,6 +1,6 @@
 //! What is shipped, and the same with one of the costs put back by a patch: `malloc`, `twice`, `closure`, `timer`.
 //!
-//! `list` names the cases of this build; `run <scenario> <peer> <iterations>` measures one and prints a JSON object;
+//! `list` names the cases of this build; `run <scenario> <contender> <iterations>` measures one and prints a JSON object;
 //! `serve <port> hello|failure|ws` is a server without R for a load generator.
 
 mod frame;

@@ -1,5 +1,5 @@
 // Micro benchmarks of go-arena, with the command line of rookery-bench-arena:
-// `list`, and `run <scenario> <peer> <iterations>`.
+// `list`, and `run <scenario> <contender> <iterations>`.
 package main
 
 import (
@@ -43,7 +43,7 @@ func beforeShared() allocator { return before.NewConcurrentArena(beforeCursorLar
 
 type outcome struct {
 	Scenario    string  `json:"scenario"`
-	Peer        string  `json:"peer"`
+	Contender   string  `json:"contender"`
 	Iterations  int     `json:"iterations"`
 	NsPerOp     float64 `json:"ns_per_op"`
 	AllocsPerOp float64 `json:"allocs_per_op"`
@@ -54,8 +54,8 @@ type outcome struct {
 }
 
 type scenario struct {
-	name, peer, what string
-	run              func(n int) outcome
+	name, contender, what string
+	run                   func(n int) outcome
 }
 
 var scenarios = []scenario{
@@ -266,7 +266,7 @@ func main() {
 	arguments := os.Args[1:]
 	if len(arguments) == 1 && arguments[0] == "list" {
 		for _, s := range scenarios {
-			line, _ := json.Marshal(map[string]string{"scenario": s.name, "peer": s.peer, "what": s.what})
+			line, _ := json.Marshal(map[string]string{"scenario": s.name, "contender": s.contender, "what": s.what})
 			fmt.Println(string(line))
 		}
 		return
@@ -274,9 +274,9 @@ func main() {
 	if len(arguments) == 4 && arguments[0] == "run" {
 		n, err := strconv.Atoi(arguments[3])
 		for _, s := range scenarios {
-			if err == nil && s.name == arguments[1] && s.peer == arguments[2] {
+			if err == nil && s.name == arguments[1] && s.contender == arguments[2] {
 				result := s.run(n)
-				result.Scenario, result.Peer, result.Iterations = s.name, s.peer, n
+				result.Scenario, result.Contender, result.Iterations = s.name, s.contender, n
 				result.Resident = residentPeak()
 				line, _ := json.Marshal(result)
 				fmt.Println(string(line))
@@ -284,6 +284,6 @@ func main() {
 			}
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: list | run <scenario> <peer> <iterations>")
+	fmt.Fprintln(os.Stderr, "usage: list | run <scenario> <contender> <iterations>")
 	os.Exit(2)
 }

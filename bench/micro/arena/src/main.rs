@@ -1,6 +1,6 @@
 //! Micro benchmarks of the arena beside bumpalo and bump-scope (go-arena's are in `go/`, with the same command line).
 
-mod peers;
+mod contenders;
 mod scenarios;
 
 use std::process::ExitCode;

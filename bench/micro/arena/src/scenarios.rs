@@ -8,7 +8,7 @@ use std::time::Instant;
 use rookery_arena::{Arena, Growth, SyncArena};
 use rookery_bench_meter::{self as meter, Case, Figures, case};
 
-use crate::peers::{BumpScope, Bumpalo, Ours, OursFixed, Peer};
+use crate::contenders::{BumpScope, Bumpalo, Contender, Ours, OursFixed};
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![
@@ -29,16 +29,16 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// What every arena is measured in.
-fn for_each<P: Peer + 'static>(peer: &'static str, cases: &mut Vec<Case>) {
+fn for_each<P: Contender + 'static>(contender: &'static str, cases: &mut Vec<Case>) {
     cases.extend([
-        case("const-layout", peer, constant::<P>),
-        case("dynamic-layout", peer, dynamic::<P>),
-        case("dynamic-layout-repeated", peer, repeated::<P>),
-        case("workload", peer, workload::<P>),
-        case("workload-before", peer, workload::<P>),
-        case("waste-mixed", peer, |count| waste::<P>(count, mixed)),
-        case("waste-bimodal", peer, |count| waste::<P>(count, bimodal)),
-        case("waste-large", peer, |count| waste::<P>(count, large)),
+        case("const-layout", contender, constant::<P>),
+        case("dynamic-layout", contender, dynamic::<P>),
+        case("dynamic-layout-repeated", contender, repeated::<P>),
+        case("workload", contender, workload::<P>),
+        case("workload-before", contender, workload::<P>),
+        case("waste-mixed", contender, |count| waste::<P>(count, mixed)),
+        case("waste-bimodal", contender, |count| waste::<P>(count, bimodal)),
+        case("waste-large", contender, |count| waste::<P>(count, large)),
     ]);
 }
 
@@ -53,21 +53,21 @@ fn measure(operations: u64, work: impl FnOnce()) -> Figures {
 /// Allocations between two resets.
 const PERIOD: u64 = 1024;
 
-fn constant<P: Peer>(iterations: u64) -> Figures {
-    let mut peer = P::make();
+fn constant<P: Contender>(iterations: u64) -> Figures {
+    let mut contender = P::make();
     measure(iterations, || {
         for _ in 0..iterations / PERIOD {
             for _ in 0..PERIOD {
-                black_box(peer.alloc_block());
+                black_box(contender.alloc_block());
             }
-            peer.reset();
+            contender.reset();
         }
     })
 }
 
-fn dynamic<P: Peer>(iterations: u64) -> Figures {
+fn dynamic<P: Contender>(iterations: u64) -> Figures {
     let mut random = 1;
-    let mut peer = P::make();
+    let mut contender = P::make();
     measure(iterations, || {
         for _ in 0..iterations / PERIOD {
             for _ in 0..PERIOD {
@@ -75,9 +75,9 @@ fn dynamic<P: Peer>(iterations: u64) -> Figures {
                 let (size, align) = (1 + bits % 64, ALIGN[bits >> 6 & 7]);
                 // SAFETY: a power of two, and a size far from `isize::MAX`.
                 let layout = unsafe { Layout::from_size_align_unchecked(size, align) };
-                black_box(peer.alloc(layout));
+                black_box(contender.alloc(layout));
             }
-            peer.reset();
+            contender.reset();
         }
     })
 }
@@ -85,7 +85,7 @@ fn dynamic<P: Peer>(iterations: u64) -> Figures {
 /// Alignments as programs ask for them: mostly words and bytes.
 const ALIGN: [usize; 8] = [1, 1, 2, 4, 8, 8, 8, 16];
 
-fn repeated<P: Peer>(iterations: u64) -> Figures {
+fn repeated<P: Contender>(iterations: u64) -> Figures {
     let mut random = 1;
     let layouts: Vec<Layout> = (0..PERIOD)
         .map(|_| {
@@ -93,13 +93,13 @@ fn repeated<P: Peer>(iterations: u64) -> Figures {
             Layout::from_size_align(1 + bits % 64, ALIGN[bits >> 6 & 7]).expect("a small layout")
         })
         .collect();
-    let mut peer = P::make();
+    let mut contender = P::make();
     measure(iterations, || {
         for _ in 0..iterations / PERIOD {
             for layout in black_box(&layouts) {
-                black_box(peer.alloc(*layout));
+                black_box(contender.alloc(*layout));
             }
-            peer.reset();
+            contender.reset();
         }
     })
 }
@@ -108,23 +108,23 @@ fn repeated<P: Peer>(iterations: u64) -> Figures {
 const SHARE: u64 = 131_072;
 
 /// What `count` allocations of the sizes that `size` draws leave unused, headers and the last chunk included.
-fn waste<P: Peer>(count: u64, size: fn(u64, &mut u64) -> u64) -> Figures {
+fn waste<P: Contender>(count: u64, size: fn(u64, &mut u64) -> u64) -> Figures {
     let before = meter::live();
-    let peer = P::make();
+    let contender = P::make();
     let mut requested = 0;
     let mut random = 1;
     let mut figures = measure(count, || {
         for n in 0..count {
             let size = size(n, &mut random);
             black_box(
-                peer.alloc(Layout::from_size_align(size as usize, 1).expect("a small layout")),
+                contender.alloc(Layout::from_size_align(size as usize, 1).expect("a small layout")),
             );
             requested += size;
         }
     });
     let waste = 100.0 * (1.0 - requested as f64 / (meter::live() - before) as f64);
     figures.more = Some(("waste_percent", waste));
-    drop(peer);
+    drop(contender);
     figures
 }
 
@@ -192,31 +192,31 @@ fn behind<const CHUNKS: usize>(iterations: u64) -> Figures {
     })
 }
 
-fn workload<P: Peer>(iterations: u64) -> Figures {
-    let mut peer = P::make();
+fn workload<P: Contender>(iterations: u64) -> Figures {
+    let mut contender = P::make();
     measure(2 * iterations, || {
-        small(&peer, iterations);
-        peer.reset();
-        small(&peer, iterations);
+        small(&contender, iterations);
+        contender.reset();
+        small(&contender, iterations);
     })
 }
 
-fn half<P: Peer, const SKIPPED: u64>(iterations: u64) -> Figures {
-    let peer = P::make();
-    small(&peer, SKIPPED);
-    measure(iterations, || small(&peer, iterations))
+fn half<P: Contender, const SKIPPED: u64>(iterations: u64) -> Figures {
+    let contender = P::make();
+    small(&contender, SKIPPED);
+    measure(iterations, || small(&contender, iterations))
 }
 
 /// `count` allocations as a JSON parser makes them: few bytes each, written to at once.
 #[inline(never)]
-fn small<P: Peer>(peer: &P, count: u64) {
+fn small<P: Contender>(contender: &P, count: u64) {
     let mut random = 1;
     for n in 0..count {
         let size = 1 + ((next(&mut random) * 12) >> 32);
         // SAFETY: not empty and aligned to 1.
         let layout = unsafe { Layout::from_size_align_unchecked(size as usize, 1) };
         // SAFETY: at least one byte was just allocated.
-        unsafe { peer.alloc(layout).write(n as u8) };
+        unsafe { contender.alloc(layout).write(n as u8) };
     }
 }
 

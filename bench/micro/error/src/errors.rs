@@ -51,7 +51,7 @@ fn typed() -> rookery_error::Error {
     rookery_error::Error::from_static_error(&STATIC)
 }
 
-/// A function of its own for each peer, as the function is that fails: what the compiler knows of the bytes and of what
+/// A function of its own for each contender, as the function is that fails: what the compiler knows of the bytes and of what
 /// becomes of the error is the same for all.
 #[inline(never)]
 fn from_text<E: for<'a> From<&'a str>>(text: &str) -> E {

@@ -14,8 +14,8 @@ struct Ways<E> {
 }
 
 macro_rules! frames {
-    ($peer:ident, $error:ty) => {
-        mod $peer {
+    ($contender:ident, $error:ty) => {
+        mod $contender {
             use super::*;
 
             #[inline(never)]
@@ -66,7 +66,7 @@ frames!(arc, Plain);
 frames!(value, ThirtyTwo);
 
 pub fn cases() -> Vec<Case> {
-    let case = |peer, run: fn(u64) -> Figures| case("frames-10", peer, run);
+    let case = |contender, run: fn(u64) -> Figures| case("frames-10", contender, run);
     vec![
         case("ours", |n| ours::run(rookery_error::Error::new(ThirtyTwo::new()), n)),
         case("throw_error", |n| throw::run(ThirtyTwo::new().into(), n)),

@@ -18,8 +18,8 @@ import (
 	"syscall"
 )
 
-// Peers and the .mod file each is built with.
-var peers = map[string]string{"coder": "go.mod", "coder-1.8.14": "v1.8.14.mod"}
+// Contenders and the .mod file each is built with.
+var contenders = map[string]string{"coder": "go.mod", "coder-1.8.14": "v1.8.14.mod"}
 
 // What this build was linked with.
 func self() string {
@@ -34,17 +34,17 @@ func self() string {
 	return "coder"
 }
 
-func variant(peer string) (string, error) {
+func variant(contender string) (string, error) {
 	_, source, _, _ := runtime.Caller(0)
 	executable, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	target := executable + "-" + peer
+	target := executable + "-" + contender
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	build := exec.Command("go", "build", "-modfile="+peers[peer], "-o", target, ".")
+	build := exec.Command("go", "build", "-modfile="+contenders[contender], "-o", target, ".")
 	build.Dir = filepath.Dir(source)
 	build.Stderr = os.Stderr
 	return target, build.Run()
@@ -53,26 +53,26 @@ func variant(peer string) (string, error) {
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == "list" {
 		for _, scenario := range scenarios {
-			for peer := range peers {
-				if peer != self() {
-					if _, err := variant(peer); err != nil {
+			for contender := range contenders {
+				if contender != self() {
+					if _, err := variant(contender); err != nil {
 						fmt.Fprintln(os.Stderr, err)
 						os.Exit(1)
 					}
 				}
-				line, _ := json.Marshal(map[string]string{"scenario": scenario.name, "peer": peer, "what": scenario.what})
+				line, _ := json.Marshal(map[string]string{"scenario": scenario.name, "contender": contender, "what": scenario.what})
 				fmt.Println(string(line))
 			}
 		}
 		return
 	}
 	if len(os.Args) != 5 || os.Args[1] != "run" {
-		fmt.Fprintln(os.Stderr, "usage: list | run SCENARIO PEER ITERATIONS")
+		fmt.Fprintln(os.Stderr, "usage: list | run SCENARIO CONTENDER ITERATIONS")
 		os.Exit(2)
 	}
-	peer := os.Args[3]
-	if peer != self() {
-		target, err := variant(peer)
+	contender := os.Args[3]
+	if contender != self() {
+		target, err := variant(contender)
 		if err == nil {
 			command := exec.Command(target, os.Args[1:]...)
 			command.Stdout, command.Stderr = os.Stdout, os.Stderr
@@ -84,7 +84,7 @@ func main() {
 		}
 		return
 	}
-	// One thread, as the peers in Rust have.
+	// One thread, as the contenders in Rust have.
 	runtime.GOMAXPROCS(1)
 	iterations, err := strconv.Atoi(os.Args[4])
 	if err != nil {
@@ -108,7 +108,7 @@ func main() {
 			n := float64(iterations)
 			line, _ := json.Marshal(map[string]any{
 				"scenario":      scenario.name,
-				"peer":          peer,
+				"contender":     contender,
 				"iterations":    iterations,
 				"ns_per_op":     float64(took) / n,
 				"allocs_per_op": float64(after.Mallocs-before.Mallocs) / n,

@@ -1,8 +1,8 @@
 //! Single frames, and a message there and back, in memory: `rookery-websocket` beside fastwebsockets, tokio-websockets and
 //! tungstenite. coder/websocket is in `go/`. See bench/README.md for the contract.
 
+mod contenders;
 mod ours;
-mod peers;
 mod transports;
 
 use std::future::Future;
@@ -78,8 +78,8 @@ fn block_on(future: impl Future<Output = ()>) {
 }
 
 /// Counted by the scenario's own clock, which starts after its warm-up.
-fn case(scenario: &'static str, peer: &'static str, go: fn(&mut Run)) -> Case {
-    rookery_bench_meter::case(scenario, peer, move |iterations| {
+fn case(scenario: &'static str, contender: &'static str, go: fn(&mut Run)) -> Case {
+    rookery_bench_meter::case(scenario, contender, move |iterations| {
         let mut run = Run { iterations, figures: None };
         go(&mut run);
         run.figures.expect("every scenario stops its clock")
@@ -96,21 +96,23 @@ fn main() -> ExitCode {
         case("payload-512", "ours-decoder", ours::payload_decode),
         case("payload-512-cancellable", "ours", |run| block_on(ours::payload(run, Token::CanFire))),
         case("read-512", "ours", |run| block_on(ours::read_masked(run, Token::None))),
-        case("read-512", "fastwebsockets", |run| block_on(peers::fast::read_masked(run))),
-        case("read-512", "tokio-websockets", |run| block_on(peers::tokio_ws::read_masked(run))),
-        case("read-512", "tungstenite", peers::sync::read_masked),
+        case("read-512", "fastwebsockets", |run| block_on(contenders::fast::read_masked(run))),
+        case("read-512", "tokio-websockets", |run| {
+            block_on(contenders::tokio_ws::read_masked(run))
+        }),
+        case("read-512", "tungstenite", contenders::sync::read_masked),
         case("read-512-cancellable", "ours", |run| {
             block_on(ours::read_masked(run, Token::CanFire))
         }),
         case("write-512", "ours", |run| block_on(ours::write(run, Token::None))),
-        case("write-512", "fastwebsockets", |run| block_on(peers::fast::write(run))),
-        case("write-512", "tokio-websockets", |run| block_on(peers::tokio_ws::write(run))),
-        case("write-512", "tungstenite", peers::sync::write),
+        case("write-512", "fastwebsockets", |run| block_on(contenders::fast::write(run))),
+        case("write-512", "tokio-websockets", |run| block_on(contenders::tokio_ws::write(run))),
+        case("write-512", "tungstenite", contenders::sync::write),
         case("write-512-cancellable", "ours", |run| block_on(ours::write(run, Token::CanFire))),
         case("echo-512", "ours", |run| block_on(ours::echo(run, Token::None))),
-        case("echo-512", "fastwebsockets", |run| block_on(peers::fast::echo(run))),
-        case("echo-512", "tokio-websockets", |run| block_on(peers::tokio_ws::echo(run))),
-        case("echo-512", "tungstenite", peers::sync::echo),
+        case("echo-512", "fastwebsockets", |run| block_on(contenders::fast::echo(run))),
+        case("echo-512", "tokio-websockets", |run| block_on(contenders::tokio_ws::echo(run))),
+        case("echo-512", "tungstenite", contenders::sync::echo),
         case("echo-512-cancellable", "ours", |run| block_on(ours::echo(run, Token::CanFire))),
     ];
     rookery_bench_meter::main(cases, |_| None)

@@ -24,7 +24,7 @@ pub fn live() -> u64 {
     LIVE.load(Relaxed)
 }
 
-/// For one thread, where a load and a store do: an atomic addition would add the same to every peer, and so flatter the
+/// For one thread, where a load and a store do: an atomic addition would add the same to every contender, and so flatter the
 /// slower of two in a ratio.
 pub struct Counting;
 

@@ -1,6 +1,6 @@
 //! What the micro benchmarks share: their command line, the clocks, and a global allocator that counts.
 //!
-//! `list` names the cases; `run <scenario> <peer> <iterations>` measures one. Both print JSON (bench/README.md).
+//! `list` names the cases; `run <scenario> <contender> <iterations>` measures one. Both print JSON (bench/README.md).
 
 mod heap;
 
@@ -10,19 +10,19 @@ use std::time::Instant;
 
 pub use heap::{Counting, CountingThreads, live, peak, totals};
 
-/// One measurement by its scenario and the peer that is measured in it.
+/// One measurement by its scenario and the contender that is measured in it.
 pub struct Case {
     scenario: &'static str,
-    peer: &'static str,
+    contender: &'static str,
     run: Box<dyn Fn(u64) -> Figures>,
 }
 
 pub fn case(
     scenario: &'static str,
-    peer: &'static str,
+    contender: &'static str,
     run: impl Fn(u64) -> Figures + 'static,
 ) -> Case {
-    Case { scenario, peer, run: Box::new(run) }
+    Case { scenario, contender, run: Box::new(run) }
 }
 
 pub struct Figures {
@@ -100,15 +100,16 @@ pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["list"] => {
-            for Case { scenario, peer, .. } in cases {
-                println!(r#"{{"scenario":"{scenario}","peer":"{peer}"}}"#);
+            for Case { scenario, contender, .. } in cases {
+                println!(r#"{{"scenario":"{scenario}","contender":"{contender}"}}"#);
             }
             return ExitCode::SUCCESS;
         }
-        ["run", scenario, peer, iterations] => {
+        ["run", scenario, contender, iterations] => {
             // The list is freed: the peak of what is held is a case's own.
-            let found =
-                cases.into_iter().find(|case| (case.scenario, case.peer) == (scenario, peer));
+            let found = cases
+                .into_iter()
+                .find(|case| (case.scenario, case.contender) == (scenario, contender));
             if let (Some(case), Ok(iterations @ 1..)) = (found, iterations.parse::<u64>()) {
                 let Figures { ns_per_op, allocs_per_op, bytes_per_op, more } =
                     (case.run)(iterations);
@@ -121,7 +122,7 @@ pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -
                         &format!(r#","peak_bytes":{peak},"resident_bytes":{}"#, resident_peak());
                 }
                 println!(
-                    r#"{{"scenario":"{scenario}","peer":"{peer}","iterations":{iterations},"ns_per_op":{ns_per_op:.4},"allocs_per_op":{allocs_per_op:.7},"bytes_per_op":{bytes_per_op:.4}{more}}}"#
+                    r#"{{"scenario":"{scenario}","contender":"{contender}","iterations":{iterations},"ns_per_op":{ns_per_op:.4},"allocs_per_op":{allocs_per_op:.7},"bytes_per_op":{bytes_per_op:.4}{more}}}"#
                 );
                 return ExitCode::SUCCESS;
             }
@@ -132,6 +133,6 @@ pub fn main(cases: Vec<Case>, other: impl FnOnce(&[&str]) -> Option<ExitCode>) -
             }
         }
     }
-    eprintln!("usage: list | run <scenario> <peer> <iterations>; see bench/README.md");
+    eprintln!("usage: list | run <scenario> <contender> <iterations>; see bench/README.md");
     ExitCode::from(2)
 }

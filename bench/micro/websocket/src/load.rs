@@ -100,7 +100,7 @@ pub fn open(port: u16, deflates: bool) -> io::Result<TcpStream> {
     Ok(io)
 }
 
-struct Peer {
+struct Client {
     io: TcpStream,
     /// Bytes of the frame that are written.
     written: usize,
@@ -114,7 +114,7 @@ pub struct Done {
 }
 
 pub struct Load<'m> {
-    peers: Vec<Peer>,
+    clients: Vec<Client>,
     message: &'m Message,
     epoll: i32,
 }
@@ -123,7 +123,7 @@ impl<'m> Load<'m> {
     pub fn open(port: u16, connections: usize, message: &'m Message) -> io::Result<Load<'m>> {
         // SAFETY: a system call without pointers.
         let epoll = check(unsafe { libc::epoll_create1(0) })?;
-        let mut peers = Vec::with_capacity(connections);
+        let mut clients = Vec::with_capacity(connections);
         for n in 0..connections {
             let io = open(port, message.deflates)?;
             io.set_nonblocking(true)?;
@@ -135,27 +135,27 @@ impl<'m> Load<'m> {
             check(unsafe {
                 libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, io.as_raw_fd(), &raw mut event)
             })?;
-            peers.push(Peer {
+            clients.push(Client {
                 io,
                 written: 0,
                 reply: Vec::with_capacity(message.payload.len() + 64),
             });
         }
-        Ok(Load { peers, message, epoll })
+        Ok(Load { clients, message, epoll })
     }
 
     /// Sends until `messages` have come back; the first reply of each connection is compared, of all the others the length
     /// of the frame is.
     pub fn run(&mut self, messages: u64) -> io::Result<Done> {
         let mut done = Done { messages: 0, bytes_received: 0 };
-        let mut checked = vec![false; self.peers.len()];
+        let mut checked = vec![false; self.clients.len()];
         let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; 1024];
         let mut buffer = vec![0; 256 << 10];
-        for peer in &mut self.peers {
-            peer.written = 0;
-            peer.write(self.message)?;
+        for client in &mut self.clients {
+            client.written = 0;
+            client.write(self.message)?;
         }
-        let mut started = self.peers.len() as u64;
+        let mut started = self.clients.len() as u64;
         while done.messages < started {
             // SAFETY: `events` is valid for writing of its length.
             let n = unsafe {
@@ -170,35 +170,35 @@ impl<'m> Load<'m> {
             }
             for event in &events[..n as usize] {
                 let index = event.u64 as usize;
-                let peer = &mut self.peers[index];
-                if peer.written < self.message.frame.len() {
-                    peer.write(self.message)?;
+                let client = &mut self.clients[index];
+                if client.written < self.message.frame.len() {
+                    client.write(self.message)?;
                 }
                 if event.events & libc::EPOLLIN as u32 == 0 {
                     continue;
                 }
                 loop {
-                    let n = match peer.io.read(&mut buffer) {
+                    let n = match client.io.read(&mut buffer) {
                         Ok(0) => return Err(io::Error::other("the server hung up")),
                         Ok(n) => n,
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         Err(error) => return Err(error),
                     };
                     done.bytes_received += n as u64;
-                    peer.reply.extend_from_slice(&buffer[..n]);
-                    if peer.is_complete()? {
+                    client.reply.extend_from_slice(&buffer[..n]);
+                    if client.is_complete()? {
                         if !checked[index] {
-                            self.message.check(&peer.reply)?;
+                            self.message.check(&client.reply)?;
                             checked[index] = true;
                         }
-                        peer.reply.clear();
+                        client.reply.clear();
                         done.messages += 1;
-                        peer.written = 0;
+                        client.written = 0;
                         if started < messages {
                             started += 1;
-                            peer.write(self.message)?;
+                            client.write(self.message)?;
                         } else {
-                            peer.written = self.message.frame.len();
+                            client.written = self.message.frame.len();
                         }
                     }
                     if n < buffer.len() {
@@ -211,7 +211,7 @@ impl<'m> Load<'m> {
     }
 }
 
-impl Peer {
+impl Client {
     fn write(&mut self, message: &Message) -> io::Result<()> {
         while self.written < message.frame.len() {
             match self.io.write(&message.frame[self.written..]) {

@@ -31,9 +31,9 @@ const SCENARIOS: &[(&str, Scenario)] = &[
     ("idle-5000", Scenario::Idle { connections: 5000 }),
 ];
 
-fn peers(scenario: &Scenario) -> Vec<&'static str> {
+fn contenders(scenario: &Scenario) -> Vec<&'static str> {
     match scenario {
-        // Of the libraries in Rust, none of the peers compresses.
+        // Of the libraries in Rust, none of the contenders compresses.
         Scenario::Deflate { .. } => vec!["ours", "coder", "ws"],
         _ => servers::NAMES.iter().copied().chain(["coder", "coder-read"]).collect(),
     }
@@ -44,10 +44,10 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {
         ["list"] => list(),
-        ["serve", peer, mode] => servers::serve(peer, mode == "deflate"),
-        ["run", scenario, peer, iterations] => run(scenario, peer, iterations),
+        ["serve", contender, mode] => servers::serve(contender, mode == "deflate"),
+        ["run", scenario, contender, iterations] => run(scenario, contender, iterations),
         _ => Err(io::Error::other(
-            "usage: list | run SCENARIO PEER ITERATIONS | serve PEER plain|deflate",
+            "usage: list | run SCENARIO CONTENDER ITERATIONS | serve CONTENDER plain|deflate",
         )),
     };
     match result {
@@ -60,35 +60,37 @@ fn main() -> ExitCode {
 }
 
 fn list() -> io::Result<()> {
-    // Built here, where the network may still be there. A peer that cannot be had here is left out, with the reason.
+    // Built here, where the network may still be there. A contender that cannot be had here is left out, with the reason.
     let (coder, ws) = (process::coder(), process::ws());
     for (name, built) in [("coder", &coder), ("ws", &ws)] {
         if let Err(error) = built {
             eprintln!("{name}: {error}");
         }
     }
-    let is_here = |peer: &str| match peer {
+    let is_here = |contender: &str| match contender {
         "coder" | "coder-read" => coder.is_ok(),
         "ws" => ws.is_ok(),
         _ => true,
     };
     for (name, scenario) in SCENARIOS {
-        for peer in peers(scenario).iter().filter(|peer| is_here(peer)) {
-            println!("{{\"scenario\":\"{name}\",\"peer\":\"{peer}\",\"what\":\"{peer}\"}}");
+        for contender in contenders(scenario).iter().filter(|contender| is_here(contender)) {
+            println!(
+                "{{\"scenario\":\"{name}\",\"contender\":\"{contender}\",\"what\":\"{contender}\"}}"
+            );
         }
     }
     Ok(())
 }
 
-fn run(name: &str, peer: &str, iterations: &str) -> io::Result<()> {
+fn run(name: &str, contender: &str, iterations: &str) -> io::Result<()> {
     let found = SCENARIOS
         .iter()
-        .find(|(known, scenario)| *known == name && peers(scenario).contains(&peer));
+        .find(|(known, scenario)| *known == name && contenders(scenario).contains(&contender));
     let (Some((_, scenario)), Ok(iterations)) = (found, iterations.parse::<u64>()) else {
-        return Err(io::Error::other("no such scenario, peer or number"));
+        return Err(io::Error::other("no such scenario, contender or number"));
     };
     raise_descriptor_limit();
-    let server = Server::start(peer, matches!(scenario, Scenario::Deflate { .. }))?;
+    let server = Server::start(contender, matches!(scenario, Scenario::Deflate { .. }))?;
     // The server alone on the last core, the load on the others.
     let cores = std::thread::available_parallelism()?.get();
     if cores > 1 {
@@ -97,18 +99,18 @@ fn run(name: &str, peer: &str, iterations: &str) -> io::Result<()> {
     }
     match scenario {
         Scenario::Echo { len, connections } => {
-            echo(name, peer, &server, *connections, &Message::plain(*len), iterations)
+            echo(name, contender, &server, *connections, &Message::plain(*len), iterations)
         }
         Scenario::Deflate { connections } => {
-            echo(name, peer, &server, *connections, &Message::json(4 << 10), iterations)
+            echo(name, contender, &server, *connections, &Message::json(4 << 10), iterations)
         }
-        Scenario::Idle { connections } => idle(name, peer, &server, *connections),
+        Scenario::Idle { connections } => idle(name, contender, &server, *connections),
     }
 }
 
 fn echo(
     name: &str,
-    peer: &str,
+    contender: &str,
     server: &Server,
     connections: usize,
     message: &Message,
@@ -123,7 +125,7 @@ fn echo(
     let spent = server.cpu_time()? - before;
     let messages = done.messages as f64;
     println!(
-        "{{\"scenario\":\"{name}\",\"peer\":\"{peer}\",\"iterations\":{iterations},\"ns_per_op\":{},\"bytes_per_op\":{},\"messages_per_second\":{},\"peak_bytes\":{}}}",
+        "{{\"scenario\":\"{name}\",\"contender\":\"{contender}\",\"iterations\":{iterations},\"ns_per_op\":{},\"bytes_per_op\":{},\"messages_per_second\":{},\"peak_bytes\":{}}}",
         spent as f64 / messages,
         done.bytes_received as f64 / messages,
         messages / seconds,
@@ -132,7 +134,7 @@ fn echo(
     Ok(())
 }
 
-fn idle(name: &str, peer: &str, server: &Server, connections: usize) -> io::Result<()> {
+fn idle(name: &str, contender: &str, server: &Server, connections: usize) -> io::Result<()> {
     let message = Message::plain(64);
     // What a server allocates once is not what a connection costs.
     let mut first = Load::open(server.port, 20, &message)?;
@@ -147,7 +149,7 @@ fn idle(name: &str, peer: &str, server: &Server, connections: usize) -> io::Resu
     let idle = server.cpu_time()? - cpu;
     let each = server.resident_bytes()?.saturating_sub(before) as f64 / connections as f64;
     println!(
-        "{{\"scenario\":\"{name}\",\"peer\":\"{peer}\",\"iterations\":1,\"ns_per_op\":0,\"bytes_per_op\":{each},\"idle_cpu_ns_per_second\":{idle}}}"
+        "{{\"scenario\":\"{name}\",\"contender\":\"{contender}\",\"iterations\":1,\"ns_per_op\":0,\"bytes_per_op\":{each},\"idle_cpu_ns_per_second\":{idle}}}"
     );
     Ok(())
 }

@@ -10,8 +10,8 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn start(peer: &str, deflates: bool) -> io::Result<Server> {
-        let mut command = command(peer, deflates)?;
+    pub fn start(contender: &str, deflates: bool) -> io::Result<Server> {
+        let mut command = command(contender, deflates)?;
         // Not what a developer's shell says.
         command.env_remove("RUST_BACKTRACE").env("GOMAXPROCS", "1");
         let mut child = command.stdout(Stdio::piped()).spawn()?;
@@ -20,7 +20,7 @@ impl Server {
         let port = line
             .trim()
             .parse()
-            .map_err(|_| io::Error::other(format!("{peer} printed {line:?} as its port")))?;
+            .map_err(|_| io::Error::other(format!("{contender} printed {line:?} as its port")))?;
         Ok(Server { child, port })
     }
 
@@ -70,9 +70,9 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn command(peer: &str, deflates: bool) -> io::Result<Command> {
+fn command(contender: &str, deflates: bool) -> io::Result<Command> {
     let argument = if deflates { "deflate" } else { "plain" };
-    let mut command = match peer {
+    let mut command = match contender {
         "coder" | "coder-read" => Command::new(coder()?),
         "ws" => {
             let mut node = Command::new("node");
@@ -81,12 +81,12 @@ fn command(peer: &str, deflates: bool) -> io::Result<Command> {
         }
         _ => {
             let mut this = Command::new(std::env::current_exe()?);
-            this.args(["serve", peer]);
+            this.args(["serve", contender]);
             this
         }
     };
     command.arg(argument);
-    if peer == "coder-read" {
+    if contender == "coder-read" {
         command.arg("read");
     }
     Ok(command)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, table};
-use rookery_status::AdminAt;
+use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
 use crate::command_line::Serve;
@@ -106,12 +106,12 @@ pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure
 ///
 /// # Errors
 /// Fails when it could not be listened on if it were free.
-pub(crate) fn check_admin(at: &AdminAt) -> Result<Option<String>, Failure> {
+pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
     let (address, shown) = match at {
-        AdminAt::Tcp(socket) => {
+        AdminAddress::Tcp(socket) => {
             (Address::Tcp { host: socket.ip().to_string(), socket: *socket }, socket.to_string())
         }
-        AdminAt::Unix(path) => (Address::Unix(path.clone()), path.display().to_string()),
+        AdminAddress::Unix(path) => (Address::Unix(path.clone()), path.display().to_string()),
     };
     match address.try_to_bind() {
         Ok(()) => Ok(None),

@@ -11,7 +11,7 @@ use rookery_exchange::{
     Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError,
     Pushed, ReplyBody,
 };
-use rookery_worker::{Scoreboard, now};
+use rookery_worker_protocol::{SharedScoreboard, now};
 use tokio::sync::Notify;
 
 use super::application::Application;
@@ -36,7 +36,7 @@ pub(crate) struct Dispatch {
     /// Whether anything has been passed on to another process since the thread was about to sleep.
     pub(crate) has_forwarded: Cell<bool>,
     /// Where a supervisor reads what the application has to do.
-    pub(crate) scoreboard: Option<Arc<Scoreboard>>,
+    pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
     /// Whether requests are told when they were handed over ([`Exchange::times`]).
     is_timed: bool,
     /// Whether it takes longer than a millisecond.
@@ -48,7 +48,7 @@ impl Dispatch {
         application: Box<dyn Application>,
         pool_bytes: usize,
         budget: Arc<Budget>,
-        scoreboard: Option<Arc<Scoreboard>>,
+        scoreboard: Option<Arc<SharedScoreboard>>,
         is_timed: bool,
     ) -> Rc<Dispatch> {
         Rc::new(Dispatch {

@@ -33,7 +33,9 @@ impl AcceptedSocket {
     pub(crate) fn is_from_supervisor(&self) -> bool {
         match self {
             AcceptedSocket::Tcp(..) => false,
-            AcceptedSocket::Unix(socket) => rookery_worker::is_own(socket.as_fd()),
+            AcceptedSocket::Unix(socket) => {
+                rookery_worker_protocol::is_trusted_peer(socket.as_fd())
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_exchange::{Budget, ListenerId, Share};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 
 use super::clock::Clock;
@@ -104,7 +104,7 @@ pub(crate) struct Peers {
     /// Told whenever one has gone.
     pub(crate) gone: Notify,
     /// The listener whose clients a supervisor counts, and where it reads their number.
-    public: RefCell<Option<(ListenerId, Arc<Scoreboard>)>>,
+    public: RefCell<Option<(ListenerId, Arc<SharedScoreboard>)>>,
 }
 
 impl Peers {
@@ -127,7 +127,7 @@ impl Peers {
     }
 
     /// Has the clients of a listener counted for a supervisor from now on; `None`: of no listener.
-    pub(crate) fn set_public(&self, public: Option<(ListenerId, Arc<Scoreboard>)>) {
+    pub(crate) fn set_public(&self, public: Option<(ListenerId, Arc<SharedScoreboard>)>) {
         self.public.replace(public);
     }
 
@@ -266,7 +266,7 @@ pub(crate) struct Seat {
     /// Whether it is that of a peer within another.
     is_guest: bool,
     /// Where it is counted for a supervisor.
-    counted: Option<Arc<Scoreboard>>,
+    counted: Option<Arc<SharedScoreboard>>,
 }
 
 impl Seat {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, Command, StreamId};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 
 use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
@@ -40,7 +40,7 @@ impl IoContext {
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
-        (scoreboard, is_timed): (Option<Arc<Scoreboard>>, bool),
+        (scoreboard, is_timed): (Option<Arc<SharedScoreboard>>, bool),
     ) -> Rc<IoContext> {
         let busy_poll = BusyPoll::new(scoreboard.is_some());
         let dispatch = Dispatch::new(

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rookery_error::Reports;
 use rookery_exchange::{Budget, IoWaker, Link, ListenerId};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -74,7 +74,7 @@ pub(super) struct IoThreadConfig {
     pub(super) budget: Arc<Budget>,
     pub(super) supervision: Option<Arc<Supervision>>,
     /// Of a process without a supervisor.
-    pub(super) own_scoreboard: Option<Arc<Scoreboard>>,
+    pub(super) own_scoreboard: Option<Arc<SharedScoreboard>>,
 }
 
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Exchange, Link};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::IoCommand;
 use super::listen_error::ListenError;
@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Listens on the socket that the supervisor of this process has made and passes requests on to. What is said there of a client is
-    /// what [`Call`](rookery_worker::Call) says; [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] are not heeded there. The
+    /// what [`WorkerHeader`](rookery_worker_protocol::WorkerHeader) says; [`ListenerConfig::tls`], [`ListenerConfig::proxies`] and [`ListenerConfig::proxy_protocol`] are not heeded there. The
     /// socket outlives the listener: what connects after that waits for the next one.
     ///
     /// Where the supervisor has handed over its public listeners, the listener accepts on these as well while the
@@ -213,7 +213,7 @@ impl Server {
 
     /// Has a process without a supervisor know by a scoreboard of its own what the application is handed, and requests when they were
     /// ([`Exchange::times`]); `None` ends that. It counts from the next start of the I/O thread on, so before anything listens.
-    pub fn set_scoreboard(&self, board: Option<Arc<Scoreboard>>) {
+    pub fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
         self.state.set_scoreboard(board);
     }
 

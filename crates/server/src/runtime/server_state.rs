@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::{CommandQueue, IoCommand};
 use super::io_thread::{IoThreadConfig, run};
@@ -33,7 +33,7 @@ pub(super) struct ServerState {
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
     supervision: OnceLock<Arc<Supervision>>,
-    own_scoreboard: Mutex<Option<Arc<Scoreboard>>>,
+    own_scoreboard: Mutex<Option<Arc<SharedScoreboard>>>,
     thread: Mutex<Option<Thread>>,
 }
 
@@ -105,7 +105,7 @@ impl ServerState {
     }
 
     /// Has I/O threads that are started from now on write there what the application is handed, and when.
-    pub(super) fn set_scoreboard(&self, board: Option<Arc<Scoreboard>>) {
+    pub(super) fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
         *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = board;
     }
 

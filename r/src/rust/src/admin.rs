@@ -5,20 +5,23 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, ListenerId};
 use rookery_server::Config;
-use rookery_status::{About, Admin, AdminAt, Answers, Course, OneR, RunFolder, Seen};
-use rookery_worker::{Board, R, Scoreboard, now};
+use rookery_status::{
+    AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
+    StandaloneInputs,
+};
+use rookery_worker_protocol::{RState, Scoreboard, SharedScoreboard, now};
 
 use crate::core::{self, Core};
+use crate::entry;
 use crate::limits::config_of;
-use crate::{entry, listener};
 
 /// What it has. In the order in which it ends.
 #[derive(Debug)]
 pub(crate) struct Administered {
-    _admin: Admin,
+    _admin: AdminListener,
     /// Where `rookery status` finds it, if one could be made.
     _folder: Option<RunFolder>,
-    pub(crate) one: Arc<OneR>,
+    pub(crate) one: Arc<Standalone>,
 }
 
 /// As `rk_admin_start` reports it.
@@ -27,24 +30,24 @@ const FAILED: i32 = -1;
 
 impl Core {
     /// Where what R does is written, if anybody reads it.
-    pub(crate) fn board(&self) -> Option<&Board> {
+    pub(crate) fn board(&self) -> Option<&Scoreboard> {
         self.supervised_board().or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
     }
 
-    fn administer(&mut self, at: &AdminAt, target: String) -> Result<(), String> {
-        let (board, _) = Scoreboard::create()
+    fn administer(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
+        let (board, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let board = Arc::new(board);
         board.introduce_self();
-        let seen = Seen {
+        let seen = StandaloneInputs {
             board: Arc::clone(&board),
             reports: Arc::clone(self.server().reports()),
             queue_limit: self.config().queue.requests,
         };
-        let about = About { target, address: String::new() };
-        let one = OneR::new(about, seen)
+        let about = ServerInfo { target, address: String::new() };
+        let one = Standalone::new(about, seen)
             .map_err(|error| format!("A thread cannot be started: {error}."))?;
-        let admin = Admin::start(Answers::new(Arc::clone(&one) as Arc<_>), Some(at))
+        let admin = AdminListener::start(AdminHandler::new(Arc::clone(&one) as Arc<_>), Some(at))
             .map_err(|error| error.to_string())?;
         let folder = RunFolder::create(&std::env::temp_dir())
             .map_err(|error| error.to_string())
@@ -54,7 +57,7 @@ impl Core {
             });
         if let Err(error) = &folder {
             // What is served goes on.
-            listener::tell(&format!(
+            crate::write_log_line(&format!(
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
@@ -102,7 +105,7 @@ impl Core {
     }
 }
 
-/// Answers those who look after this process at an address (`127.0.0.1:9100`, `unix:/path`); 0, or -1 with the error set. Where it does
+/// AdminHandler those who look after this process at an address (`127.0.0.1:9100`, `unix:/path`); 0, or -1 with the error set. Where it does
 /// already, that is left as it is.
 ///
 /// # Safety
@@ -113,7 +116,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
         // SAFETY: the caller's duty.
         let [at, target] =
             [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-        let Some(address) = AdminAt::parse(&at) else {
+        let Some(address) = AdminAddress::parse(&at) else {
             core::set_error(&format!(
                 "`admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{at}`."
             ));
@@ -139,7 +142,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
+pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
     entry((), || {
         // SAFETY: the caller's duty.
         let address =
@@ -147,10 +150,10 @@ pub unsafe extern "C" fn rk_admin_is(course: i32, address: *const c_char) {
         core::with(|core| {
             if let Some(Administered { one, .. }) = &core.admin {
                 one.is(
-                    if course == 1 { Course::Serving } else { Course::Draining },
+                    if course == 1 { Lifecycle::Serving } else { Lifecycle::Draining },
                     address.as_deref(),
                 );
-                core.r_is(R::Busy);
+                core.r_is(RState::Busy);
             }
         });
     });

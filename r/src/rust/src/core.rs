@@ -11,14 +11,14 @@ use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
 use crate::admin::Administered;
+use crate::allocator;
 use crate::event::Header;
+use crate::exchange::header_names::Names;
+use crate::exchange::response_stream::Streamed;
 use crate::limits::config_of;
 use crate::listener::Listening;
-use crate::log::Log;
-use crate::memory;
-use crate::names::Names;
-use crate::stream::Streamed;
-use crate::tls::Counted;
+use crate::listener::access_log::Log;
+use crate::listener::tls::Counted;
 use crate::worker::Membership;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
@@ -233,7 +233,7 @@ pub(crate) fn set_error(text: &str) {
 /// collect what was lent. Both may be called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
-    memory::reserve();
+    allocator::reserve();
     crate::entry((), || {
         SCHEDULE.set(Some(Schedule { events: schedule, released }));
         with(|_| ());
@@ -251,7 +251,7 @@ pub extern "C" fn rk_error() -> *const c_char {
 pub extern "C" fn rk_forked() {
     crate::entry((), || {
         rookery_exchange::renew_request_ids();
-        crate::client::forked();
+        crate::websocket_client::forked();
         // A fork from another thread (or while the core is in use) has no core to give up.
         let _ = CORE.try_with(|core| {
             if let Ok(mut core) = core.try_borrow_mut() {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use rookery_exchange::{
     BodySource, Command, Event, Exchange, HeaderLine, KNOWN_HEADERS, MessageKind, Payload,
 };
-use rookery_worker::R;
+use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
-use crate::names::{Interned, Names};
+use crate::exchange::header_names::{Interned, Names};
 use crate::{Bytes, entry};
 
 /// `struct rk_header`.
@@ -121,10 +121,10 @@ fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 
         }
         Interned::Index(index) => index,
         Interned::FirstRefused => {
-            crate::listener::tell(&format!(
+            crate::write_log_line(&format!(
                 "clients have sent more than {} different header names; new ones are in \
                  `req$HEADERS` only",
-                crate::names::NAMES
+                crate::exchange::header_names::NAMES
             ));
             -1
         }
@@ -308,7 +308,7 @@ impl Core {
 
 /// Leaves it to the server to ask for pieces again: R goes elsewhere.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_streams_rest() {
+pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
             while let Some(stream) = core.going_on.pop_front() {
@@ -374,7 +374,7 @@ pub extern "C" fn rk_is_empty() -> i32 {
 
 /// How many events R has taken in all.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_taken() -> u64 {
+pub extern "C" fn rk_event_count() -> u64 {
     entry(0, || core::with(|core| core.link.taken()))
 }
 
@@ -384,9 +384,9 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
-            core.r_is(R::Idle);
+            core.r_is(RState::Idle);
             let came = core.link.wait(timeout);
-            core.r_is(R::Busy);
+            core.r_is(RState::Busy);
             came
         });
         i32::from(came)
@@ -401,7 +401,7 @@ pub extern "C" fn rk_has_failed() -> i32 {
 
 /// Keeps for `rk_error` why the I/O thread has ended; 0 when it has not, or that has been told.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_failure() -> i32 {
+pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
         let Some(reason) = core::with(|core| core.link.failure()) else { return 0 };
         core::set_error(&reason);
@@ -411,7 +411,7 @@ pub extern "C" fn rk_failure() -> i32 {
 
 /// Makes the I/O thread fail, for the tests of what follows.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_break() {
+pub extern "C" fn rk_fail_for_test() {
     entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
@@ -422,7 +422,7 @@ pub extern "C" fn rk_park() -> i32 {
         let may = core::with(|core| {
             let may = core.link.park();
             if may {
-                core.r_is(R::Idle);
+                core.r_is(RState::Idle);
             }
             may
         });
@@ -436,7 +436,7 @@ pub extern "C" fn rk_resume() {
     entry((), || {
         core::with(|core| {
             core.link.resume();
-            core.r_is(R::Busy);
+            core.r_is(RState::Busy);
         });
     });
 }

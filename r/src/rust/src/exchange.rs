@@ -1,5 +1,9 @@
 //! The exchange that R holds: its body, and the reply that is written into it.
 
+mod error_format;
+pub(crate) mod header_names;
+pub(crate) mod response_stream;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,44 +15,44 @@ use rookery_exchange::{
 };
 
 use crate::core::{Core, Receiver};
-use crate::{Bytes, core, entry, refusal, slice};
+use crate::{Bytes, core, entry, result, slice};
 
 /// Runs `body` with the exchange in a slot; `STALE` when it is not there.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
-    entry(refusal::STALE, || core::with(|core| core.held(slot, id).map_or(refusal::STALE, body)))
+    entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
 /// Lets the body of a request be read; the request comes back with `token`. When it never does, because its client
 /// has gone, `rk_released` gives the token back.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_proceed(slot: u32, id: u64, token: u64) -> i32 {
-    entry(refusal::STALE, || {
+pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
+    entry(result::STALE, || {
         core::with(|core| {
-            let Some(mut exchange) = core.give(slot, id) else { return refusal::STALE };
+            let Some(mut exchange) = core.give(slot, id) else { return result::STALE };
             exchange.set_tag(Tag::new(token, core.link.releases()));
             core.hand_back(Command::Proceed(exchange));
-            refusal::OK
+            result::OK
         })
     })
 }
 
 /// Has the body of a request come in pieces, which are shown with `token`; `RK_BODY_END` gives it back. R keeps the exchange.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_receive(slot: u32, id: u64, token: u64) -> i32 {
-    entry(refusal::STALE, || {
+pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
+    entry(result::STALE, || {
         core::with(|core| {
-            let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
+            let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
             core.link.send(Command::Receive { call: id, listener, slot: place });
-            refusal::OK
+            result::OK
         })
     })
 }
 
 /// A piece of such a body, of so many bytes, has been dealt with.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_taken_of(id: u64, bytes: usize) {
+pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
     entry((), || core::with(|core| core.link.send(Command::Taken { call: id, bytes })));
 }
 
@@ -112,7 +116,7 @@ fn refuse(exchange: &mut Exchange) {
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
         refuse(exchange);
-        refusal::OK
+        result::OK
     })
 }
 
@@ -174,19 +178,19 @@ pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
 
 /// Starts a reply.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_reply_begin(slot: u32, id: u64, status: i32) -> i32 {
+pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     with_held(slot, id, |exchange| {
         exchange.begin_reply(u16::try_from(status).unwrap_or(500));
-        refusal::OK
+        result::OK
     })
 }
 
 /// Says that the reply begun stands for a failure of the app's.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_reply_fail(slot: u32, id: u64) -> i32 {
+pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
         exchange.reply_mut().set_failure();
-        refusal::OK
+        result::OK
     })
 }
 
@@ -195,14 +199,14 @@ pub extern "C" fn rk_reply_fail(slot: u32, id: u64) -> i32 {
 /// # Safety
 /// - `name` and `value` are readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_header(slot: u32, id: u64, name: Bytes, value: Bytes) -> i32 {
+pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, value: Bytes) -> i32 {
     with_held(slot, id, |exchange| {
         // SAFETY: the caller's duty.
         let (name, value) = unsafe { (name.get(), value.get()) };
         match exchange.push_reply_header(name, value) {
-            Ok(()) => refusal::OK,
-            Err(HeaderError::Name) => refusal::BAD_NAME,
-            Err(_) => refusal::BAD_VALUE,
+            Ok(()) => result::OK,
+            Err(HeaderError::Name) => result::BAD_NAME,
+            Err(_) => result::BAD_VALUE,
         }
     })
 }
@@ -212,11 +216,11 @@ pub unsafe extern "C" fn rk_reply_header(slot: u32, id: u64, name: Bytes, value:
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_copy(slot: u32, id: u64, start: *const u8, len: usize) -> i32 {
+pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, len: usize) -> i32 {
     with_held(slot, id, |exchange| {
         // SAFETY: the caller's duty.
         exchange.set_reply_body(unsafe { slice(start, len) });
-        refusal::OK
+        result::OK
     })
 }
 
@@ -225,22 +229,22 @@ pub unsafe extern "C" fn rk_reply_copy(slot: u32, id: u64, start: *const u8, len
 /// # Safety
 /// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_lend(
+pub unsafe extern "C" fn rk_response_lend(
     slot: u32,
     id: u64,
     start: *const u8,
     len: usize,
     token: u64,
 ) -> i32 {
-    entry(refusal::STALE, || {
+    entry(result::STALE, || {
         core::with(|core| {
             let releases = core.link.releases().clone();
-            let Some(exchange) = core.held(slot, id) else { return refusal::STALE };
-            let Some(start) = NonNull::new(start.cast_mut()) else { return refusal::STALE };
+            let Some(exchange) = core.held(slot, id) else { return result::STALE };
+            let Some(start) = NonNull::new(start.cast_mut()) else { return result::STALE };
             // SAFETY: the caller's duty.
             let lease = unsafe { Lease::new(start, len, token, &releases) };
             exchange.reply_mut().set_body(ReplyBody::Lent(lease));
-            refusal::OK
+            result::OK
         })
     })
 }
@@ -250,7 +254,7 @@ pub unsafe extern "C" fn rk_reply_lend(
 /// # Safety
 /// - `path` is a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_reply_file(
+pub unsafe extern "C" fn rk_response_file(
     slot: u32,
     id: u64,
     path: *const c_char,
@@ -275,15 +279,15 @@ pub unsafe extern "C" fn rk_reply_file(
                     let _ = std::fs::remove_file(path);
                 }
                 exchange.reply_mut().set_body(ReplyBody::File { file, len: metadata.len() });
-                refusal::OK
+                result::OK
             }
             Ok(_) => {
                 core::set_error(&format!("{} is not a regular file", path.display()));
-                refusal::BAD_VALUE
+                result::BAD_VALUE
             }
             Err(error) => {
                 core::set_error(&format!("{} cannot be read: {error}", path.display()));
-                refusal::BAD_VALUE
+                result::BAD_VALUE
             }
         }
     })
@@ -292,11 +296,11 @@ pub unsafe extern "C" fn rk_reply_file(
 /// Hands the reply to the server.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
-    entry(refusal::STALE, || {
+    entry(result::STALE, || {
         core::with(|core| {
-            let Some(exchange) = core.give(slot, id) else { return refusal::STALE };
+            let Some(exchange) = core.give(slot, id) else { return result::STALE };
             core.hand_back(Command::Respond(exchange));
-            refusal::OK
+            result::OK
         })
     })
 }
@@ -359,7 +363,7 @@ pub extern "C" fn rk_request_process() -> u64 {
 /// # Safety
 /// - `out` has room for 33 bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_own_request_id(id: u64, process: u64, out: *mut c_char) {
+pub unsafe extern "C" fn rk_format_request_id(id: u64, process: u64, out: *mut c_char) {
     entry((), || {
         // SAFETY: the caller's duty: its own ids have 32 bytes.
         unsafe { write_text(RequestId::own(id, process).as_bytes(), out) };

@@ -11,26 +11,20 @@
 #![allow(unreachable_pub)]
 
 mod admin;
-mod client;
+mod allocator;
 mod core;
 mod event;
 mod exchange;
 mod limits;
 mod listener;
-mod log;
-mod memory;
-mod names;
 mod settings;
-mod site;
-mod socket;
-mod stream;
 mod text;
-mod tls;
-mod wants;
+mod websocket;
+mod websocket_client;
 mod worker;
 
-/// What an entry point reports: `enum rk_refusal`.
-pub(crate) mod refusal {
+/// What an entry point reports: `enum rk_result`.
+pub(crate) mod result {
     pub(crate) const OK: i32 = 0;
     pub(crate) const BAD_NAME: i32 = 1;
     pub(crate) const BAD_VALUE: i32 = 2;
@@ -89,4 +83,10 @@ pub(crate) unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
     }
     // SAFETY: not empty, so `start` is an object's address; the rest is the caller's duty.
     unsafe { std::slice::from_raw_parts(start, len) }
+}
+
+/// Writes one line to stderr, like those of `log_error()` in R, from any thread. Never blocks, even
+/// if nobody reads stderr.
+pub(crate) fn write_log_line(line: &str) {
+    rookery_server::output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }

@@ -6,7 +6,7 @@ use rookery_exchange::Link;
 use rookery_server::{Config, LimitKind, NamedLimit};
 
 use crate::core::{self, Core};
-use crate::{entry, memory, refusal};
+use crate::{allocator, entry, result};
 
 /// `enum rk_limit_kind`.
 fn kind_of(limit: &NamedLimit) -> i32 {
@@ -21,7 +21,7 @@ fn kind_of(limit: &NamedLimit) -> i32 {
 
 /// What NaN is the default of.
 pub(crate) fn config_of(values: &[f64]) -> Config {
-    let mut config = Config { reclaim: Some(memory::reclaim), ..Config::default() };
+    let mut config = Config { reclaim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
         if !value.is_nan() {
             limit.set(&mut config, *value);
@@ -105,11 +105,11 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
 /// - `values..values + count` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_limits_set(values: *const f64, count: usize) -> i32 {
-    entry(refusal::STALE, || {
+    entry(result::STALE, || {
         // SAFETY: the caller's duty; an R vector is aligned.
         let values =
             if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(values, count) } };
-        if core::with(|core| core.set_limits(values)) { refusal::OK } else { refusal::STALE }
+        if core::with(|core| core.set_limits(values)) { result::OK } else { result::STALE }
     })
 }
 

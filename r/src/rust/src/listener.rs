@@ -1,5 +1,9 @@
 //! Starting and stopping listeners.
 
+pub(crate) mod access_log;
+mod static_paths;
+pub(crate) mod tls;
+
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,12 +15,12 @@ use rookery_exchange::ListenerId;
 use rookery_server::tls::Tls;
 use rookery_server::{
     Downstream, ListenError, Listener, ListenerConfig, LivenessProbe, Notice, OriginPolicy,
-    Redirect, SpoolFolder, TrustedProxies, literal_address, output,
+    Redirect, SpoolFolder, TrustedProxies, literal_address,
 };
 
 use crate::core::{self, Core};
-use crate::tls::{Counted, Https};
-use crate::{entry, tls};
+use crate::entry;
+use crate::listener::tls::{Counted, Https};
 
 /// What a function that starts a listener reports when it could not: `rk_error` says why.
 const FAILED: i32 = -1;
@@ -108,7 +112,7 @@ const _: () =
 ///   has `proxy_count` of them, `origins` `origin_count`.
 unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: the caller's duty.
-    let files = unsafe { setup.site.cast::<crate::site::Builder>().as_ref() };
+    let files = unsafe { setup.site.cast::<static_paths::Builder>().as_ref() };
     // SAFETY: the caller's duty.
     let spool = unsafe { path_of(setup.spool) };
     // SAFETY: the caller's duty.
@@ -125,10 +129,10 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     let policy =
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(ListenerConfig {
-        files: files.map(crate::site::Builder::files).unwrap_or_default(),
+        files: files.map(static_paths::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         tells_request_id: setup.tells_request_id != 0,
-        spool: Arc::new(SpoolFolder::new(spool, tell)),
+        spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),
         proxies,
@@ -137,7 +141,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
         redirect: None,
         session_cookie: None,
         downstream: Downstream::Clients,
-        notice: Notice(tell),
+        notice: Notice(crate::write_log_line),
     })
 }
 
@@ -201,12 +205,6 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
     // SAFETY: the caller's duty.
     let path = unsafe { CStr::from_ptr(path) };
     Path::new(OsStr::from_bytes(path.to_bytes()))
-}
-
-/// Writes one line to stderr, like those of `report()` in R, from any thread. Never blocks, even if
-/// nobody reads stderr.
-pub(crate) fn tell(line: &str) {
-    output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }
 
 /// Listens on a literal IPv4 or IPv6 address.

@@ -81,12 +81,12 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
 }
 
 /// Reads the value of a setting, of which `values` has a line for each part. What is returned lives
-/// until `rk_text_done`.
+/// until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_setting(name: Bytes, values: Bytes) -> Bytes {
+pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let (name, values) = unsafe { (name.get(), values.get()) };
@@ -97,12 +97,12 @@ pub unsafe extern "C" fn rk_setting(name: Bytes, values: Bytes) -> Bytes {
     })
 }
 
-/// Reads the `_server.yml` at a path. What is returned lives until `rk_text_done`.
+/// Reads the `_server.yml` at a path. What is returned lives until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_server_file(path: Bytes, is_alone: i32) -> Bytes {
+pub unsafe extern "C" fn rk_read_server_yml(path: Bytes, is_alone: i32) -> Bytes {
     entry(Bytes::EMPTY, || {
         // SAFETY: the caller's duty.
         let path = Path::new(OsStr::from_bytes(unsafe { path.get() }));

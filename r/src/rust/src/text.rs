@@ -1,6 +1,6 @@
 //! What R's exported helpers make of text: the kind of an address, base64, percent-encoding.
 //!
-//! What a function here returns lives until the next call of one, or of `rk_text_done`.
+//! What a function here returns lives until the next call of one, or of `rk_text_free`.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -29,12 +29,12 @@ pub(crate) fn lend(text: Vec<u8>) -> Bytes {
 
 /// C has copied what was lent.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_text_done() {
+pub extern "C" fn rk_text_free() {
     TEXT.set(Vec::new());
 }
 
 /// Returns the address of this machine in its network, or nothing. What is returned lives until
-/// `rk_text_done`.
+/// `rk_text_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_network_address() -> Bytes {
     entry(Bytes::EMPTY, || {
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
 /// # Safety
 /// - `target` is readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_shown(target: Bytes) -> Bytes {
+pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     // SAFETY: the caller's duty.
     entry(Bytes::EMPTY, || lend(shown(unsafe { target.get() }).flatten().copied().collect()))
 }

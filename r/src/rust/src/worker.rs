@@ -10,10 +10,11 @@ use rookery_server::static_files::StaticFiles;
 use rookery_server::{
     ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
 };
-use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
+use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, Message, RState, Scoreboard, Ticket, now};
 
 use crate::core::{self, Core};
-use crate::{entry, listener, log};
+use crate::entry;
+use crate::listener::access_log;
 
 /// What the process was given by its supervisor.
 #[derive(Debug)]
@@ -133,7 +134,7 @@ impl Core {
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
             let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
-            self.r_is(R::Busy);
+            self.r_is(RState::Busy);
         }
     }
 
@@ -165,7 +166,7 @@ impl Core {
     // ---- the scoreboard: nothing where there is none ----
 
     /// The one that a supervisor reads.
-    pub(crate) fn supervised_board(&self) -> Option<&Board> {
+    pub(crate) fn supervised_board(&self) -> Option<&Scoreboard> {
         match &self.membership {
             Membership::Worker(worker) => Some(worker.supervision.scoreboard()),
             _ => None,
@@ -173,7 +174,7 @@ impl Core {
     }
 
     /// R begins to do something.
-    pub(crate) fn r_is(&self, r: R) {
+    pub(crate) fn r_is(&self, r: RState) {
         if let Some(board) = self.board() {
             board.r_is(r, now());
         }
@@ -185,7 +186,7 @@ impl Core {
     pub(crate) fn begin(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
-        board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
+        board.r_is(if event.is_of_websocket() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
@@ -234,7 +235,7 @@ fn hear(asked: SupervisorRequest, deeds: Deeds) {
         }
         SupervisorRequest::Interrupt => (deeds.interrupt)(),
         SupervisorRequest::Collect => (deeds.collect)(),
-        SupervisorRequest::ReopenLog => log::reopen(),
+        SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
@@ -255,8 +256,8 @@ fn end_in_time() {
     }
     // It takes no signals, as the thread that starts it.
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
-        std::thread::sleep(END_WITHIN);
-        listener::tell(
+        std::thread::sleep(EXIT_TIMEOUT);
+        crate::write_log_line(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );
         output::flush();
@@ -286,7 +287,7 @@ pub extern "C" fn rk_worker_join(
 /// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
 /// meant to be one.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker() -> i32 {
+pub extern "C" fn rk_worker_state() -> i32 {
     entry(NO_WORKER, || {
         core::with(|core| match &core.membership {
             Membership::None => NO_WORKER,
@@ -302,7 +303,7 @@ pub extern "C" fn rk_worker() -> i32 {
 
 /// Whether a listener has the socket of this worker.
 #[unsafe(no_mangle)]
-pub extern "C" fn rk_worker_has(listener: u32) -> i32 {
+pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
         core::with(|core| match &core.membership {
             Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),

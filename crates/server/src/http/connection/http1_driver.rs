@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_worker::MOST_CALL_BYTES;
+use rookery_worker_protocol::MAX_WORKER_HEADER_SIZE;
 
 use crate::http::connection::activity::Phase;
 use crate::http::connection::handshake::{agree, is_tls};
@@ -91,7 +91,7 @@ const LARGEST_TABLE: usize = 24_576;
 
 /// What a supervisor may add to a head that its own limits have let through: what it says of the request, and a few lines for the application
 /// such as `X-Forwarded-For`.
-const ADDED_BYTES: usize = MOST_CALL_BYTES + 4096;
+const ADDED_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const ADDED_LINES: usize = 16;
 
 /// Bytes and lines of a head.

@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
 use rookery_exchange::{Departure, Event, Exchange};
-use rookery_worker::{ASK_AGAIN, Call as WorkerHeader, GO_ON};
+use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
@@ -215,12 +215,12 @@ async fn show_head(
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     if !context.connection.config.sees_heads {
         context.shared().dispatch.finish(exchange);
-        return Ok(worker_header::say(context, headers, GO_ON, form));
+        return Ok(worker_header::say(context, headers, HEAD_ACCEPTED, form));
     }
     match ask(&mut context, exchange, Event::Head).await {
         Ok(AppDecision::ReadBody(asked)) => {
             context.shared().dispatch.finish(asked);
-            Ok(worker_header::say(context, headers, GO_ON, form))
+            Ok(worker_header::say(context, headers, HEAD_ACCEPTED, form))
         }
         Ok(AppDecision::Respond(answered)) => Ok(respond(context, answered, headers, form).await),
         Err(Unanswered::Receives(asking)) => {
@@ -232,7 +232,7 @@ async fn show_head(
                 reason: Departure::Client,
             });
             drop(asking);
-            Ok(worker_header::say(context, headers, ASK_AGAIN, form))
+            Ok(worker_header::say(context, headers, HEAD_UNDECIDED, form))
         }
         Err(Unanswered::ClientDisconnected) | Ok(AppDecision::StreamBody(_)) => {
             Err(ClientDisconnected)

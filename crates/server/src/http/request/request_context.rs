@@ -105,7 +105,11 @@ impl RequestContext {
     }
 
     /// Begins the log's entry, of a client that a supervisor may have said something of.
-    pub(crate) fn log(&mut self, head: &Parts, said: Option<&rookery_worker::Call>) {
+    pub(crate) fn log(
+        &mut self,
+        head: &Parts,
+        said: Option<&rookery_worker_protocol::WorkerHeader>,
+    ) {
         self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
         if connection.config.is_supervised() {

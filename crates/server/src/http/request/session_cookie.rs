@@ -94,7 +94,7 @@ impl SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
-    /// Returns its text, for [`COOKIE`](rookery_worker::COOKIE).
+    /// Returns its text, for [`COOKIE`](rookery_worker_protocol::COOKIE).
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }

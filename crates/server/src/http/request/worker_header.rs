@@ -7,7 +7,7 @@ use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{ClientCertificate, Exchange};
-use rookery_worker::{Announced, Body, CALL_HEADER, Call as WorkerHeader, Ticket};
+use rookery_worker_protocol::{BodyLength, BodyState, Ticket, WORKER_HEADER, WorkerHeader};
 
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
@@ -15,7 +15,7 @@ use crate::http::response::response_body::{Content, ResponseBody};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-const NAME: HeaderName = HeaderName::from_static(CALL_HEADER);
+const NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
 /// Hears what the supervisor says of a request, if it comes from one, and begins the log's entry with it.
 ///
@@ -30,8 +30,8 @@ pub(crate) fn hear(
     let said = if is_supervised { take(&mut head.headers) } else { Ok(None) };
     context.log(head, said.as_ref().ok().and_then(Option::as_deref));
     said.and_then(|said| {
-        let is_both =
-            has_body && said.as_deref().is_some_and(|said| matches!(said.body, Body::Later(_)));
+        let is_both = has_body
+            && said.as_deref().is_some_and(|said| matches!(said.body, BodyState::Deferred(_)));
         if is_both { Err(Rejection::Unreadable) } else { Ok(said) }
     })
 }
@@ -54,23 +54,23 @@ fn take(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection>
 /// Bytes of a body that is to come later, as far as the client has said, if it is. The application sees it in the headers, as if there
 /// were nobody between.
 pub(crate) fn announced(said: Option<&WorkerHeader>, headers: &mut HeaderMap) -> Option<u64> {
-    let Some(Body::Later(announced)) = said.map(|said| said.body) else { return None };
+    let Some(BodyState::Deferred(announced)) = said.map(|said| said.body) else { return None };
     headers.remove(CONTENT_LENGTH);
     match announced {
-        Announced::Bytes(len) => {
+        BodyLength::Bytes(len) => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
             return Some(len);
         }
-        Announced::Chunked => {
+        BodyLength::Chunked => {
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
-        Announced::Nothing => {}
+        BodyLength::Unknown => {}
     }
     Some(0)
 }
 
-/// Says to the supervisor what became of a head whose body is to come later: [`GO_ON`](rookery_worker::GO_ON), or
-/// [`ASK_AGAIN`](rookery_worker::ASK_AGAIN).
+/// Says to the supervisor what became of a head whose body is to come later: [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), or
+/// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
 pub(crate) fn say(
     mut context: RequestContext,
     mut headers: HeaderMap,
@@ -91,7 +91,7 @@ pub(crate) fn ends(said: &WorkerHeader) -> ConnectionAddresses {
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.
 pub(crate) fn show(exchange: &mut Exchange, said: WorkerHeader) {
-    if said.body == Body::Seen {
+    if said.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
     exchange

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use rookery_worker::PublicSockets;
+use rookery_worker_protocol::PublicSockets;
 
 use crate::http::listener_config::{Downstream, ListenerConfig, Redirect};
 use crate::net::descriptor::CloseInChild;

@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rookery_worker::{
-    Control, Inherited, KEEP_WEBSOCKETS, MOST_ANNOUNCED, Message, Received, Scoreboard,
+use rookery_worker_protocol::{
+    ControlChannel, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message, Received,
+    SharedScoreboard,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -36,7 +37,7 @@ const RECONNECT_COST: Duration = Duration::from_millis(50);
 pub enum SupervisorRequest {
     /// To end as a signal has it end.
     Drain,
-    /// The same, and to be over within [`END_WITHIN`](rookery_worker::END_WITHIN).
+    /// The same, and to be over within [`EXIT_TIMEOUT`](rookery_worker_protocol::EXIT_TIMEOUT).
     Stop,
     /// To interrupt what the application runs.
     Interrupt,
@@ -58,8 +59,8 @@ pub struct Supervision {
     log: Option<OwnedFd>,
     cookie: Option<String>,
     listener: UnixListener,
-    control: Control,
-    scoreboard: Arc<Scoreboard>,
+    control: ControlChannel,
+    scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
     /// Wakes those who wait for the supervisor's answer to an announcement.
     confirmed: Condvar,
@@ -156,7 +157,7 @@ impl Supervision {
     }
 
     /// The cookie by which the supervisor's front end knows the clients of this process, as
-    /// [`COOKIE`](rookery_worker::COOKIE) has it.
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE) has it.
     pub fn cookie(&self) -> Option<&str> {
         self.cookie.as_deref()
     }
@@ -166,7 +167,7 @@ impl Supervision {
     }
 
     /// Where the supervisor reads what the application does.
-    pub fn scoreboard(&self) -> &Arc<Scoreboard> {
+    pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
         &self.scoreboard
     }
 
@@ -183,7 +184,7 @@ impl Supervision {
     pub fn announce(&self, files: &StaticFiles) {
         let mut announcements = self.announcements();
         // Under the lock, so that of two changes the later is told last.
-        if announcements.change(files.announcement(MOST_ANNOUNCED))
+        if announcements.change(files.announcement(MAX_ANNOUNCEMENT_SIZE))
             && !self.send_unsent(&mut announcements)
         {
             self.channel_full.notify_one();

@@ -1,4 +1,0 @@
-# An app for `rookery serve --workers`: what the other peers are asked to do, by the same handlers, which ask the command line.
-commandArgs <- function(trailingOnly = FALSE) Sys.getenv(c("BENCH_PORT", "BENCH_WORKLOAD", "BENCH_STATIC"))
-source(file.path(Sys.getenv("BENCH_PEERS"), "handlers.R"), local = TRUE)
-rook_app(rookery::staticPath)

@@ -1,0 +1,191 @@
+"""The contenders of the R groups: the command line of each one's server, and how servers are started, asked, watched and stopped.
+
+Every server is its own process with its output in bench/out/log. While another contender is measured it is stopped with
+SIGSTOP, so that a contender that polls while idle takes nothing from its rivals.
+"""
+
+import functools
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from . import build
+from .figures import Missing
+from .machine import SERVER_CORE, clean_environment, pinned, run
+from .server import TLS_SHAPES, Server
+
+ROOKERY_LIB = Path(os.environ.get("ROOKERY_LIB") or build.TREE / ".local" / "lib")
+CONTENDERS_LIB = Path(os.environ.get("ROOKERY_CONTENDERS") or build.TREE / ".local" / "contenders")
+# The library that each package of R is in; httpuv is the one that R finds by itself.
+PACKAGES = {"rookery": ROOKERY_LIB, "httpuv": None, "nanonext": CONTENDERS_LIB, "drogonR": CONTENDERS_LIB}
+# The shapes with several R processes, and how many of them answer.
+WORKERS = {"workers": 2, "spares": 2, "four": 4, "robin": 4}
+# R with its packages loads in under a second on the reference machine; a loaded one may take ten times as long.
+START_LIMIT_S = 20.0
+# Below those that the kernel gives to clients, and none twice in a run: a listener may linger.
+_ports = itertools.count(18_400)
+
+
+def environment() -> dict[str, str]:
+    variables = {"ROOKERY_LIB": ROOKERY_LIB, "ROOKERY_CONTENDERS": CONTENDERS_LIB, "ROOKERY_BENCH_OUT": build.OUT}
+    return clean_environment() | {name: str(path) for name, path in variables.items()}
+
+
+def r_code(contender: str, code: str) -> list[str]:
+    """The command line of an R that finds the contender's package."""
+    library = PACKAGES.get(contender)
+    paths = f".libPaths(c('{library}', .libPaths())); " if library else ""
+    return ["Rscript", "--vanilla", "-e", paths + code]
+
+
+def command(contender: str, port: int, workload: str) -> list[str]:
+    """The command line of a contender's server, whose programs are built; `bare-epoll/evalq` and `rookery/evalq` call the
+    handler that way, `rookery/alone` is without later, and `ablation/timer` is the ablation's server with that cost.
+    `rookery/tls` speaks TLS itself, and `nginx/tls` is nginx with Rookery behind it. `rookery/workers`, `haproxy/workers`,
+    `nginx/workers` and `faucet/workers` are two R processes behind one address, `rookery/spares` has a third that waits and has been warmed up, and `rookery/four`,
+    `haproxy/four` and `haproxy/robin` are four.
+
+    Raises Missing.
+    """
+    contender, _, shape = contender.partition("/")
+    if contender == "hyper":
+        return [str(build.rust_binary("hyper")), str(port), workload]
+    if contender == "ablation":
+        return [str(build.ablation_binary(shape)), "serve", str(port), workload]
+    if shape in TLS_SHAPES:
+        build.certificate()
+    if shape in WORKERS:
+        return [str(word) for word in _workers(contender, shape, port, workload)]
+    if contender == "nginx":
+        if shutil.which("nginx") is None:
+            raise Missing("nginx is not installed")
+        # It starts the Rookery that it stands before.
+        _require_package("rookery")
+        return [str(word) for word in (build.BENCH / "contenders" / "nginx", port, workload, build.static_folder())]
+    if contender == "bare-epoll":
+        build.r_object("bare-epoll")
+    else:
+        _require_package(contender)
+    if workload == "callbacks":
+        build.r_object("callbacks")
+    script = build.BENCH / "contenders" / f"{contender}.R"
+    line = ["Rscript", "--vanilla", script, port, workload, build.static_folder(), *filter(None, [shape])]
+    return [str(word) for word in line]
+
+
+def _workers(contender: str, shape: str, port: int, workload: str) -> list[object]:
+    folder, static = build.BENCH / "contenders", build.static_folder()
+    _require_package("rookery")
+    if contender == "faucet":
+        if not (CONTENDERS_LIB / "bin" / "faucet").exists():
+            raise Missing(f"no bin/faucet in {CONTENDERS_LIB}")
+        return [folder / "faucet", port, workload, static]
+    if contender != "rookery":
+        if shutil.which(contender) is None:
+            raise Missing(f"{contender} is not installed")
+        balance = "roundrobin" if shape == "robin" else "leastconn"
+        return [folder / "balancer", contender, port, workload, static, WORKERS[shape], balance]
+    told = {"PORT": port, "WORKLOAD": workload, "STATIC": static, "CONTENDERS": folder}
+    variables = [f"R_LIBS={ROOKERY_LIB}", *(f"BENCH_{name}={value}" for name, value in told.items())]
+    program = ROOKERY_LIB / "rookery" / "exec" / "rookery"
+    app = folder / ("plumber" if workload == "plumber" else "workers.R")
+    options = ["--spares", 1, "--warmup", "/"] if shape == "spares" else []
+    return ["env", *variables, program, "serve", app, "--workers", WORKERS[shape], "--port", port, "--no-log", *options]
+
+
+@functools.cache
+def _require_package(contender: str) -> None:
+    library = PACKAGES.get(contender)
+    if library and not (library / contender / "DESCRIPTION").exists():
+        raise Missing(f"no {contender} in {library}")
+    if run(r_code(contender, f"cat(requireNamespace('{contender}', quietly = TRUE))"), 60).stdout.strip() != "TRUE":
+        raise Missing(f"R has no package {contender}")
+
+
+def versions(names: set[str]) -> dict[str, str]:
+    """What the tables say of each package that is here; of what is built of this tree, bench/Cargo.lock says it."""
+    found = {}
+    for contender in sorted(PACKAGES.keys() & names):
+        code = f"cat(as.character(packageVersion('{contender}')), ', later ', as.character(packageVersion('later')), sep='')"
+        # Where it is not here, its cells are MISSING and say why.
+        with suppress(RuntimeError):
+            found[f"contender {contender}"] = run(r_code(contender, code), 60).stdout.strip()
+    return found
+
+
+def _free_port() -> int:
+    while True:
+        with suppress(OSError):
+            port = next(_ports)
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+
+
+def start(
+    contender: str,
+    workload: str,
+    placement: str = "free",
+    variables: dict[str, str] | None = None,
+    is_ready: Callable[[Server], bool] = Server.accepts,
+) -> Server:
+    """Starts the contender's server and waits until it is ready. Raises Missing, RuntimeError or OSError."""
+    port = _free_port()
+    line = [*pinned(SERVER_CORE, placement), *command(contender, port, workload)]
+    log = build.OUT / "log" / f"{contender.replace('/', '-')}-{workload}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    its_environment = environment() | (variables or {})
+    with log.open("wb") as out:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": subprocess.STDOUT}
+        server = Server(contender, port, subprocess.Popen(line, env=its_environment, **pipes), log)
+    try:
+        limit = time.monotonic() + START_LIMIT_S
+        while not is_ready(server):
+            if not server.is_alive() or time.monotonic() > limit:
+                raise RuntimeError(f"{contender} ended, or was not ready in {START_LIMIT_S:.0f} s: {server.last_words()}")
+            time.sleep(0.002)
+        return server
+    except BaseException:
+        # Also when the run is interrupted: nobody else knows of this process yet.
+        server.stop()
+        raise
+
+
+class Servers:
+    """The servers of one workload, started when first asked for; `close` stops all of them."""
+
+    def __init__(self) -> None:
+        self.asked: tuple = ()
+        self.running: dict[str, Server | Exception] = {}
+
+    def switch(self, is_fresh: bool, *asked: object) -> None:
+        """To `start` with these from now on; servers that run go on if they are the same and need not be fresh."""
+        if asked != self.asked or is_fresh:
+            self.close()
+            self.asked = asked
+
+    def get(self, contender: str) -> Server:
+        """Raises what kept it from starting, every time."""
+        server = self.running.get(contender)
+        if server is None or (isinstance(server, Server) and not server.is_alive()):
+            try:
+                server = start(contender, *self.asked)
+                server.process.send_signal(signal.SIGSTOP)
+            except (OSError, RuntimeError) as error:
+                server = error
+            self.running[contender] = server
+        if isinstance(server, Exception):
+            raise server
+        return server
+
+    def close(self) -> None:
+        for server in self.running.values():
+            if isinstance(server, Server):
+                server.stop()
+        self.running.clear()

@@ -1,0 +1,119 @@
+"""A server under measurement: its process, and the requests that check it."""
+
+import http.client
+import itertools
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .machine import TICKS, proc_field
+
+# The shapes of a contender that speak TLS; `h2` is the same server, which the load asks for HTTP/2.
+TLS_SHAPES = ("tls", "h2")
+
+
+@dataclass
+class Server:
+    contender: str
+    port: int
+    process: subprocess.Popen
+    log: Path
+
+    @property
+    def speaks(self) -> list[str]:
+        """What load/wsload.c is told to speak with it: `tls`, `h2` or neither."""
+        return [shape for shape in TLS_SHAPES if self.contender.endswith(f"/{shape}")]
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.speaks else "http"
+
+    @contextmanager
+    def in_turn(self) -> Iterator["Server"]:
+        """Runs while the block does, whose errors it has the last word in; the others' turn is after it."""
+        self.process.send_signal(signal.SIGCONT)
+        try:
+            yield self
+        except RuntimeError as error:
+            raise type(error)(f"{error}; {self.last_words()}") from error
+        finally:
+            self.process.send_signal(signal.SIGSTOP)
+
+    @contextmanager
+    def answer(
+        self, method: str, path: str, body: object = None, headers: dict | None = None, limit_s: float = 30, **options
+    ) -> Iterator[http.client.HTTPResponse]:
+        """An answer, on a connection that ends with the block. Raises RuntimeError, also for what the block reads."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=limit_s)
+        if self.scheme == "https":
+            unverified = ssl._create_unverified_context()  # the certificate is the run's own
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=limit_s, context=unverified)
+        try:
+            connection.request(method, path, body, headers or {}, **options)
+            with connection.getresponse() as response:
+                yield response
+        except (OSError, http.client.HTTPException) as error:
+            raise RuntimeError(f"no answer to {method} {path}: {error!r}") from error
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> str:
+        """The body of an answer with 200. Raises RuntimeError."""
+        with self.answer("GET", path) as response:
+            text = response.read().decode()
+        if response.status != 200:
+            raise RuntimeError(f"status {response.status} to GET {path}")
+        return text
+
+    def accepts(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def is_alive(self) -> bool:
+        return self.process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its threads so far, and of what stands behind it, from /proc/<pid>/stat (steps of 10 ms)."""
+        return sum(map(_cpu_ticks, self._processes())) / TICKS
+
+    def _processes(self) -> list[str]:
+        """Its process, and what stands behind a proxy."""
+        own = str(self.process.pid)
+        # Of all its threads: whichever has started one is the parent.
+        children = [path.read_text(encoding="utf-8").split() for path in Path(f"/proc/{own}/task").glob("*/children")]
+        return [own, *itertools.chain.from_iterable(children)]
+
+    def memory_bytes(self, name: str, is_alone: bool = False) -> int:
+        """`VmHWM` (the most it ever held) or `VmRSS` (what it holds now); alone: without what stands behind it."""
+        processes = [str(self.process.pid)] if is_alone else self._processes()
+        found = [proc_field(f"/proc/{pid}/status", name) for pid in processes]
+        if not all(found):
+            raise RuntimeError(f"{self.contender} has no {name}: the process ended")
+        return sum(int(each.split()[0]) for each in found) * 1024
+
+    def last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return " / ".join(lines[-4:])
+
+    def stop(self) -> None:
+        """drogonR takes SIGTERM as the end of its own loop and leaves R running."""
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _cpu_ticks(pid: str) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])

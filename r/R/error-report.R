@@ -1,0 +1,498 @@
+# Error reports: `onError` of the app and stderr get all details of an error, and the client gets a
+# status and a request id.
+
+# ---- tracebacks: made while the stack still exists, called from src/guarded_call.c ----
+
+# The maximum number of frames in a traceback, and of characters of each frame. A recursion has
+# thousands of frames, and do.call() puts whole data frames into a call.
+frame_count <- 50L
+frame_width <- 60L
+
+# Returns the calls that led to an error as text, so that no objects of these calls are kept.
+# Returns NULL if the calls are not available. Never raises an error, because a handler of the app
+# may still handle the one in `condition`.
+trace_of <- function(condition) {
+  depth <- sys.nframe()
+  tryCatch(
+    {
+      if (inherits(condition$trace, "rlang_trace")) {
+        frames_of_rlang(condition$trace)
+      } else {
+        calls <- sys.calls()
+        # Leaves out the frames of this function and of its handler.
+        last <- depth - 2L
+        while (last > 0L && is_signalling(calls[[last]])) last <- last - 1L
+        functions <- lapply(seq_len(last), sys.function)
+        # Leaves out the frames that called the app.
+        first <- max(0L, which(vapply(functions, is_loop, NA))) + 1L
+        at <- if (first > last) integer() else seq(first, last)
+        if (first > 1 && is_plumber_hook(functions[[first - 1]])) {
+          at <- at[cumsum(!vapply(functions[at], package_of, "") %in% c("plumber", "base")) > 0]
+        }
+        following <- calls[at + 1L]
+        if (length(at) > 0) following[[length(at)]] <- failed_call(condition, following[[length(at)]])
+        frames_of_calls(calls[at], functions[at], following)
+      }
+    },
+    error = function(error) NULL
+  )
+}
+
+# Returns the call in which C code raised an error. Such a call has no frame, so its place is taken
+# from `signalled`, R's own call of the condition's handlers.
+failed_call <- function(condition, signalled) {
+  call <- conditionCall(condition)
+  if (!is.call(call) || !is_signalling(signalled)) {
+    return(signalled)
+  }
+  attr(call, "srcref") <- attr(signalled, "srcref")
+  call
+}
+
+# Returns whether a function is one that calls apps: service(), our hook in plumber, or the function
+# of package later that runs callbacks.
+is_loop <- function(func) {
+  identical(func, service) || is_plumber_hook(func) || (identical(package_of(func), "later") && "loop_id" %in% names(formals(args(func))))
+}
+
+# Returns whether a call is R's own call between an error in C code and its handlers.
+is_signalling <- function(call) {
+  head <- call[[1]]
+  identical(head, quote(.handleSimpleError)) || identical(head, quote(base::.handleSimpleError))
+}
+
+# Chooses the outermost frames, which show where a call came from, and the innermost, which show
+# what happened.
+chosen_frames <- function(count) {
+  if (count <= frame_count) seq_len(count) else c(1:10, seq(count - frame_count + 11L, count))
+}
+
+# Describes frames. `following` has the call that each frame was evaluating, whose position says
+# which line of the function was reached. R's own call of a condition handler is among these calls
+# and gives the line of an error in C code.
+frames_of_calls <- function(calls, functions, following) {
+  at <- chosen_frames(length(calls))
+  # Without source references of its own, a function has called from a line of another function.
+  following[!vapply(functions, has_source, NA)] <- list(NULL)
+  c(
+    describe_frames(calls[at], following[at]),
+    list(package = vapply(functions[at], package_of, ""), left_out = length(calls) - length(at))
+  )
+}
+
+frames_of_rlang <- function(trace) {
+  count <- length(trace$call)
+  at <- chosen_frames(count)
+  package <- trace$namespace %||% NA_character_
+  parents <- trace$parent %||% (seq_len(count) - 1L)
+  following <- lapply(at, function(frame) {
+    child <- which(parents == frame)
+    if (length(child) > 0) trace$call[[child[[1]]]]
+  })
+  c(
+    describe_frames(trace$call[at], following),
+    list(package = rep_len(as.character(package), count)[at], left_out = count - length(at))
+  )
+}
+
+# Describes calls. `file`, `line` and `source` say where each call is written; `at_file`, `at_line`
+# and `at_source` say which line was being evaluated.
+describe_frames <- function(calls, following) {
+  written <- lapply(calls, place_of)
+  at <- lapply(following, place_of)
+  list(
+    call = vapply(calls, one_line, ""),
+    file = vapply(written, `[[`, "", "file"),
+    line = vapply(written, `[[`, 0L, "line"),
+    source = lapply(written, `[[`, "source"),
+    at_file = vapply(at, `[[`, "", "file"),
+    at_line = vapply(at, `[[`, 0L, "line"),
+    at_source = lapply(at, `[[`, "source")
+  )
+}
+
+has_source <- function(func) {
+  !is.null(attr(func, "srcref"))
+}
+
+one_line <- function(call) {
+  attributes(call) <- NULL
+  text <- deparse(call, width.cutoff = frame_width, nlines = 1L)[[1]]
+  text <- trimws(readable(text), "right")
+  if (nchar(text) > frame_width) paste0(substr(text, 1, frame_width - 3L), "...") else text
+}
+
+# Returns the file, the line and the source object of a call, from which the error page shows lines.
+# They are NA and NULL if R has no source reference of the call.
+place_of <- function(call) {
+  srcref <- attr(call, "srcref")
+  if (is.null(srcref)) {
+    return(list(file = NA_character_, line = NA_integer_, source = NULL))
+  }
+  source <- attr(srcref, "srcfile")
+  file <- basename(as.character(source$filename %||% ""))
+  # Code that was typed in, or passed as text, has lines but no file.
+  list(file = if (nzchar(file)) file else NA_character_, line = line_of(call, srcref), source = source)
+}
+
+# Longer statements are not searched for the call, because that takes as long as parsing them.
+statement_lines <- 200L
+
+# Returns the line of a call. R knows only the line of the statement that contains the call, so a
+# statement of several lines is searched for the call.
+line_of <- function(call, srcref) {
+  first <- as.integer(srcref)[[1]]
+  lines <- as.integer(srcref)[[3]] - first + 1L
+  if (lines == 1L || lines > statement_lines) {
+    return(first)
+  }
+  tryCatch(first + line_in(call, as.character(srcref)) - 1L, error = function(error) first, warning = function(warning) first)
+}
+
+line_in <- function(call, text) {
+  name <- paste(deparse(call[[1]], nlines = 1L), collapse = "")
+  is_named <- grepl("^[A-Za-z.]", name)
+  # Usually the name of the function occurs in only one line of the statement, which then need not
+  # be parsed.
+  named <- if (is_named) grep(paste0(name, "("), text, fixed = TRUE)
+  if (length(named) == 1) {
+    return(named)
+  }
+  tokens <- utils::getParseData(parse(text = text, keep.source = TRUE, encoding = "UTF-8"), includeText = TRUE)
+  calls <- tokens[tokens$token == "expr" & tokens$line1 <= tokens$line2, ]
+  call <- utils::removeSource(`attr<-`(call, "srcref", NULL))
+  # An expression's text begins with the function's name, unless it is an operator.
+  is_candidate <- if (is_named) startsWith(calls$text, name) else TRUE
+  for (at in which(is_candidate & nzchar(calls$text))) {
+    if (identical(str2lang(calls$text[[at]]), call)) {
+      return(calls$line1[[at]])
+    }
+  }
+  1L
+}
+
+package_of <- function(func) {
+  if (is.primitive(func)) {
+    return("base")
+  }
+  name <- environmentName(topenv(environment(func)))
+  if (name %in% c("", "R_GlobalEnv")) NA_character_ else name
+}
+
+# ---- reports ----
+
+# C calls three functions for an error, one after the other, so that the error is reported whatever
+# happens in `onError`. Their argument `report` is a list with app, detail        the app, and the
+# error detail for its clients stage, label       the stage of the request: `info$stage`, and in
+# words route, request_id  "METHOD /path", and the id of the request condition, text    the
+# condition; `text` if there is none trace              the value of trace_of(), or NULL req,
+# seconds       the request and the time since R began with it, if known is_answerable      whether
+# the client can still get a response format             "text", "json", or "page" for a browser of
+# this machine
+
+# Adds the request id to a report, and converts its route to valid UTF-8.
+complete_error_report <- function(report) {
+  report$request_id <- id_of(report)
+  # A client may send any bytes as a path.
+  report$route <- readable(report$route)
+  report
+}
+
+# Writes a report to stderr.
+write_error_report <- function(report) {
+  if (report$detail == "httpuv") {
+    log_error(error_place(report), report$condition, report$text)
+  } else {
+    log_error_report(report)
+  }
+}
+
+# Logs a response with status 500 that the app returned itself, as frameworks do for the errors that
+# they handle. Called by C.
+note_app_500 <- function(route, request_id) {
+  if (request_id %in% .globals$reported_ids) {
+    .globals$reported_ids <- setdiff(.globals$reported_ids, request_id)
+    return(invisible())
+  }
+  text <- "the app answered with status 500 itself"
+  log_error_report(list(label = "its own answer", route = readable(route), request_id = request_id, text = text))
+}
+
+error_place <- function(report) {
+  if (nzchar(report$route)) paste0(report$route, " (", report$label, ")") else report$label
+}
+
+# Returns the request id. C does not know the request of an open WebSocket any more, but the R
+# object of the request has the id.
+id_of <- function(report) {
+  if (nzchar(report$request_id) || !is.environment(report$req)) {
+    return(report$request_id)
+  }
+  id <- tryCatch(report$req$REQUEST_ID, error = function(error) NULL)
+  if (is.character(id) && length(id) == 1 && !is.na(id)) readable(id) else ""
+}
+
+# Returns the error as a condition. A promise may be rejected with a value that is not a condition.
+condition_of <- function(report) {
+  if (inherits(report$condition, "condition")) {
+    return(report$condition)
+  }
+  text <- report$text
+  if (is.null(text)) {
+    is_text <- is.atomic(report$condition) && length(report$condition) > 0
+    text <- if (is_text) paste(report$condition, collapse = "\n") else paste("rejected with", describe(report$condition))
+  }
+  structure(class = c("rookery_failure", "rookery_error", "error", "condition"), list(message = text, call = NULL))
+}
+
+on_error_of <- function(app) {
+  tryCatch(app[["onError"]], error = function(error) NULL) %||% attr(app, "rookery_on_error")
+}
+
+# Calls the app's `onError(cond, req, info)`, with fewer arguments if it takes fewer. Returns the
+# value of `onError` if that is a response.
+call_on_error <- function(report) {
+  on_error <- on_error_of(report$app)
+  if (!is.function(on_error)) {
+    return(NULL)
+  }
+  formals <- names(formals(args(on_error)))
+  count <- if ("..." %in% formals) 3 else min(length(formals), 3)
+  value <- tryCatch(
+    do.call(on_error, list(condition_of(report), report$req, info_of(report))[seq_len(count)], quote = TRUE),
+    error = function(error) {
+      log_error("onError", error, NULL)
+      NULL
+    }
+  )
+  if (inherits(value, "promise")) {
+    log_error("onError", NULL, "its response must be there at once: a promise of one is not waited for")
+  }
+  is_response <- (is.list(value) || is.environment(value)) && !is.null(tryCatch(value[["status"]], error = function(error) NULL))
+  if (is_response) value
+}
+
+info_of <- function(report) {
+  trace <- report$trace
+  list(
+    stage = report$stage,
+    request_id = report$request_id,
+    trace = trace_lines(report),
+    frames = data.frame(
+      call = as.character(trace$call), file = as.character(trace$file), line = as.integer(trace$line),
+      package = as.character(trace$package), stringsAsFactors = FALSE
+    ),
+    seconds = report$seconds,
+    headers = if (is.environment(report$req)) tryCatch(mask(report$req$HEADERS), error = function(error) NULL)
+  )
+}
+
+# Returns the traceback, one line for each frame, the outermost first, followed by the parent
+# errors.
+trace_lines <- function(report) {
+  trace <- report$trace
+  lines <- character()
+  count <- length(trace$call)
+  if (count > 0) {
+    place <- ifelse(is.na(trace$file), "", paste0(" at ", trace$file, ":", trace$line))
+    lines <- paste0(ifelse(is.na(trace$package), "", paste0(trace$package, "::")), trace$call, place)
+    if (trace$left_out > 0) {
+      lines <- append(lines, paste("...", trace$left_out, "more"), 10)
+    }
+    if (!is.na(trace$at_line[[count]])) {
+      # R does not record the call of some of its own errors; the line shows the place.
+      lines <- c(lines, paste0("at ", if (!is.na(trace$at_file[[count]])) paste0(trace$at_file[[count]], ":"), trace$at_line[[count]]))
+    }
+  }
+  c(lines, parent_lines(report$condition))
+}
+
+parent_lines <- function(condition, most = 5) {
+  lines <- character()
+  while (length(lines) < most && inherits(parent <- tryCatch(condition$parent, error = function(error) NULL), "condition")) {
+    lines <- c(lines, paste("caused by", summary_of(parent)))
+    condition <- parent
+  }
+  lines
+}
+
+# Returns the class of a condition, unless it is an uninformative one, and its message.
+summary_of <- function(condition) {
+  # Classes of this package are left out, because its messages say the same.
+  classes <- grep("^rookery_", setdiff(class(condition), c("simpleError", "error", "condition")), value = TRUE, invert = TRUE)
+  kind <- if (length(classes) > 0) paste0("<", classes[[1]], "> ") else ""
+  text <- tryCatch(paste(conditionMessage(condition), collapse = "\n"), error = function(error) "")
+  paste0(kind, if (nzchar(text)) readable(text) else "an error without a message")
+}
+
+# Returns text as UTF-8. Invalid bytes become <ff>.
+readable <- function(text) {
+  if (!validEnc(text)) Encoding(text) <- "bytes"
+  text <- if (Encoding(text) == "bytes") iconv(text, "UTF-8", "UTF-8", sub = "byte") else enc2utf8(text)
+  if (is.na(text)) "NA" else text
+}
+
+# ---- secrets ----
+
+# Matches names of values that logs must not contain. The words are those of Django's and Rails'
+# lists.
+secret_names <- paste(
+  c("^authorization$", "^proxy-authorization$", "cookie", "api", "auth", "token", "_?key$", "secret", "pass", "signature", "crypt",
+    "salt", "certificate", "otp$", "ssn"),
+  collapse = "|"
+)
+
+# Replaces the values of secret names by "[masked]".
+mask <- function(values) {
+  is_secret <- grepl(secret_names, names(values), ignore.case = TRUE)
+  values[is_secret] <- "[masked]"
+  values
+}
+
+# ---- stderr ----
+
+# A repeated error is reported in one line every `log_seconds`, and also after every `log_ids`
+# errors. The line has the number of errors and the ids of their requests, which clients have
+# received. At most `log_kinds` kinds of error are distinguished, because clients choose the paths
+# and could produce any number of kinds. All further kinds count as one.
+log_seconds <- 10
+log_ids <- 50L
+log_kinds <- 200L
+
+log_error_report <- function(report, now = proc.time()[["elapsed"]]) {
+  text <- summary_of(condition_of(report))
+  place <- error_place(report)
+  # A list and not an environment, because R never frees the names of variables, and clients choose
+  # the paths.
+  kinds <- .globals$error_reports %||% list()
+  name <- substr(paste(place, text, sep = "\n"), 1, 1000)
+  if (is.null(kinds[[name]]) && length(kinds) >= log_kinds) {
+    kinds <- flush_error_reports(kinds, now, is_due = TRUE)
+    if (length(kinds) >= log_kinds) name <- "others"
+  }
+  kind <- kinds[[name]]
+  if (!is.null(kind) && now - kind$since < log_seconds) {
+    kind$count <- kind$count + 1
+    kind$ids <- c(kind$ids, if (nzchar(report$request_id)) report$request_id)
+    if (length(kind$ids) >= log_ids) {
+      log_repeats(kind, now)
+      kind$count <- 0
+      kind$ids <- character()
+    }
+    kinds[[name]] <- kind
+    .globals$error_reports <- kinds
+    flush_error_reports_later()
+    return(invisible())
+  }
+  if (!is.null(kind) && kind$count > 0) log_repeats(kind, now)
+  kinds[[name]] <- list(place = place, text = substr(text, 1, 1000), since = now, count = 0, ids = character())
+  .globals$error_reports <- kinds
+  id <- if (nzchar(report$request_id)) paste0(" [", report$request_id, "]") else ""
+  lines <- trace_lines(report)
+  if (length(lines) > 0) lines <- paste0("    ", lines)
+  cat(paste0(c(paste0("rookery: ", place, ": ", text, id), lines), "\n", collapse = ""), file = stderr())
+}
+
+# Schedules the report of repeated errors, because R may be idle for hours.
+flush_error_reports_later <- function() {
+  if (!isTRUE(.globals$error_reports_are_due)) {
+    .globals$error_reports_are_due <- TRUE
+    later::later(function() {
+      .globals$error_reports_are_due <- FALSE
+      .globals$error_reports <- flush_error_reports(.globals$error_reports, proc.time()[["elapsed"]])
+    }, log_seconds, loop = later::global_loop())
+  }
+}
+
+# Reports how often each kind of error has been repeated, and returns the kinds that are still
+# counted. With `is_due`, only kinds that were not reported for `log_seconds` are reported and
+# dropped.
+flush_error_reports <- function(kinds, now, is_due = FALSE) {
+  is_old <- vapply(kinds, function(kind) now - kind$since >= log_seconds, NA)
+  has_more <- vapply(kinds, function(kind) kind$count > 0, NA)
+  for (kind in kinds[has_more & (is_old | !is_due)]) log_repeats(kind, now)
+  kept <- kinds[!is_old | (has_more & !is_due)]
+  if (is_due) {
+    return(kept)
+  }
+  lapply(kept, function(kind) {
+    if (kind$count > 0) kind$since <- now
+    kind$count <- 0
+    kind$ids <- character()
+    kind
+  })
+}
+
+# Reports at once the repeated failures that have been counted, because R or its servers are about
+# to end.
+flush_all_error_reports <- function() {
+  now <- proc.time()[["elapsed"]]
+  for (kind in .globals$error_reports) if (kind$count > 0) log_repeats(kind, now)
+  .globals$error_reports <- NULL
+}
+
+log_repeats <- function(kind, now) {
+  cat(
+    "rookery: ", kind$place, ": ", kind$text, " (", kind$count, " more in ", max(1, round(now - kind$since)), " s)",
+    if (length(kind$ids) > 0) paste0(" [", paste(kind$ids, collapse = " "), "]"), "\n",
+    sep = "", file = stderr()
+  )
+}
+
+# ---- responses to clients ----
+
+error_details <- c("none", "message", "full")
+
+# Returns the response with status 500.
+error_response <- function(report) {
+  if (report$detail == "httpuv") {
+    is_apps <- report$stage %in% c("call", "onHeaders", "promise", "stream", "receive") && is.null(report$text)
+    text <- if (is_apps && !is.null(report$condition)) error_page(report$condition) else "An exception occurred."
+    return(list(status = 500L, headers = list("Content-Type" = "text/plain; charset=UTF-8"), body = text))
+  }
+  told <- list(title = "Internal Server Error", status = 500L, instance = report$request_id)
+  if (report$detail != "none") {
+    told$detail <- summary_of(condition_of(report))
+  }
+  if (report$detail == "full") {
+    if (identical(report$wants, "page") && report$stage != "stream") {
+      return(page_response(report))
+    }
+    told$trace <- trace_lines(report)
+  }
+  if (identical(report$wants, "json")) {
+    return(list(status = 500L, headers = list("Content-Type" = "application/problem+json"), body = json_object(told)))
+  }
+  lines <- c("500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance), told$detail, told$trace)
+  list(
+    status = 500L,
+    headers = list("Content-Type" = "text/plain; charset=UTF-8"),
+    body = paste0(enc2utf8(lines), "\n", collapse = "")
+  )
+}
+
+# Formats a JSON object of strings, numbers and, in `trace`, a list of strings. Package jsonlite is
+# not used, because rookery does not import it.
+json_object <- function(fields) {
+  values <- vapply(names(fields), function(name) {
+    value <- fields[[name]]
+    if (is.numeric(value)) {
+      format(value)
+    } else if (name == "trace") {
+      paste0("[", paste(json_string(value), collapse = ","), "]")
+    } else {
+      json_string(paste(value, collapse = "\n"))
+    }
+  }, "")
+  paste0("{", paste0("\"", names(fields), "\":", values, collapse = ","), "}")
+}
+
+json_string <- function(text) {
+  text <- enc2utf8(as.character(text))
+  text[!validUTF8(text)] <- iconv(text[!validUTF8(text)], "latin1", "UTF-8")
+  text <- gsub("([\\\\\"])", "\\\\\\1", text)
+  for (control in unique(unlist(regmatches(text, gregexpr("[\001-\037\177]", text, useBytes = FALSE))))) {
+    text <- gsub(control, sprintf("\\u%04x", utf8ToInt(control)), text, fixed = TRUE)
+  }
+  if (length(text) > 0) paste0("\"", text, "\"") else character()
+}

@@ -1,0 +1,117 @@
+# The start-up screen of serve(), which shows what is served, the addresses, and how to stop. The
+# program `rookery` shows the same screen (crates/cli/src/terminal/startup_screen.rs), and workers show none.
+
+# Shows the screen and opens the address as soon as a server listens. A worker logs its name
+# instead.
+announce <- function(found, address, admin, open) {
+  # If the engine of a `_server.yml` is rookery, serve() is called within serve(), and the settings
+  # of the outer call apply as well.
+  outer <- .globals$screen
+  if (isFALSE(open)) open <- outer$open %||% FALSE
+  .globals$screen <- list(admin = admin %||% outer$admin, open = open)
+  screen <- .globals$screen
+  folder <- if (is.null(found$dir)) "" else paste0(" in ", found$dir)
+  .globals$on_listen <- function(server) {
+    .globals$on_listen <- NULL
+    if (is_worker()) {
+      if (!is_only_worker()) message("Serving as ", worker_name())
+      return()
+    }
+    place <- place_of_server(server, address)
+    admin_serves(place)
+    # While knitr runs, the screen would become part of the document.
+    if (!isTRUE(getOption("knitr.in.progress"))) {
+      network <- if (is.null(address$socket) && is.null(.globals$tls$domain)) network_place(place, address$host, server$getPort())
+      message(paste(screen_lines(paste0(found$label, folder), place, network, screen$admin, is_coloured()), collapse = "\n"))
+    }
+    open_place(screen$open, place)
+  }
+}
+
+# Returns the lines of the screen.
+screen_lines <- function(what, place, network, admin, is_coloured) {
+  paint <- function(code, text) if (is_coloured) paste0("\033[", code, "m", text, "\033[0m") else text
+  detail <- function(label, value) {
+    if (!is.null(value)) paste0("  ", paint("2", formatC(paste0(label, ":"), width = -12)), " ", paint("1;36", value))
+  }
+  if (!is.null(admin) && !startsWith(admin, "unix:")) admin <- paste0("http://", admin)
+  c(
+    paste0(paint("1", "rookery"), " ", utils::packageVersion("rookery"), ": ", what),
+    paste0("Serving on ", paint("1;36", place), " ", paint("2", "(Ctrl-C stops)")),
+    detail("Network", network),
+    detail("Admin", admin)
+  )
+}
+
+# Returns the address for other machines, or NULL if the server accepts only connections of this
+# machine.
+network_place <- function(place, host, port, own = .Call(ffi_network_address)) {
+  if (nzchar(own) && (host == "::" || (host == "0.0.0.0" && ipFamily(own) == 4L))) {
+    url_of(own, port, sub(":.*$", "", place))
+  }
+}
+
+# Returns whether messages are coloured: at a terminal, unless NO_COLOR is set, and always with
+# CLICOLOR_FORCE.
+is_coloured <- function(is_terminal = isatty(stderr())) {
+  set <- Sys.getenv(c("NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR", "TERM"))
+  if (nzchar(set[["NO_COLOR"]]) || isTRUE(getOption("knitr.in.progress"))) {
+    return(FALSE)
+  }
+  if (!set[["CLICOLOR_FORCE"]] %in% c("", "0")) {
+    return(TRUE)
+  }
+  is_terminal && set[["TERM"]] != "dumb" && set[["CLICOLOR"]] != "0"
+}
+
+check_open <- function(open) {
+  if (!is.function(open) && !isTRUE(open) && !isFALSE(open)) {
+    abort_argument("`open` must be TRUE, FALSE or a function of the address, not ", describe(open), ".")
+  }
+}
+
+# Opens the address as `open` of serve() says. A string is the name of the file by which a child
+# process passes the address to the R session that started it. If opening fails, a message is shown,
+# and the app is still served.
+open_place <- function(open, place) {
+  if (is.character(open)) {
+    writeLines(place, paste0(open, ".new"))
+    file.rename(paste0(open, ".new"), open)
+    return(invisible())
+  }
+  if (isFALSE(open)) {
+    return(invisible())
+  }
+  tryCatch(
+    if (is.function(open)) open(place) else open_browser(place),
+    error = function(error) message("rookery: `open` failed: ", conditionMessage(error))
+  )
+  invisible()
+}
+
+# Opens an address in the viewer of RStudio or Positron, or in the browser.
+open_browser <- function(place, viewer = getOption("viewer"), browse = utils::browseURL) {
+  if (!grepl("^https?://", place)) {
+    return(message("rookery: `open` opens nothing: a browser reaches no Unix socket"))
+  }
+  # The viewer shows only pages of this machine.
+  if (is.function(viewer) && grepl("^https?://(127[.]0[.]0[.]1|\\[::1\\]|localhost)[:/]", place)) {
+    return(viewer(place))
+  }
+  is_set <- nzchar(Sys.getenv(c("SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY")))
+  if (any(is_set[1:2]) && !any(is_set[3:4])) {
+    return(message("rookery: `open` opens no browser over SSH: the address is ", place))
+  }
+  browse(place)
+}
+
+# Returns a function that opens the address once the child process has written it to `file`.
+opener <- function(open, file) {
+  function() {
+    if (!isFALSE(open) && file.exists(file)) {
+      place <- readLines(file, n = 1L, encoding = "UTF-8")
+      unlink(file)
+      open_place(open, place)
+    }
+  }
+}

@@ -1,0 +1,80 @@
+// The access log, as R/access-log.R opens and reads it.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim.h"
+
+static bool is_read;
+
+bool log_is_read(void) {
+    return is_read;
+}
+
+// Opens the log: a path is appended to, "" is stdout, NA is for ffi_log_next(). NULL, or what is wrong as a string.
+SEXP ffi_log_open(SEXP path, SEXP format) {
+    SEXP name = STRING_ELT(path, 0);
+    bool is_called = name == NA_STRING;
+    const char* file = is_called || LENGTH(name) == 0 ? NULL : Rf_translateChar(name);
+    int fd = -1;
+    if (!is_called && file == NULL) {
+        // A descriptor of the log's own: R or the app may redirect or close stdout. A worker has its supervisor's.
+        fd = rk_log_output();
+        if (fd < 0) {
+            fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+        }
+        if (fd < 0) {
+            return Rf_mkString(strerror(errno));
+        }
+    }
+    bool is_json = strcmp(CHAR(STRING_ELT(format, 0)), "json") == 0;
+    if (rk_log_open(file, fd, is_json ? RK_LOG_JSON : RK_LOG_COMMON) != RK_OK) {
+        return Rf_mkString(rk_error());
+    }
+    is_read = is_called;
+    return R_NilValue;
+}
+
+static SEXP log_string(struct rk_bytes bytes) {
+    return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
+}
+
+// The fields of the next line as a list; NULL when there is none.
+SEXP ffi_log_next(void) {
+    struct rk_log_record record;
+    if (!rk_log_next(&record)) {
+        return R_NilValue;
+    }
+    const char* names[] = {"time", "remote", "method", "path", "query", "status", "bytes", "seconds",
+                           "request_id", "aborted", ""};
+    SEXP line = PROTECT(Rf_mkNamed(VECSXP, names));
+    SEXP time = PROTECT(Rf_ScalarReal(record.time));
+    SEXP classes = PROTECT(Rf_allocVector(STRSXP, 2));
+    SET_STRING_ELT(classes, 0, Rf_mkChar("POSIXct"));
+    SET_STRING_ELT(classes, 1, Rf_mkChar("POSIXt"));
+    Rf_classgets(time, classes);
+    SET_VECTOR_ELT(line, 0, time);
+    SET_VECTOR_ELT(line, 1, log_string(record.remote));
+    SET_VECTOR_ELT(line, 2, log_string(record.method));
+    SET_VECTOR_ELT(line, 3, log_string(record.path));
+    SET_VECTOR_ELT(line, 4, log_string(record.query));
+    SET_VECTOR_ELT(line, 5, Rf_ScalarInteger(record.status));
+    SET_VECTOR_ELT(line, 6, Rf_ScalarReal((double)record.bytes));
+    SET_VECTOR_ELT(line, 7, Rf_ScalarReal(record.seconds));
+    SET_VECTOR_ELT(line, 8, log_string(record.request_id));
+    SET_VECTOR_ELT(line, 9, record.aborted < 0 ? Rf_ScalarString(NA_STRING) : Rf_mkString(stream_end_name(record.aborted)));
+    UNPROTECT(3);
+    return line;
+}
+
+// Lines that ffi_log_next() would have given but for being too late, since the last time this was asked.
+SEXP ffi_log_lost(void) {
+    return Rf_ScalarReal((double)rk_log_lost());
+}
+
+SEXP ffi_log_close(void) {
+    is_read = false;
+    rk_log_close();
+    return R_NilValue;
+}

@@ -1,0 +1,20 @@
+// The admin listener of one R: see crates/status, and R/admin.R.
+#include "shim.h"
+
+// NULL, or a string that says why it cannot be had.
+SEXP ffi_admin_start(SEXP at, SEXP target) {
+    if (rk_admin_start(Rf_translateCharUTF8(STRING_ELT(at, 0)), Rf_translateCharUTF8(STRING_ELT(target, 0))) != RK_OK) {
+        return Rf_mkString(rk_error());
+    }
+    return R_NilValue;
+}
+
+SEXP ffi_admin_set_state(SEXP course, SEXP address) {
+    rk_admin_set_state(Rf_asInteger(course), Rf_isNull(address) ? NULL : Rf_translateCharUTF8(STRING_ELT(address, 0)));
+    return R_NilValue;
+}
+
+SEXP ffi_admin_stop(void) {
+    rk_admin_stop();
+    return R_NilValue;
+}

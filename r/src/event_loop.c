@@ -1,0 +1,389 @@
+// service(): R's turn. Events come one at a time from the shared queue, `later` is run beside them, and waiting is
+// done where either can end it. docs/decisions/r/0054-one-queue-beside-later.md.
+#include <pthread.h>
+#include <time.h>
+
+#include "shim.h"
+
+// HTTP calls run back to back for at most this long before service() returns: what `later` has must run within 2 ms.
+static const double batch_seconds = 0.001;
+// run_now(0) costs 9 us, so it is not run more often than this while requests come; and not less often, however many.
+static const double later_seconds = 0.001;
+// How long an idle service() stays in one run_monotonic_seconds(): `later` looks for Ctrl-C only when it returns.
+static const double park_seconds = 0.15;
+
+int interrupts;
+
+static int pumping;            // depth of run_monotonic_seconds() calls made by service()
+static uint64_t declined_at;   // rk_event_count() when the callback last left the work to service()
+static double later_at;        // when `later` was last run
+static bool later_has_more;    // it ran a callback then, and runs one at a time
+
+static bool has_turned_away;   // service_callback() has left events where they are
+
+static bool run_batch(double start);
+
+// Reports, once, that handlers are nested as deep as they may be.
+static void report_depth(void) {
+    static bool is_reported;
+    if (!is_reported) {
+        is_reported = true;
+        log_error(
+            "service()", R_NilValue,
+            "too many handlers are nested, each within a service() or later::run_monotonic_seconds() of another: further requests "
+            "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
+    }
+}
+
+// What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
+// between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
+static void service_callback(int loop) {
+    (void)loop;
+    if (event_is_being_read() || guard_is_too_deep()) {
+        // The I/O thread asks again while events wait.
+        has_turned_away = true;
+        if (guard_is_too_deep()) {
+            report_depth();
+        }
+        return;
+    }
+    if (pumping > 0 && declined_at != rk_event_count() + 1) {
+        declined_at = rk_event_count() + 1;
+        return;
+    }
+    int outer = pumping;
+    pumping = 0;
+    guard_watch_interrupts();
+    run_batch(monotonic_seconds());
+    pumping = outer;
+    if (pumping == 0 && rk_has_failed()) {
+        // Nobody calls service(), which would raise it.
+        SEXP call = PROTECT(Rf_lang1(Rf_install("log_io_failure")));
+        R_tryEvalSilent(call, objs.ns, NULL);
+        UNPROTECT(1);
+    }
+    if (!rk_is_empty()) {
+        later_schedule();
+    }
+}
+
+// What `later` runs when the server has sent what R has lent it.
+static void release_callback(int loop) {
+    (void)loop;
+    release_returned();
+}
+
+// In a forked child: what the parent's I/O thread asked for is not asked for here.
+static void forked(void) {
+    later_forked();
+    forks++;
+    signals_forked();
+    guard_forked();
+    client_forked();
+    rk_forked();
+}
+
+void event_loop_init(void) {
+    later_init(LATER_SERVE, service_callback);
+    later_init(LATER_RELEASE, release_callback);
+    rk_init(later_schedule, later_release);
+    static bool is_told_of_forks;
+    if (!is_told_of_forks) {
+        is_told_of_forks = pthread_atfork(NULL, NULL, forked) == 0;
+    }
+    client_init();
+}
+
+static void dispatch_event(const struct rk_event* event) {
+    // A handler may call service(), which overwrites what Rust lends: the event itself is ours.
+    struct rk_event copy = *event;
+    switch (event->kind) {
+    case RK_REQUEST:
+    case RK_HANDSHAKE:
+    case RK_HEAD:
+        on_request(&copy);
+        break;
+    case RK_WS_MESSAGE:
+        on_message(&copy);
+        break;
+    case RK_WS_CLOSED:
+        on_close(&copy);
+        break;
+    case RK_WS_DRAINED:
+        on_drain(&copy);
+        break;
+    case RK_STREAM_PULL:
+    case RK_STREAM_DRAINED:
+    case RK_STREAM_ENDED:
+        on_stream_event(&copy);
+        break;
+    case RK_BODY_CHUNK:
+    case RK_BODY_END:
+        on_body_event(&copy);
+        break;
+    default:
+        break;
+    }
+}
+
+// One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
+static bool run_batch(double start) {
+    struct rk_event event;
+    if (guard_is_too_deep() || !rk_next(&event)) {
+        return false;
+    }
+    event_begin();
+    event_set_start(start);
+    int asked = interrupts;
+    guard_forget_interrupt();
+    guard_begin();
+    bool has_pulled = false;
+    do {
+        event_begin();
+        has_pulled |= event.kind == RK_STREAM_PULL;
+        dispatch_event(&event);
+        event_release();
+        // Shiny flushes its reactives between passes: each message is a pass of its own.
+        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_STREAM_PULL;
+        // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
+        if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted()) {
+            break;
+        }
+        double now = monotonic_seconds();
+        event_set_start(now);
+        if (now - start >= batch_seconds) {
+            break;
+        }
+    } while (rk_next(&event));
+    guard_end();
+    if (has_pulled) {
+        rk_streams_yield();
+    }
+    release_returned();
+    // Waking the I/O thread for each message costs more than the message. While others wait they follow at once, and
+    // if R goes elsewhere instead, the I/O thread looks after its queue in a millisecond by itself.
+    if (rk_is_empty() || monotonic_seconds() - start >= later_seconds) {
+        rk_flush();
+    }
+    return true;
+}
+
+// Runs `later` for up to `seconds`; whether it ran anything. May raise what a callback raised.
+static bool run_later(double seconds) {
+    later_has_more = false;
+    if (later_is_loaded()) {
+        pumping++;
+        later_has_more = later_run(seconds);
+        pumping--;
+    }
+    later_at = monotonic_seconds();
+    return later_has_more;
+}
+
+// A signal that serve() watches for, and an access log that is an R function: see handle_signals() in R/serve-stop.R. Not
+// below a handler, where ending would be taken for the handler's failure. May jump.
+static void handle_signals(void) {
+    worker_collect();
+    bool is_asked = stop_is_requested();
+    bool is_reload = reload_is_requested();
+    if ((is_asked || is_reload || log_is_read()) && !guard_is_active()) {
+        if (is_asked) {
+            take_stop_request();
+        }
+        if (is_reload) {
+            take_reload_request();
+        }
+        SEXP asked = PROTECT(Rf_ScalarLogical(is_asked));
+        SEXP reload = PROTECT(Rf_ScalarLogical(is_reload));
+        SEXP call = PROTECT(Rf_lang3(objs.handle_signals, asked, reload));
+        Rf_eval(call, R_BaseEnv);
+        UNPROTECT(3);
+    }
+}
+
+// Waits in a service() within so many nested handlers that no further one may begin: new events are
+// handled when one of the handlers has returned. Runs the callbacks of package later meanwhile. May
+// jump.
+static void pass_without_events(double deadline) {
+    int asked = interrupts;
+    for (double rest = deadline - monotonic_seconds();; rest = deadline - monotonic_seconds()) {
+        bool has_run = false;
+        double seconds = rest < 0 ? 0 : rest < park_seconds ? rest : park_seconds;
+        if (later_is_loaded()) {
+            int outer = later_begin_wait();
+            has_turned_away = false;
+            // The callback that asks for events to be handled does not count as one that the caller
+            // waits for.
+            has_run = run_later(seconds) && !has_turned_away;
+            later_set_wait_loop(outer);
+        } else {
+            struct timespec pause = {0, (long)(seconds * 1e9)};
+            nanosleep(&pause, NULL);
+        }
+        R_CheckUserInterrupt();
+        if (has_run || interrupts != asked || monotonic_seconds() >= deadline) {
+            return;
+        }
+    }
+}
+
+// Until something has happened, or for `seconds`.
+static void pass(double seconds) {
+    double start = monotonic_seconds();
+    double deadline = start + seconds;
+    int asked = interrupts;
+    if (guard_is_too_deep()) {
+        report_depth();
+        pass_without_events(deadline);
+        return;
+    }
+    for (;;) {
+        handle_signals();
+        if (run_batch(monotonic_seconds())) {
+            // A queue that is never empty must not keep `later` waiting.
+            if (later_has_more || monotonic_seconds() - later_at >= later_seconds) {
+                run_later(0);
+            }
+            return;
+        }
+        double time = monotonic_seconds();
+        if (later_has_more || time - later_at >= later_seconds || seconds == 0) {
+            bool has_run = run_later(0);
+            if (run_batch(monotonic_seconds()) || has_run || interrupts != asked) {
+                return;
+            }
+            time = monotonic_seconds();
+        }
+        // Looked at when nothing is there to be done: with the I/O thread gone nothing comes.
+        if (time >= deadline || rk_has_failed()) {
+            return;
+        }
+        double rest = deadline - time;
+        if (rk_wait(rest < later_seconds ? rest : later_seconds)) {
+            continue;
+        }
+        if (rk_has_failed()) {
+            return;
+        }
+        rest = deadline - monotonic_seconds();
+        if (rest > 0 && !later_is_loaded()) {
+            // Nobody else has anything to wait for.
+            rk_wait(rest < park_seconds ? rest : park_seconds);
+            release_returned();
+            R_CheckUserInterrupt();
+        } else if (rest > 0) {
+            int outer = later_begin_wait();
+            if (!rk_park()) {
+                later_set_wait_loop(outer);
+                continue;
+            }
+            bool has_run = run_later(rest < park_seconds ? rest : park_seconds);
+            rk_resume();
+            later_set_wait_loop(outer);
+            R_CheckUserInterrupt();
+            if (run_batch(monotonic_seconds()) || has_run || interrupts != asked) {
+                return;
+            }
+        }
+    }
+}
+
+struct service {
+    double seconds;
+    bool is_forever;
+    int pumping;
+    int waiting;  // later_wait_loop() before
+};
+
+static SEXP run_service(void* data) {
+    struct service* service = data;
+    if (!service->is_forever) {
+        pass(service->seconds);
+        guard_check_interrupt();
+        handle_signals();
+        return R_NilValue;
+    }
+    while (Rf_asLogical(variable(objs.globals, syms.paused)) != TRUE) {
+        pass(R_PosInf);
+        R_CheckUserInterrupt();
+        if (rk_has_failed()) {
+            break;
+        }
+    }
+    return R_NilValue;
+}
+
+// After a value and after a jump alike.
+static void end_service(void* data, Rboolean is_jump) {
+    struct service* service = data;
+    pumping = service->pumping;
+    later_set_wait_loop(service->waiting);
+    rk_resume();
+    rk_flush();
+    (void)is_jump;
+}
+
+// NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
+SEXP ffi_service(SEXP timeout_ms) {
+    bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
+    bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
+    if (Rf_xlength(timeout_ms) != 1 || !(is_number || is_na)) {
+        abort_with("rookery_bad_argument", "`timeoutMs` must be one number of milliseconds, or NA");
+    }
+    if (event_is_being_read()) {
+        abort_with(
+            "rookery_service_failed",
+            "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "
+            "call service() from a callback of package later (`later::later(function() service(NA))`)");
+    }
+    double ms = Rf_asReal(timeout_ms);
+    struct service service = {0, false, pumping, later_wait_loop()};
+    if (ISNAN(ms)) {
+        service.seconds = 0;
+    } else if (ms == 0 || ms == R_PosInf) {
+        service.is_forever = true;
+        Rf_defineVar(syms.paused, Rf_ScalarLogical(FALSE), objs.globals);
+    } else {
+        service.seconds = ms < 0 ? R_PosInf : ms / 1000;
+    }
+    pumping = 0;
+    guard_watch_interrupts();
+    SEXP token = PROTECT(R_MakeUnwindCont());
+    R_UnwindProtect(run_service, &service, end_service, &service, token);
+    UNPROTECT(1);
+    // FALSE: the I/O thread has ended, ffi_take_failure() says why.
+    return Rf_ScalarLogical(!rk_has_failed());
+}
+
+// Why the I/O thread has ended; NULL when it has not, or that has been told.
+SEXP ffi_take_failure(void) {
+    return rk_take_failure() ? Rf_mkString(rk_error()) : R_NilValue;
+}
+
+// Makes the I/O thread fail, for tests.
+SEXP ffi_fail_for_test(void) {
+    rk_fail_for_test();
+    return R_NilValue;
+}
+
+SEXP ffi_interrupt(void) {
+    interrupts++;
+    return R_NilValue;
+}
+
+// R is about to end, or the package to be unloaded: `later` must not be called any more.
+SEXP ffi_close(void) {
+    later_close();
+    rk_stop_all();
+    rk_client_stop();
+    rk_output_flush();
+    return R_NilValue;
+}
+
+// The closing callbacks of what ffi_close() has ended: before the package is unloaded.
+SEXP ffi_last_events(void) {
+    while (run_batch(monotonic_seconds())) {
+    }
+    client_last_events();
+    return R_NilValue;
+}

@@ -1,0 +1,257 @@
+// A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim.h"
+
+// Where a request is on its way.
+enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE, STAGE_ON_WS_OPEN };
+
+static const char* const stage_names[] = {"request", "onHeaders", "call", "response", "response", "onWSOpen"};
+static const char* const stage_labels[] = {"reading the request", "onHeaders", "call", "the response", "the response of a promise",
+                                           "onWSOpen"};
+
+struct invocation {
+    const struct rk_event* event;
+    const struct app* app;
+    enum stage stage;
+    const char* problem;
+    SEXP req;        // while it is guarded
+    uint64_t token;  // of it, for onError; 0: there is none
+};
+
+static bool is_nothing(SEXP value) {
+    return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
+}
+
+// Takes what onHeaders or call returned: a response, or the promise of one.
+static void use_result(struct invocation* invocation, SEXP value) {
+    uint32_t slot = invocation->event->slot;
+    uint64_t id = invocation->event->id;
+    invocation->stage = STAGE_RESPONSE;
+    if (Rf_inherits(value, "promise")) {
+        SEXP fulfilled = promise_value(value);
+        if (fulfilled == NULL) {
+            SEXP ticket = PROTECT(ticket_new(slot, id));
+            // Else what the request holds could go before it is answered.
+            SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
+            SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
+            Rf_eval(call, R_BaseEnv);
+            UNPROTECT(2);
+            return;
+        }
+        invocation->stage = STAGE_PROMISE;
+        value = fulfilled;
+    }
+    invocation->problem = response_write(slot, id, PROTECT(value));
+    UNPROTECT(1);
+    if (invocation->problem == NULL) {
+        error_report_note_500(slot, id);
+        response_send(slot, id);
+        stream_start();
+    }
+}
+
+static SEXP call_with(SEXP function, SEXP argument) {
+    SEXP call = PROTECT(Rf_lang2(function, argument));
+    SEXP value = Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+// onHeaders(req), not protected; R_NilValue for an app without one.
+static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
+    if (!invocation->app->has_on_headers) {
+        return R_NilValue;
+    }
+    invocation->stage = STAGE_ON_HEADERS;
+    SEXP function = PROTECT(app_field(app, syms.on_headers));
+    SEXP value = function == R_NilValue ? R_NilValue : call_with(function, req);
+    UNPROTECT(1);
+    return value;
+}
+
+// What onHeaders() has answered.
+static void use_early_response(struct invocation* invocation, SEXP value) {
+    if (is_receiver(value)) {
+        invocation->problem = receive_begin(invocation->event, value, invocation->app->keeps_req ? invocation->req : R_NilValue);
+    } else {
+        use_result(invocation, value);
+    }
+}
+
+// onHeaders(req); whether it has answered.
+static bool respond_early(struct invocation* invocation, SEXP app, SEXP req) {
+    SEXP value = PROTECT(call_on_headers(invocation, app, req));
+    bool has_answered = !is_nothing(value);
+    if (has_answered) {
+        use_early_response(invocation, value);
+    }
+    UNPROTECT(1);
+    return has_answered;
+}
+
+// A handshake: refused by what onHeaders() answers, or accepted.
+static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
+    const struct rk_event* event = invocation->event;
+    SEXP saved = PROTECT(invocation->app->has_on_headers ? request_save(req) : R_NilValue);
+    SEXP value = PROTECT(call_on_headers(invocation, app, req));
+    bool is_accepted = is_accepted_ws(value);
+    if (!is_accepted && !is_nothing(value)) {
+        use_early_response(invocation, value);
+        UNPROTECT(2);
+        return;
+    }
+    if (saved != R_NilValue) {
+        request_restore(req, saved);
+    }
+    invocation->stage = STAGE_RESPONSE;
+    SEXP protocol = R_NilValue;
+    invocation->problem = websocket_accept(event, is_accepted ? value : R_NilValue, kept(invocation->app->websocket_rules), &protocol);
+    if (invocation->problem == NULL) {
+        PROTECT(protocol);
+        response_send(event->slot, event->id);
+        invocation->stage = STAGE_ON_WS_OPEN;
+        websocket_open(event, app, req, protocol);
+        UNPROTECT(1);
+    }
+    UNPROTECT(2);
+}
+
+static void call_app(struct invocation* invocation, SEXP app, SEXP req) {
+    invocation->stage = STAGE_CALL;
+    SEXP function = PROTECT(app_field(app, syms.call));
+    if (function == R_NilValue) {
+        static const char page[] = "404 Not Found\n";
+        response_text(invocation->event->slot, invocation->event->id, 404, "text/plain", page, sizeof page - 1);
+        response_send(invocation->event->slot, invocation->event->id);
+    } else {
+        use_result(invocation, PROTECT(call_with(function, req)));
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+}
+
+// Of what R does from now on. May jump.
+static void limit_time(double seconds) {
+    SEXP limit = PROTECT(Rf_ScalarReal(seconds));
+    SEXP call = PROTECT(Rf_lang2(objs.limit_time, limit));
+    Rf_eval(call, R_BaseEnv);
+    UNPROTECT(2);
+}
+
+static SEXP run_no_limit(void* data) {
+    (void)data;
+    limit_time(R_PosInf);
+    return R_NilValue;
+}
+
+// The guarded part of a visit: every R object of the exchange is made here.
+static SEXP run_invocation(void* data) {
+    struct invocation* invocation = data;
+    const struct rk_event* event = invocation->event;
+    SEXP app = PROTECT(kept(invocation->app->token));
+    bool is_second = event->kind == RK_REQUEST && event->token != 0;
+    SEXP req = PROTECT(is_second ? kept(event->token) : request_new(event));
+    if (invocation->app->shows_id && !is_second) {
+        request_bind_id(req, event);
+    }
+    invocation->req = req;
+    if (invocation->app->keeps_req) {
+        invocation->token = keep(req);
+    }
+    event_release();
+    if (invocation->app->max_seconds > 0) {
+        limit_time(invocation->app->max_seconds);
+    }
+    switch (event->kind) {
+    case RK_HEAD:
+        if (!respond_early(invocation, app, req)) {
+            uint64_t token = keep(req);
+            if (rk_read_body(event->slot, event->id, token) != RK_OK) {
+                release(token);
+            }
+        }
+        break;
+    case RK_HANDSHAKE:
+        run_handshake(invocation, app, req);
+        break;
+    default:
+        if (is_second) {
+            input_bind(req, event);
+        }
+        if (is_second || event->is_seen || !respond_early(invocation, app, req)) {
+            call_app(invocation, app, req);
+        }
+        break;
+    }
+    UNPROTECT(2);
+    return R_NilValue;
+}
+
+static void fail(const struct invocation* invocation, struct guard* guard, char route[ROUTE_MAX], double began) {
+    const struct rk_event* event = invocation->event;
+    enum failure failure = guard->failure;
+    SEXP caught = PROTECT(guard_caught(guard));
+    const char* text = invocation->problem;
+    if (failure == FAILURE_INTERRUPT) {
+        text = "interrupted";
+    } else if (text == NULL && caught == R_NilValue) {
+        text = "left by a restart or a condition that is no error";
+    }
+    if (route[0] == '\0') {
+        rk_route(event->slot, event->id, route, ROUTE_MAX);
+    }
+    struct error_report report = {
+        .listener = event->listener,
+        .slot = event->slot,
+        .id = event->id,
+        .stage = stage_names[invocation->stage],
+        .label = stage_labels[invocation->stage],
+        .route = route,
+        .req = kept(invocation->token),
+        .began = began,
+        .is_answerable = invocation->stage != STAGE_ON_WS_OPEN,
+    };
+    if (report.is_answerable) {
+        error_report_respond(&report, caught, text);
+    } else {
+        static const char reason[] = "Error in onWSOpen";
+        error_report_emit(&report, caught, text);
+        rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
+    }
+    UNPROTECT(1);
+    guard_propagate_interrupt(failure);
+}
+
+void on_request(const struct rk_event* event) {
+    // A copy: R code may start or stop servers, which moves the registered apps.
+    struct app app;
+    struct invocation invocation = {.event = event, .app = &app};
+    char route[ROUTE_MAX] = "";
+    if (!app_find(event->listener, &app)) {
+        // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
+        rk_refuse(event->slot, event->id);
+        response_send(event->slot, event->id);
+        release(event->token);
+        return;
+    }
+    if (event->kind == RK_HANDSHAKE) {
+        // R holds it no more when onWSOpen is called. Any other is asked for what it was when it has failed.
+        rk_route(event->slot, event->id, route, sizeof route);
+    }
+    double began = event_start();
+    struct guard guard = {.body = run_invocation, .data = &invocation};
+    enum failure failure = guard_run(&guard);
+    if (app.max_seconds > 0) {
+        struct guard end = {.body = run_no_limit};
+        guard_run(&end);
+        release(end.token);
+    }
+    if (failure != FAILURE_NONE || invocation.problem != NULL) {
+        fail(&invocation, &guard, route, began);
+    }
+    release(invocation.token);
+    // Of a request that onHeaders has seen; 0 for all others.
+    release(event->token);
+}

@@ -1,0 +1,146 @@
+// Strings of a request. A string that equals the one last seen in its place is the same R object: a client's
+// headers are the same from request to request, and a comparison costs a tenth of a new string.
+#include "shim.h"
+
+#include <string.h>
+
+// rookery.h's `symbol` indices run from 0 to here: the known names, then the interned ones (intern.rs).
+enum { SYMBOL_COUNT = 64 + 4096 };
+
+// A longer value is not remembered: with all places taken that bounds the cache to about 1 MiB.
+enum { CACHED_BYTES = 256 };
+
+static SEXP cache;                   // VECSXP: last string per field, then per header name
+static SEXP names[SYMBOL_COUNT];     // symbols are never collected
+static SEXP name_chars;              // VECSXP of lower-case names as STRSXP
+
+static bool session_is_utf8;
+
+// Whether strings without an encoding mark are in UTF-8, according to l10n_info().
+static bool is_utf8_session(void) {
+    SEXP call = PROTECT(Rf_lang1(Rf_install("l10n_info")));
+    SEXP info = PROTECT(Rf_eval(call, R_BaseEnv));
+    SEXP names = Rf_getAttrib(info, R_NamesSymbol);
+    bool is_utf8 = false;
+    for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+        if (strcmp(CHAR(STRING_ELT(names, i)), "UTF-8") == 0) {
+            is_utf8 = Rf_asLogical(VECTOR_ELT(info, i)) == TRUE;
+        }
+    }
+    UNPROTECT(2);
+    return is_utf8;
+}
+
+void strings_init(void) {
+    session_is_utf8 = is_utf8_session();
+    cache = Rf_allocVector(VECSXP, FIELD_COUNT + SYMBOL_COUNT);
+    R_PreserveObject(cache);
+    name_chars = Rf_allocVector(VECSXP, SYMBOL_COUNT);
+    R_PreserveObject(name_chars);
+}
+
+struct rk_bytes bytes_of_char(SEXP text) {
+    return (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
+}
+
+static bool is_ascii(struct rk_bytes bytes) {
+    unsigned char seen = 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        seen |= (unsigned char)bytes.start[i];
+    }
+    return seen < 0x80;
+}
+
+SEXP make_char(struct rk_bytes bytes) {
+    if (bytes.len == 0) {
+        return R_BlankString;
+    }
+    bool is_utf8 = !is_ascii(bytes) && rk_is_utf8(bytes.start, bytes.len);
+    return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);
+}
+
+// Stores the bytes of a string in UTF-8 in `*start` and `*len`; returns the object that holds the
+// bytes, which the caller protects. ASCII, UTF-8 and strings marked as bytes are not copied. A
+// string without an encoding mark is taken to be in the session's encoding. If that is not UTF-8
+// but the bytes are valid UTF-8, they are taken as UTF-8: a C locale says nothing about the data
+// that a program has read.
+SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
+    *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
+    cetype_t encoding = Rf_getCharCE(text);
+    bool is_foreign = encoding == CE_LATIN1
+        || (encoding == CE_NATIVE && !session_is_utf8 && !rk_is_utf8(bytes->start, bytes->len));
+    if (!is_foreign || text == NA_STRING) {
+        return text;
+    }
+    const void* before = vmaxget();
+    text = Rf_mkCharCE(Rf_translateCharUTF8(text), CE_UTF8);
+    vmaxset(before);
+    *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
+    return text;
+}
+
+SEXP make_string(struct rk_bytes bytes) {
+    return bytes.len == 0 ? objs.empty_string : Rf_ScalarString(make_char(bytes));
+}
+
+static SEXP cached_string(R_xlen_t index, struct rk_bytes bytes, bool* was_cached) {
+    SEXP last = VECTOR_ELT(cache, index);
+    if (last != R_NilValue) {
+        SEXP text = STRING_ELT(last, 0);
+        if ((size_t)LENGTH(text) == bytes.len && memcmp(CHAR(text), bytes.start, bytes.len) == 0) {
+            return last;
+        }
+    }
+    *was_cached = false;
+    SEXP string = make_string(bytes);
+    MARK_NOT_MUTABLE(string);
+    if (bytes.len <= CACHED_BYTES) {
+        SET_VECTOR_ELT(cache, index, string);
+    }
+    return string;
+}
+
+SEXP field_string(enum field field, struct rk_bytes bytes) {
+    bool was_cached = true;
+    return cached_string((R_xlen_t)field, bytes, &was_cached);
+}
+
+SEXP header_string(const struct rk_header* header, bool* was_cached) {
+    if (header->symbol < 0) {
+        *was_cached = false;
+        return make_string(header->value);
+    }
+    return cached_string(FIELD_COUNT + header->symbol, header->value, was_cached);
+}
+
+// NULL for a name that is not to be interned.
+SEXP header_symbol(const struct rk_header* header) {
+    if (header->symbol < 0) {
+        return NULL;
+    }
+    SEXP* name = &names[header->symbol];
+    if (*name == NULL) {
+        *name = Rf_installTrChar(PROTECT(make_char(header->cgi)));
+        UNPROTECT(1);
+    }
+    return *name;
+}
+
+// Whether another header's name may have the same HTTP_* name: `a_b` has that of `a-b`.
+bool header_is_ambiguous(const struct rk_header* header) {
+    return memchr(header->name.start, '_', header->name.len) != NULL;
+}
+
+// The lower-case name for HEADERS.
+SEXP header_name(const struct rk_header* header) {
+    if (header->symbol < 0 || header_is_ambiguous(header)) {
+        return make_char(header->name);
+    }
+    SEXP known = VECTOR_ELT(name_chars, header->symbol);
+    if (known == R_NilValue) {
+        known = Rf_ScalarString(PROTECT(make_char(header->name)));
+        SET_VECTOR_ELT(name_chars, header->symbol, known);
+        UNPROTECT(1);
+    }
+    return STRING_ELT(known, 0);
+}

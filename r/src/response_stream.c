@@ -1,0 +1,409 @@
+// Replies in pieces: their sources are asked, what they give is sent, and they are told of the end. The objects are R/response-stream.R's.
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+// A chunk of that length or longer stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+enum { LEND_BYTES = 64 * 1024 };
+
+// The sources whose pieces are being asked for, by a call that has not come back: each in the frame of its call.
+struct pulling {
+    uint64_t id;
+    const char* reason;  // how its stream has ended meanwhile; NULL: it has not
+    struct pulling* outer;
+};
+
+static struct pulling* pulling;
+
+static double stream_id(SEXP source) {
+    return handle_id(stream_field(source, syms.handle), "stream", "chunk");
+}
+
+// Strings one behind the other, in UTF-8.
+static SEXP joined(SEXP strings) {
+    const void* before = vmaxget();
+    size_t len = 0;
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        len += strlen(Rf_translateCharUTF8(STRING_ELT(strings, i)));
+        vmaxset(before);
+    }
+    SEXP bytes = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)len));
+    char* out = (char*)RAW(bytes);
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        const char* text = Rf_translateCharUTF8(STRING_ELT(strings, i));
+        size_t part = strlen(text);
+        memcpy(out, text, part);
+        out += part;
+        vmaxset(before);
+    }
+    UNPROTECT(1);
+    return bytes;
+}
+
+static bool has_na(SEXP strings) {
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        if (STRING_ELT(strings, i) == NA_STRING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum rk_write write_bytes(uint64_t id, SEXP owner, const void* start, size_t len, bool may_go_on) {
+    if (len < LEND_BYTES) {
+        return (enum rk_write)rk_stream_write(id, start, len, may_go_on);
+    }
+    release_returned();
+    uint64_t token = keep(owner);
+    enum rk_write status = (enum rk_write)rk_stream_lend(id, start, len, token, may_go_on);
+    if (status != RK_WRITE_MORE && status != RK_WRITE_FULL) {
+        release(token);
+    }
+    return status;
+}
+
+// Gives a chunk; its source may be asked for the next at once. Raises what is wrong with it, but for its length.
+static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
+    enum rk_write status = RK_WRITE_CLOSED;
+    if (TYPEOF(chunk) == RAWSXP) {
+        status = write_bytes(id, chunk, RAW(chunk), (size_t)XLENGTH(chunk), may_go_on);
+    } else if (TYPEOF(chunk) == STRSXP && !has_na(chunk)) {
+        SEXP only = XLENGTH(chunk) == 1 ? STRING_ELT(chunk, 0) : R_NilValue;
+        const char* text = only == R_NilValue ? NULL : Rf_translateCharUTF8(only);
+        if (text != NULL && text == CHAR(only)) {
+            status = write_bytes(id, only, text, (size_t)LENGTH(only), may_go_on);
+        } else {
+            SEXP bytes = PROTECT(joined(chunk));
+            status = write_bytes(id, bytes, RAW(bytes), (size_t)XLENGTH(bytes), may_go_on);
+            UNPROTECT(1);
+        }
+    } else {
+        abort_with(
+            "rookery_bad_stream",
+            "a chunk of a stream must be a raw vector or strings without NA, or NULL at its end, not an object of type %s",
+            TYPEOF(chunk) == STRSXP ? "character with NA" : Rf_type2char(TYPEOF(chunk)));
+    }
+    return status;
+}
+
+// The same, and raises that it is too long as well.
+static enum rk_write write_or_abort(uint64_t id, SEXP chunk, bool may_go_on) {
+    enum rk_write status = write_chunk(id, chunk, may_go_on);
+    if (status == RK_WRITE_TOO_LONG) {
+        abort_with("rookery_bad_stream", "the stream has more bytes than the response's Content-Length");
+    }
+    return status;
+}
+
+static void mark_spent(SEXP source) {
+    Rf_defineVar(syms.is_spent, Rf_ScalarLogical(TRUE), source);
+}
+
+static struct error_report error_report_of(SEXP source, uint64_t id, const char* label) {
+    SEXP route = stream_field(source, syms.route);
+    SEXP origin = stream_field(source, syms.origin);
+    bool has_origin = TYPEOF(origin) == REALSXP && XLENGTH(origin) == 2;
+    return (struct error_report){
+        .listener = has_origin ? (uint32_t)REAL(origin)[0] : 0,
+        .id = id,
+        .stage = "stream",
+        .label = label,
+        .route = TYPEOF(route) == STRSXP ? CHAR(STRING_ELT(route, 0)) : "",
+        .request_id = stream_field(source, syms.request_id),
+        .began = has_origin ? REAL(origin)[1] : 0,
+    };
+}
+
+// A stream cannot be completed: its app and stderr are told, and its client, if that has seen nothing of it.
+static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
+    struct error_report report = error_report_of(source, id, "the stream");
+    report.is_answerable = true;
+    SEXP response = PROTECT(error_report_emit(&report, caught, text));
+    // With the head a status has gone, or waits: only the text can be another.
+    SEXP body = TYPEOF(response) == VECSXP ? list_element(response, syms.body) : R_NilValue;
+    if (TYPEOF(body) == STRSXP && XLENGTH(body) == 1) {
+        const void* before = vmaxget();
+        SEXP told = STRING_ELT(body, 0);
+        // It raises an error for text that is marked as bytes, and nobody would catch that here.
+        const char* page = Rf_getCharCE(told) == CE_LATIN1 ? Rf_translateCharUTF8(told) : CHAR(told);
+        rk_stream_abort(id, page, strlen(page));
+        vmaxset(before);
+    } else {
+        rk_stream_abort(id, "", 0);
+    }
+    UNPROTECT(1);
+}
+
+// What a source gave: a chunk, or the end of its pieces.
+static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
+    bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
+    if (!is_end) {
+        SEXP map = stream_field(source, syms.map);
+        if (map != R_NilValue) {
+            SEXP call = PROTECT(Rf_lang2(map, value));
+            value = Rf_eval(call, R_GlobalEnv);
+            UNPROTECT(1);
+        }
+        write_or_abort(id, PROTECT(value), may_go_on);
+        UNPROTECT(1);
+        return;
+    }
+    mark_spent(source);
+    uint64_t missing = rk_stream_finish(id);
+    if (missing > 0) {
+        abort_with(
+            "rookery_bad_stream",
+            "the stream has %.0f bytes less than the response's Content-Length", (double)missing);
+    }
+}
+
+struct pull {
+    SEXP source;
+    uint64_t id;
+    SEXP value;      // what was given; NULL: it is to be asked for
+    bool has_given;  // it has come back with something, whatever that is
+};
+
+static SEXP run_pull(void* data) {
+    struct pull* pull = data;
+    SEXP value = pull->value;
+    if (value == NULL) {
+        SEXP call = PROTECT(Rf_lang1(stream_field(pull->source, syms.pull)));
+        value = Rf_eval(call, R_GlobalEnv);
+        UNPROTECT(1);
+    }
+    pull->has_given = true;
+    PROTECT(value);
+    if (pull->value == NULL && Rf_inherits(value, "promise")) {
+        SEXP fulfilled = promise_value(value);
+        if (fulfilled == NULL) {
+            SEXP call = PROTECT(Rf_lang3(objs.await_chunk, value, pull->source));
+            Rf_eval(call, R_BaseEnv);
+            UNPROTECT(2);
+            return R_NilValue;
+        }
+        UNPROTECT(1);
+        value = PROTECT(fulfilled);
+    }
+    // A promise's comes from elsewhere: nobody may be there to go on.
+    take(pull->source, pull->id, value, pull->value == NULL);
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+static void run_guarded_pull(struct pull* pull) {
+    struct guard guard = {.body = run_pull, .data = pull};
+    enum failure failure = guard_run(&guard);
+    if (failure == FAILURE_NONE) {
+        return;
+    }
+    SEXP caught = PROTECT(guard_caught(&guard));
+    if (!pull->has_given) {
+        // What has raised is dead: it is not asked to close.
+        mark_spent(pull->source);
+    }
+    fail(pull->source, pull->id, caught, caught_text(caught));
+    UNPROTECT(1);
+    guard_propagate_interrupt(failure);
+}
+
+static SEXP run_call(void* data) {
+    SEXP* function = data;
+    SEXP call = PROTECT(Rf_lang1(*function));
+    SEXP value = Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return value;
+}
+
+// Runs functions without arguments, each whatever became of the one before.
+static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label) {
+    PROTECT(functions);
+    for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
+        SEXP function = VECTOR_ELT(functions, i);
+        struct guard guard = {.body = run_call, .data = &function};
+        enum failure failure = guard_run(&guard);
+        if (failure != FAILURE_NONE) {
+            struct error_report report = error_report_of(source, id, label);
+            SEXP caught = PROTECT(guard_caught(&guard));
+            error_report_emit(&report, caught, caught_text(caught));
+            UNPROTECT(1);
+            guard_propagate_interrupt(failure);
+        }
+    }
+    UNPROTECT(1);
+}
+
+// What is to run when a stream has ended, or has room: from R/response-stream.R.
+static void run_callbacks(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
+    bool failed;
+    SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
+    SEXP call = PROTECT(reason == NULL ? Rf_lang2(what, source) : Rf_lang3(what, source, reason_r));
+    SEXP functions = PROTECT(call_quietly(call, &failed));
+    run_each(functions, source, id, label);
+    UNPROTECT(3);
+}
+
+static void on_stream_end(SEXP source, const struct rk_event* event) {
+    const char* reason = stream_end_name(event->code);
+    SEXP lost = stream_field(source, syms.lost);
+    if (TYPEOF(lost) == STRSXP) {
+        // Its object was collected, which a finalizer could not tell: onError runs in turns of the
+        // loop only.
+        struct error_report report = error_report_of(source, event->id, "the stream");
+        error_report_emit(&report, R_NilValue, CHAR(STRING_ELT(lost, 0)));
+    }
+    for (struct pulling* each = pulling; each != NULL; each = each->outer) {
+        if (each->id == event->id) {
+            // Its source runs, and is told when it has come back.
+            each->reason = reason;
+            return;
+        }
+    }
+    run_callbacks(objs.on_stream_end, source, event->id, reason, "a stream's end");
+}
+
+static void on_pull(SEXP source, const struct rk_event* event) {
+    struct pull pull = {.source = source, .id = event->id};
+    struct pulling frame = {.id = event->id, .outer = pulling};
+    pulling = &frame;
+    // Does not jump.
+    run_guarded_pull(&pull);
+    pulling = frame.outer;
+    if (frame.reason != NULL) {
+        run_callbacks(objs.on_stream_end, source, event->id, frame.reason, "a stream's end");
+    }
+}
+
+void on_stream_event(const struct rk_event* event) {
+    event_release();
+    SEXP source = PROTECT(kept(event->token));
+    if (event->kind == RK_STREAM_ENDED) {
+        release(event->token);
+    }
+    if (source != R_NilValue) {
+        switch (event->kind) {
+        case RK_STREAM_PULL:
+            on_pull(source, event);
+            break;
+        case RK_STREAM_DRAINED:
+            run_callbacks(objs.on_stream_drained, source, event->id, NULL, "a stream's on_drain");
+            break;
+        default:
+            on_stream_end(source, event);
+            break;
+        }
+    }
+    UNPROTECT(1);
+}
+
+// entry points ---------------------------------------------------------------
+
+// A promise of a chunk has been fulfilled: see await_chunk() in R/response-stream.R. Does not raise, nor does the next: in a fork there
+// is nothing to be done.
+SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value) {
+    double id = handle_id_here(stream_field(source, syms.handle));
+    if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
+        struct pull pull = {.source = source, .id = (uint64_t)id, .value = value};
+        guard_begin();
+        run_guarded_pull(&pull);
+        guard_end();
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// It was rejected.
+SEXP ffi_stream_fail(SEXP source, SEXP condition) {
+    double id = handle_id_here(stream_field(source, syms.handle));
+    if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
+        mark_spent(source);
+        SEXP caught = PROTECT(caught_of(condition));
+        fail(source, (uint64_t)id, caught, NULL);
+        UNPROTECT(1);
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// The stream's R object has been garbage-collected. The stream is cut off at once, and the failure
+// `text` is reported later, with the end of the stream: a finalizer runs in the middle of any R
+// code, where no function of the app may be called.
+SEXP ffi_stream_on_collected(SEXP source, SEXP text) {
+    double id = handle_id_here(stream_field(source, syms.handle));
+    if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
+        char page[256] = "500 Internal Server Error\n";
+        SEXP request_id = stream_field(source, syms.request_id);
+        SEXP origin = stream_field(source, syms.origin);
+        if (TYPEOF(origin) == REALSXP && app_facts((uint32_t)REAL(origin)[0]).is_httpuv) {
+            snprintf(page, sizeof page, "An exception occurred.");
+        } else if (TYPEOF(request_id) == STRSXP) {
+            snprintf(page, sizeof page, "500 Internal Server Error\nRequest %s\n", CHAR(STRING_ELT(request_id, 0)));
+        }
+        mark_spent(source);
+        Rf_defineVar(syms.lost, text, source);
+        rk_stream_abort((uint64_t)id, page, strlen(page));
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+static SEXP as_flag(enum rk_write status) {
+    return Rf_ScalarLogical(status == RK_WRITE_MORE);
+}
+
+// Sends a chunk. Returns TRUE if more may be written at once, FALSE if the queue is full or the stream is over.
+SEXP ffi_stream_write(SEXP source, SEXP chunk) {
+    double id = stream_id(source);
+    if (id < 0) {
+        return Rf_ScalarLogical(FALSE);
+    }
+    return as_flag(write_or_abort((uint64_t)id, chunk, false));
+}
+
+// The same for what needs no more than that, which is nearly all that is written: a chunk of one string or of bytes, to a stream that is
+// open, whose head is not waiting for R. NULL for all else, which R/response-stream.R sees to.
+SEXP ffi_stream_write_fast(SEXP source, SEXP chunk) {
+    double id = handle_id_here(stream_field(source, syms.handle));
+    // Text that is marked as bytes raises an error, which R/response-stream.R words.
+    bool is_text = TYPEOF(chunk) == STRSXP && XLENGTH(chunk) == 1 && STRING_ELT(chunk, 0) != NA_STRING &&
+                   Rf_getCharCE(STRING_ELT(chunk, 0)) != CE_BYTES;
+    bool has_bytes = is_text ? LENGTH(STRING_ELT(chunk, 0)) > 0 : TYPEOF(chunk) == RAWSXP && XLENGTH(chunk) > 0;
+    if (id < 0 || !has_bytes || Rf_asLogical(stream_field(source, syms.is_ended)) == TRUE) {
+        return R_NilValue;
+    }
+    enum rk_write status = write_chunk((uint64_t)id, chunk, false);
+    return status == RK_WRITE_TOO_LONG ? R_NilValue : as_flag(status);
+}
+
+// "head", "end" or "cut". How many bytes of its Content-Length it lacks, which has not been ended for that.
+SEXP ffi_stream_command(SEXP source, SEXP what) {
+    double id = stream_id(source);
+    uint64_t missing = 0;
+    if (id >= 0) {
+        switch (CHAR(STRING_ELT(what, 0))[0]) {
+        case 'h':
+            rk_stream_send_head((uint64_t)id);
+            break;
+        case 'e':
+            missing = rk_stream_finish((uint64_t)id);
+            break;
+        default:
+            rk_stream_abort((uint64_t)id, "", 0);
+            break;
+        }
+        rk_flush();
+    }
+    return Rf_ScalarReal((double)missing);
+}
+
+// Bytes that wait, NA when it is over; and bytes and pieces that were given.
+SEXP ffi_stream_state(SEXP source) {
+    double id = stream_id(source);
+    int64_t waiting = id < 0 ? -1 : rk_stream_queued_bytes((uint64_t)id);
+    SEXP state = Rf_allocVector(REALSXP, 3);
+    REAL(state)[0] = waiting < 0 ? NA_REAL : (double)waiting;
+    REAL(state)[1] = id < 0 ? 0 : (double)rk_stream_written_bytes((uint64_t)id);
+    REAL(state)[2] = id < 0 ? 0 : (double)rk_stream_written_chunks((uint64_t)id);
+    return state;
+}

@@ -1,0 +1,24 @@
+// The R object that an app pushes a reply's pieces to. Made without calls: an event stream is one of thousands that are open and silent, and
+// the frames of the functions that would make it stay with its methods (`bench/run.py --group r-stream --scenario idle`).
+#include "shim.h"
+
+static struct object_template pushed;
+static struct object_template events;
+static SEXP source_symbol;
+
+void stream_object_init(void) {
+    template_init(&pushed, objs.pushed_parts);
+    template_init(&events, objs.events_parts);
+    source_symbol = Rf_install("source");
+}
+
+SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events) {
+    SEXP enclosing;
+    SEXP self = PROTECT(template_new(Rf_asLogical(is_events) == TRUE ? &events : &pushed, &enclosing));
+    Rf_defineVar(source_symbol, source, enclosing);
+    Rf_defineVar(syms.status, status, self);
+    Rf_defineVar(syms.response_headers, headers, self);
+    Rf_defineVar(syms.body, source, self);
+    UNPROTECT(1);
+    return self;
+}

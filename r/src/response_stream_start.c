@@ -1,0 +1,76 @@
+// Streamed responses from their first use as a `body` until the response has been sent. What happens
+// to a stream after that is in response_stream.c.
+#include "shim.h"
+
+// The token of the source whose response is about to be sent; 0: none.
+static uint64_t begun;
+
+SEXP stream_field(SEXP source, SEXP name) {
+    SEXP value = TYPEOF(source) == ENVSXP ? variable(source, name) : NULL;
+    return value == NULL ? R_NilValue : value;
+}
+
+// Sets a stream as the body of a reply. Runs guarded.
+const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
+    char where[256];
+    SEXP source = body;
+    if (Rf_isFunction(body)) {
+        SEXP call = PROTECT(Rf_lang2(objs.new_source, body));
+        source = Rf_eval(call, R_BaseEnv);
+        UNPROTECT(1);
+    } else if (Rf_inherits(body, "rookery_stream")) {
+        source = stream_field(body, syms.body);
+    }
+    PROTECT(source);
+    if (TYPEOF(source) != ENVSXP) {
+        UNPROTECT(1);
+        return "`body` is a stream that has been taken apart";
+    }
+    if (stream_field(source, syms.handle) != R_NilValue) {
+        UNPROTECT(1);
+        return "`body` is a stream that has answered another request: make one for each";
+    }
+    int rules = stream_field(source, syms.pull) == R_NilValue ? 0 : RK_PULLED;
+    if (Rf_asLogical(stream_field(source, syms.is_events)) == TRUE) {
+        rules |= RK_EVENTS | RK_PROMPT;
+        int heartbeat = Rf_asInteger(stream_field(source, syms.heartbeat));
+        rules |= heartbeat > 0 && heartbeat < 65536 ? heartbeat << 8 : 0;
+    }
+    if (Rf_asLogical(stream_field(source, syms.compress)) == TRUE) {
+        rules |= RK_COMPRESSIBLE;
+    }
+    // For what fails when R does not hold the exchange any more.
+    rk_route(slot, id, where, sizeof where);
+    Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
+    rk_request_id(slot, id, where, sizeof where);
+    Rf_defineVar(syms.request_id, PROTECT(Rf_mkString(where)), source);
+    SEXP origin = PROTECT(Rf_allocVector(REALSXP, 2));
+    REAL(origin)[0] = rk_listener_of(slot, id);
+    REAL(origin)[1] = event_start();
+    Rf_defineVar(syms.origin, origin, source);
+    Rf_defineVar(syms.handle, PROTECT(handle_new(id)), source);
+    uint64_t token = keep(source);
+    if (rk_response_stream(slot, id, rules, token) == RK_OK) {
+        begun = token;
+    } else {
+        release(token);
+    }
+    UNPROTECT(5);
+    return NULL;
+}
+
+// The reply has been sent: what was written before goes after it.
+void stream_start(void) {
+    if (begun == 0) {
+        return;
+    }
+    SEXP source = PROTECT(kept(begun));
+    begun = 0;
+    if (stream_field(source, syms.pull) == R_NilValue) {
+        bool failed;
+        SEXP call = PROTECT(Rf_lang2(objs.start_stream, source));
+        call_quietly(call, &failed);
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+}

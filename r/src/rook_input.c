@@ -1,0 +1,203 @@
+// req$rook.input and req$.bodyData: what an app reads a request's body from.
+//
+// Apps read the first, so it is made with the request. The second is a connection, which few look at: a promise, see
+// open_body() in R/rook-input.R.
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "shim.h"
+
+// What R code names a body by: a numeric vector. Its offset is changed in place.
+enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
+
+static struct object_template input_template;
+
+void input_init(void) {
+    template_init(&input_template, objs.input_parts);
+}
+
+static SEXP new_ticket(const struct rk_event* event) {
+    SEXP ticket = Rf_allocVector(REALSXP, TICKET_LENGTH);
+    double* field = REAL(ticket);
+    field[TICKET_SLOT] = (double)event->slot;
+    field[TICKET_ID] = (double)event->id;
+    field[TICKET_SIZE] = (double)event->body_len;
+    field[TICKET_FD] = (double)event->body_fd;
+    field[TICKET_PROCESS] = (double)forks;
+    field[TICKET_OFFSET] = 0;
+    return ticket;
+}
+
+static uint32_t slot_of(SEXP ticket) {
+    return (uint32_t)REAL(ticket)[TICKET_SLOT];
+}
+
+static uint64_t id_of(SEXP ticket) {
+    return (uint64_t)REAL(ticket)[TICKET_ID];
+}
+
+// Raises unless the body can still be read.
+static void check_readable(SEXP ticket) {
+    if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
+        abort_with(
+            "rookery_in_fork",
+            "the body of this request belongs to the process that this one was forked from: read it there, before the "
+            "fork (`body <- req$rook.input$read()`)");
+    }
+    if (!rk_is_held(slot_of(ticket), id_of(ticket))) {
+        abort_with(
+            "rookery_body_gone",
+            "the body of this request is gone, because the request has been answered: read it before "
+            "(`body <- req$rook.input$read()`), or answer with a promise, which keeps it until it is settled");
+    }
+}
+
+// An InputStream whose methods are all there is to make: the rest is below.
+static SEXP input_object(SEXP ticket) {
+    SEXP self = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
+    Rf_defineVar(syms.ticket, ticket, self);
+    template_bind(&input_template, self, self);
+    R_LockEnvironment(self, TRUE);
+    UNPROTECT(1);
+    return self;
+}
+
+// A new request's environment, with both bindings. It is made by the call of a function with these two arguments, which
+// is the only way to make a promise cheaply: a call of delayedAssign() takes 1 us more. See request_frame() in R/rook-input.R.
+SEXP input_request(const struct rk_event* event) {
+    SEXP ticket = PROTECT(new_ticket(event));
+    SEXP stream = PROTECT(input_object(ticket));
+    SEXP connection = PROTECT(Rf_lang3(objs.open_body, ticket, R_NilValue));
+    SEXP call = PROTECT(Rf_lang3(objs.request_frame, stream, connection));
+    SEXP inner = PROTECT(Rf_eval(call, R_BaseEnv));
+    SEXP req = R_ClosureEnv(inner);
+    SETCADDR(connection, req);
+    UNPROTECT(5);
+    return req;
+}
+
+// Binds both in a request that onHeaders has seen without them.
+void input_bind(SEXP req, const struct rk_event* event) {
+    if (event->body_len > 0) {
+        SEXP ticket = PROTECT(new_ticket(event));
+        SEXP call = PROTECT(Rf_lang3(objs.bind_body, ticket, req));
+        Rf_defineVar(syms.input, PROTECT(input_object(ticket)), req);
+        Rf_eval(call, R_BaseEnv);
+        UNPROTECT(3);
+    }
+}
+
+// ---- the stream ----
+
+// The next `l` bytes, or those that are left: all of them when `l` is negative.
+SEXP ffi_input_read(SEXP ticket, SEXP l) {
+    int type = TYPEOF(l);
+    bool is_number = (type == INTSXP || type == REALSXP || type == LGLSXP) && XLENGTH(l) == 1 && !Rf_inherits(l, "factor");
+    double n = is_number ? Rf_asReal(l) : NA_REAL;
+    if (ISNAN(n)) {
+        abort_with("rookery_bad_argument", "`l` must be one number.");
+    }
+    check_readable(ticket);
+    double* field = REAL(ticket);
+    double rest = field[TICKET_SIZE] - field[TICKET_OFFSET];
+    n = trunc(n);
+    if (n < 0 || n > rest) {
+        n = rest;
+    }
+    SEXP bytes = body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)field[TICKET_OFFSET], (R_xlen_t)n);
+    field[TICKET_OFFSET] += (double)XLENGTH(bytes);
+    return bytes;
+}
+
+// `n` bytes from `offset` on, wherever the stream is.
+SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n) {
+    check_readable(ticket);
+    return body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)Rf_asReal(offset), (R_xlen_t)Rf_asReal(n));
+}
+
+// Where the stream is.
+SEXP ffi_input_tell(SEXP ticket) {
+    check_readable(ticket);
+    return Rf_ScalarReal(REAL(ticket)[TICKET_OFFSET]);
+}
+
+// Goes to `offset`; returns where it was.
+SEXP ffi_input_seek(SEXP ticket, SEXP offset) {
+    double was = REAL(ticket)[TICKET_OFFSET];
+    REAL(ticket)[TICKET_OFFSET] = Rf_asReal(offset);
+    return Rf_ScalarReal(was);
+}
+
+// ---- the connection ----
+
+// The connection opened for the request in each slot: what is closed when it has been answered.
+struct opened {
+    uint64_t id;
+    uint64_t token;  // of list(connection, req); 0: none
+};
+
+static struct opened* opened;
+static size_t slot_count;
+static size_t opened_count;
+
+static void close_opened(struct opened* entry) {
+    bool failed;
+    SEXP both = PROTECT(kept(entry->token));
+    release(entry->token);
+    entry->token = 0;
+    opened_count--;
+    SEXP call = PROTECT(Rf_lang2(objs.close_body, both));
+    call_quietly(call, &failed);
+    UNPROTECT(2);
+}
+
+// The size of the body and its descriptor (-1: in memory); NULL when the request has been answered.
+SEXP ffi_body_open(SEXP ticket) {
+    if (REAL(ticket)[TICKET_PROCESS] == (double)forks && !rk_is_held(slot_of(ticket), id_of(ticket))) {
+        return R_NilValue;
+    }
+    check_readable(ticket);
+    SEXP where = Rf_allocVector(REALSXP, 2);
+    REAL(where)[0] = REAL(ticket)[TICKET_SIZE];
+    REAL(where)[1] = REAL(ticket)[TICKET_FD];
+    return where;
+}
+
+// Takes list(connection, req), to be closed with the request's answer.
+SEXP ffi_body_opened(SEXP ticket, SEXP both) {
+    size_t slot = slot_of(ticket);
+    if (slot >= slot_count) {
+        struct opened* more = realloc(opened, sizeof(struct opened) * (slot + 1));
+        if (more == NULL) {
+            Rf_error("rookery: out of memory");
+        }
+        for (; slot_count <= slot; slot_count++) {
+            more[slot_count] = (struct opened){0, 0};
+        }
+        opened = more;
+    }
+    if (opened[slot].token != 0) {
+        // Of a request that left otherwise than by an answer of R's.
+        close_opened(&opened[slot]);
+    }
+    opened[slot] = (struct opened){id_of(ticket), keep(both)};
+    opened_count++;
+    return R_NilValue;
+}
+
+// A request has been answered: what R opened to read its body is closed.
+void input_answered(uint32_t slot, uint64_t id) {
+    if (opened_count > 0 && slot < slot_count && opened[slot].token != 0 && opened[slot].id == id) {
+        close_opened(&opened[slot]);
+    }
+}
+
+// Requests have been answered for R.
+void input_refused(void) {
+    for (size_t slot = 0; slot < slot_count && opened_count > 0; slot++) {
+        if (opened[slot].token != 0 && !rk_is_held((uint32_t)slot, opened[slot].id)) {
+            close_opened(&opened[slot]);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! HTTPS: `rk_tls_*`.
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rookery_acme::{Acme, BadSettings, Challenge, LETS_ENCRYPT_STAGING, Renewer, Settings};
+use rookery_server::tls::{
+    CertificatePair, DevelopmentCertificate, Hsts, Pem, Tls, TlsSettings, TlsVersion,
+};
+use rookery_websocket_client::Roots;
+
+use crate::{Bytes, core, entry, result};
+
+/// What a function reports that could not do it: `rk_error` says why.
+const FAILED: i32 = -1;
+const DONE: i32 = 0;
+
+/// Listeners that speak TLS. A handler of signals asks.
+static LISTENERS: AtomicUsize = AtomicUsize::new(0);
+
+/// The TLS of a listener, counted while it listens.
+#[derive(Debug)]
+pub(crate) struct Counted(Tls);
+
+impl Counted {
+    pub(crate) fn new(tls: Tls) -> Counted {
+        LISTENERS.fetch_add(1, Ordering::Relaxed);
+        Counted(tls)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        LISTENERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What C holds of it.
+#[derive(Debug)]
+pub(crate) struct Https {
+    pub(crate) tls: Tls,
+    /// The port from which requests in the clear are sent on.
+    pub(crate) redirect_from: Option<u16>,
+    /// The authority that issues the certificate, and how it can be proved to it whose the hosts are.
+    acme: Option<(Acme, Vec<Challenge>)>,
+}
+
+impl Https {
+    /// Has the certificate ordered and renewed, where an authority issues it. The server listens by now.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub(crate) fn start_renewer(&self) -> io::Result<Option<Renewer>> {
+        let Some((acme, challenges)) = &self.acme else { return Ok(None) };
+        acme.start_renewer(self.tls.clone(), challenges.clone(), crate::write_log_line).map(Some)
+    }
+}
+
+/// What an authority is asked for, of `acme()` in R: names and values in turn.
+///
+/// # Safety
+/// - `wishes` has twice `count` bytes, readable for the length of the call.
+unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
+    if count == 0 {
+        return None;
+    }
+    let text = |index: usize| {
+        // SAFETY: the caller's duty, for each of them.
+        let bytes = unsafe { (*wishes.add(index)).get() };
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let mut settings = Settings::new(Vec::new(), PathBuf::new());
+    for index in 0..count {
+        let value = text(2 * index + 1);
+        match text(2 * index).as_str() {
+            "domain" => settings.domains.push(value),
+            "email" => settings.emails.push(value),
+            "agree_tos" => settings.agrees_to_terms = value == "TRUE",
+            "staging" => LETS_ENCRYPT_STAGING.clone_into(&mut settings.directory),
+            "directory" => settings.directory = value,
+            "profile" => settings.profile = Some(value),
+            "challenge" => settings.challenge = Challenge::from_name(&value),
+            "ca" => settings.roots = Roots::Custom(value),
+            "dir" => settings.folder = value.into(),
+            // R names no others.
+            _ => {}
+        }
+    }
+    Some(settings)
+}
+
+/// Checks the options of a certificate order without contacting the authority: `RK_BAD_VALUE` if
+/// they are wrong, see `rk_error()`.
+///
+/// # Safety
+/// - `wishes` has twice `count` bytes, readable for the length of the call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i32 {
+    entry(result::BAD_VALUE, || {
+        // SAFETY: the caller's duty.
+        match unsafe { of_authority(wishes, count) }.map(Settings::validate) {
+            Some(Err(error)) => {
+                core::set_error(&error.to_string());
+                result::BAD_VALUE
+            }
+            _ => result::OK,
+        }
+    })
+}
+
+/// Where PEM is, as R gives it: text, or the path of a file.
+///
+/// # Safety
+/// - The bytes are readable for the length of the call.
+unsafe fn pem(bytes: Bytes) -> Pem {
+    // SAFETY: the caller's duty.
+    let bytes = unsafe { bytes.get() };
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Pem::from_text_or_path(text),
+        Err(_) => Pem::File(OsStr::from_bytes(bytes).into()),
+    }
+}
+
+/// Sets TLS up with `count` pairs of a certificate and its key, and certificates for clients, if they are not empty: NULL
+/// when that cannot be done. `hsts` is NULL, or seconds and whether its second and third part hold;
+/// without a port `redirect_from` is 0; `acme` is what an authority is asked for, `acme_count` names and values in turn, or none.
+///
+/// # Safety
+/// - `pairs` has twice `count` bytes, `acme` twice `acme_count`, and all of them are readable for the length of the call.
+/// - `hsts` has three numbers, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_tls_new(
+    pairs: *const Bytes,
+    count: usize,
+    client_ca: Bytes,
+    client_is_optional: i32,
+    is_new_only: i32,
+    only_http1: i32,
+    only_http1_websockets: i32,
+    hsts: *const [i32; 3],
+    redirect_from: i32,
+    acme: *const Bytes,
+    acme_count: usize,
+) -> *mut c_void {
+    entry(std::ptr::null_mut(), || {
+        // SAFETY: the caller's duty, for each of them.
+        let at = |index: usize| unsafe { pem(*pairs.add(index)) };
+        let mut settings = TlsSettings {
+            pairs: (0..count)
+                .map(|index| CertificatePair { certificate: at(2 * index), key: at(2 * index + 1) })
+                .collect(),
+            // SAFETY: the caller's duty.
+            client_ca: (client_ca.len > 0).then(|| unsafe { pem(client_ca) }),
+            client_is_optional: client_is_optional != 0,
+            minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
+            only_http1: only_http1 != 0,
+            only_http1_websockets: only_http1_websockets != 0,
+            // SAFETY: the caller's duty.
+            hsts: unsafe { hsts.as_ref() }.map(|[max_age, include_subdomains, preload]| Hsts {
+                max_age: u32::try_from(*max_age).unwrap_or(0),
+                include_subdomains: *include_subdomains != 0,
+                preload: *preload != 0,
+            }),
+            challenges: None,
+        };
+        let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
+        let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
+        // SAFETY: the caller's duty.
+        let wished = unsafe { of_authority(acme, acme_count) };
+        let prepared = wished.map(|wished| {
+            let acme = Acme::prepare(wished)?;
+            let challenges = acme.usable_challenges(redirect_from.is_some(), over_tls)?;
+            Ok((acme, challenges))
+        });
+        let made =
+            prepared.transpose().map_err(|error: BadSettings| error.to_string()).and_then(|acme| {
+                if let Some((acme, _)) = &acme {
+                    settings.pairs = acme.pairs();
+                    settings.challenges = Some(acme.challenges());
+                }
+                let tls =
+                    Tls::new(settings, crate::write_log_line).map_err(|error| error.to_string())?;
+                Ok(Https { tls, redirect_from, acme })
+            });
+        match made {
+            Ok(https) => Box::into_raw(Box::new(https)).cast(),
+            Err(error) => {
+                core::set_error(&error);
+                std::ptr::null_mut()
+            }
+        }
+    })
+}
+
+/// Frees what `rk_tls_new` gave; listeners keep theirs.
+///
+/// # Safety
+/// - `tls` is one of `rk_tls_new` and not used after this, or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
+    entry((), || {
+        if !tls.is_null() {
+            // SAFETY: the caller's duty.
+            drop(unsafe { Box::from_raw(tls.cast::<Https>()) });
+        }
+    });
+}
+
+/// What a listener is given of it.
+///
+/// # Safety
+/// - `tls` is one of `rk_tls_new` that outlives what is returned, or NULL.
+pub(crate) unsafe fn of<'a>(tls: *const c_void) -> Option<&'a Https> {
+    // SAFETY: the caller's duty.
+    unsafe { tls.cast::<Https>().as_ref() }
+}
+
+/// Reads the certificates of a listener anew. `RK_STALE`: it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
+    entry(FAILED, || {
+        let Some(tls) = core::with(|core| core.tls.get(&listener).map(|counted| counted.0.clone()))
+        else {
+            return result::STALE;
+        };
+        match tls.reload() {
+            Ok(()) => DONE,
+            Err(error) => {
+                core::set_error(&error.to_string());
+                FAILED
+            }
+        }
+    })
+}
+
+/// Whether a listener speaks TLS. May be called in a handler of signals.
+#[unsafe(no_mangle)]
+pub extern "C" fn rk_has_tls() -> i32 {
+    i32::from(LISTENERS.load(Ordering::Relaxed) > 0)
+}
+
+/// The certificate to develop with, kept in `folder`: its file and its fingerprint, valid until the next call.
+///
+/// # Safety
+/// - `folder` is a C string; the others can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_tls_development_certificate(
+    folder: *const c_char,
+    file: *mut Bytes,
+    fingerprint: *mut Bytes,
+    is_new: *mut i32,
+) -> i32 {
+    entry(FAILED, || {
+        // SAFETY: the caller's duty.
+        let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
+        match DevelopmentCertificate::load_or_create(folder) {
+            Ok(made) => core::with(|core| {
+                let made = core.development.insert(made);
+                // SAFETY: the caller's duty.
+                unsafe {
+                    file.write(Bytes::of(made.file.as_os_str().as_bytes()));
+                    fingerprint.write(Bytes::of(made.fingerprint.as_bytes()));
+                    is_new.write(i32::from(made.is_new));
+                }
+                DONE
+            }),
+            Err(error) => {
+                core::set_error(&format!(
+                    "no certificate to develop with can be kept in {}: {error}",
+                    folder.display()
+                ));
+                FAILED
+            }
+        }
+    })
+}
+
+/// The client's certificate of an exchange that R holds: 1, or 0 when it has none. Valid while R holds it.
+///
+/// # Safety
+/// - `subject` and `fingerprint` can be written to.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rk_client_certificate(
+    slot: u32,
+    id: u64,
+    subject: *mut Bytes,
+    fingerprint: *mut Bytes,
+) -> i32 {
+    entry(0, || {
+        core::with(|core| {
+            let Some(client) = core.held(slot, id).and_then(|exchange| exchange.client()) else {
+                return 0;
+            };
+            // SAFETY: the caller's duty.
+            unsafe {
+                subject.write(Bytes::of(client.subject.as_bytes()));
+                fingerprint.write(Bytes::of(client.fingerprint.as_bytes()));
+            }
+            1
+        })
+    })
+}

@@ -1,0 +1,60 @@
+// Addresses, base64 and percent-encoding for R: the work is Rust's. R has checked types and encodings.
+#include <limits.h>
+
+#include "shim.h"
+
+// An element from what Rust lends. An error of R's leaves it with Rust until the next call.
+SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
+    if (text.len > INT_MAX) {
+        rk_text_free();
+        abort_with("rookery_bad_argument", "the result is longer than a string of R's can be, 2147483647 bytes");
+    }
+    SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
+    rk_text_free();
+    return made;
+}
+
+SEXP ffi_ip_family(SEXP ip) {
+    return Rf_ScalarInteger(rk_ip_family(bytes_of_char(STRING_ELT(ip, 0))));
+}
+
+SEXP ffi_base64(SEXP bytes) {
+    return Rf_ScalarString(copy_lent_text(rk_base64((struct rk_bytes){RAW(bytes), (size_t)XLENGTH(bytes)}), CE_NATIVE));
+}
+
+SEXP ffi_mask_tokens(SEXP target) {
+    return Rf_ScalarString(copy_lent_text(rk_mask_tokens(bytes_of_char(STRING_ELT(target, 0))), CE_UTF8));
+}
+
+SEXP ffi_network_address(void) {
+    return Rf_ScalarString(copy_lent_text(rk_network_address(), CE_UTF8));
+}
+
+SEXP ffi_uri_encode(SEXP strings, SEXP is_whole) {
+    SEXP encoded = PROTECT(Rf_allocVector(STRSXP, XLENGTH(strings)));
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        SEXP text = STRING_ELT(strings, i);
+        bool is_na = text == NA_STRING;
+        SET_STRING_ELT(
+            encoded, i, is_na ? text : copy_lent_text(rk_uri_encode(bytes_of_char(text), Rf_asLogical(is_whole)), CE_NATIVE));
+    }
+    UNPROTECT(1);
+    return encoded;
+}
+
+SEXP ffi_uri_decode(SEXP strings, SEXP is_whole) {
+    SEXP decoded = PROTECT(Rf_allocVector(STRSXP, XLENGTH(strings)));
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        SEXP text = STRING_ELT(strings, i);
+        struct rk_bytes bytes;
+        if (text != NA_STRING) {
+            if (!rk_uri_decode(bytes_of_char(text), Rf_asLogical(is_whole), &bytes)) {
+                abort_with("rookery_bad_argument", "embedded nul in string");
+            }
+            text = copy_lent_text(bytes, CE_UTF8);
+        }
+        SET_STRING_ELT(decoded, i, text);
+    }
+    UNPROTECT(1);
+    return decoded;
+}

@@ -1,0 +1,374 @@
+// WebSockets: the R object of each, and its callbacks.
+#include <stdio.h>
+#include <string.h>
+
+#include "shim.h"
+
+// Begins the reply that accepts a handshake; NULL, or what is wrong. `accepted` is of accept_ws(), or R_NilValue; `rules` are
+// the app's: list(protocols, compression). The subprotocol that is spoken is what `protocol` gets, which is protected by nobody. Runs guarded.
+const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol) {
+    SEXP headers = R_NilValue;
+    SEXP protocols = VECTOR_ELT(rules, 0);
+    // Level, threshold in bytes, and whether windows are kept.
+    const double* how = REAL(VECTOR_ELT(rules, 1));
+    struct rk_ws_compression compression = {(int32_t)how[0], how[2] != 0, (uint64_t)how[1]};
+    if (accepted != R_NilValue) {
+        SEXP own = list_element(accepted, syms.protocol);
+        protocols = own == R_NilValue ? protocols : own;
+        headers = list_element(accepted, syms.response_headers);
+    }
+    size_t count = TYPEOF(protocols) == STRSXP ? (size_t)XLENGTH(protocols) : 0;
+    struct rk_bytes* names = (struct rk_bytes*)R_alloc(count + 1, sizeof(struct rk_bytes));
+    for (size_t i = 0; i < count; i++) {
+        SEXP name = STRING_ELT(protocols, (R_xlen_t)i);
+        names[i] = (struct rk_bytes){CHAR(name), (size_t)LENGTH(name)};
+    }
+    struct rk_bytes chosen;
+    if (rk_ws_accept(event->slot, event->id, names, count, compression, &chosen) != RK_OK) {
+        return "it is no handshake that waits for an answer, or the subprotocol is none";
+    }
+    const char* problem = response_headers(event->slot, event->id, headers);
+    if (problem != NULL) {
+        rk_ws_unbind(event->id);
+        return problem;
+    }
+    *protocol = chosen.len == 0 ? objs.empty_string : make_string(chosen);
+    return NULL;
+}
+
+// Makes the WebSocket object and calls onWSOpen. Runs guarded.
+void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol) {
+    PROTECT(protocol);
+    SEXP handle = PROTECT(handle_new(event->id));
+    SEXP ws = PROTECT(websocket_object(handle, req, protocol));
+    rk_ws_bind(event->id, keep(ws));
+    SEXP function = PROTECT(app_field(app, syms.on_ws_open));
+    if (function == R_NilValue) {
+        abort_with("rookery_bad_app", "the app has no `onWSOpen`");
+    }
+    SEXP call = PROTECT(Rf_lang2(function, ws));
+    Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(5);
+}
+
+// A callback of a WebSocket's has failed.
+static void write_error_report(const struct rk_event* event, SEXP ws, struct guard* guard, const char* stage, const char* label) {
+    SEXP req = TYPEOF(ws) == ENVSXP ? variable(ws, syms.request) : NULL;
+    struct error_report report = {.listener = event->listener, .id = event->id, .stage = stage, .label = label, .req = req};
+    SEXP caught = PROTECT(guard_caught(guard));
+    error_report_emit(&report, caught, caught_text(caught));
+    UNPROTECT(1);
+}
+
+struct delivery {
+    const struct rk_event* event;
+    SEXP ws;
+    SEXP callbacks;
+    SEXP binary;
+    SEXP message;
+    R_xlen_t next;
+};
+
+static SEXP callbacks_of(SEXP ws, SEXP name) {
+    if (TYPEOF(ws) != ENVSXP) {
+        return R_NilValue;
+    }
+    // Not `$`, which looks for a method for each of the object's classes first.
+    SEXP value = variable(ws, name);
+    return value == NULL ? R_NilValue : value;
+}
+
+static SEXP run_message(void* data) {
+    struct delivery* delivery = data;
+    for (; delivery->next < XLENGTH(delivery->callbacks); delivery->next++) {
+        SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
+        SEXP call = PROTECT(Rf_lang3(function, delivery->binary, delivery->message));
+        Rf_eval(call, R_GlobalEnv);
+        UNPROTECT(1);
+    }
+    return R_NilValue;
+}
+
+// The message as R sees it: text with a NUL, which R's strings cannot hold, is delivered as binary.
+static SEXP run_decode(void* data) {
+    struct delivery* delivery = data;
+    struct rk_bytes bytes = delivery->event->data;
+    bool is_text = delivery->event->is_text && memchr(bytes.start, 0, bytes.len) == NULL;
+    SEXP message = PROTECT(is_text ? make_string(bytes) : Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len));
+    if (!is_text && bytes.len > 0) {
+        memcpy(RAW(message), bytes.start, bytes.len);
+    }
+    delivery->binary = Rf_ScalarLogical(!is_text);
+    delivery->message = message;
+    event_release();
+    SEXP callbacks = PROTECT(callbacks_of(delivery->ws, syms.message_callbacks));
+    delivery->callbacks = callbacks;
+    SEXP value = TYPEOF(callbacks) == VECSXP ? run_message(delivery) : R_NilValue;
+    UNPROTECT(2);
+    return value;
+}
+
+void on_message(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    if (ws == R_NilValue) {
+        UNPROTECT(1);
+        return;
+    }
+    struct delivery delivery = {.event = event, .ws = ws};
+    struct guard guard = {.body = run_decode, .data = &delivery};
+    enum failure failure = guard_run(&guard);
+    if (failure != FAILURE_NONE) {
+        write_error_report(event, ws, &guard, "message", "a WebSocket's onMessage");
+        if (failure == FAILURE_ERROR) {
+            static const char reason[] = "Error executing onWSMessage";
+            rk_ws_close(event->id, 1011, reason, sizeof reason - 1);
+        } else {
+            rk_ws_abort(event->id);
+        }
+        guard_propagate_interrupt(failure);
+    }
+    UNPROTECT(1);
+}
+
+// Whether a closing callback is given what happened: its first argument has no default and is not `...`. All others are called
+// with nothing, as httpuv calls them.
+static bool takes_event(SEXP function) {
+    if (TYPEOF(function) != CLOSXP) {
+        return false;
+    }
+    SEXP formals = R_ClosureFormals(function);
+    return formals != R_NilValue && TAG(formals) != R_DotsSymbol && CAR(formals) == R_MissingArg;
+}
+
+// list(target, code, reason, wasClean), as package websocket has it.
+static SEXP close_event(const struct delivery* delivery) {
+    static const char* names[] = {"target", "code", "reason", "wasClean", ""};
+    SEXP info = PROTECT(Rf_mkNamed(VECSXP, names));
+    SET_VECTOR_ELT(info, 0, delivery->ws);
+    SET_VECTOR_ELT(info, 1, Rf_ScalarInteger(delivery->event->code));
+    SET_VECTOR_ELT(info, 2, delivery->message);
+    SET_VECTOR_ELT(info, 3, Rf_ScalarLogical(delivery->event->is_text));
+    UNPROTECT(1);
+    return info;
+}
+
+// First what is to be called; then, each time, the next.
+static SEXP run_callback(void* data) {
+    struct delivery* delivery = data;
+    bool is_close = delivery->event->kind == RK_WS_CLOSED;
+    if (delivery->callbacks == NULL) {
+        SEXP reason = PROTECT(delivery->event->data.len > 0 ? make_string(delivery->event->data) : objs.empty_string);
+        event_release();
+        if (is_close) {
+            // The connection has ended: its object learns it.
+            Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
+        }
+        delivery->callbacks = callbacks_of(delivery->ws, is_close ? syms.close_callbacks : syms.drain_callbacks);
+        delivery->message = reason;
+        UNPROTECT(1);
+        return delivery->callbacks;
+    }
+    SEXP function = VECTOR_ELT(delivery->callbacks, delivery->next);
+    SEXP call;
+    if (is_close && takes_event(function)) {
+        call = PROTECT(Rf_lang2(function, PROTECT(close_event(delivery))));
+    } else {
+        call = PROTECT(Rf_lang1(PROTECT(function)));
+    }
+    Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(2);
+    return R_NilValue;
+}
+
+// Each of the callbacks runs, whatever became of the one before.
+static void run_callbacks(const struct rk_event* event, SEXP ws, const char* stage, const char* label) {
+    struct delivery delivery = {.event = event, .ws = ws};
+    struct guard guard = {.body = run_callback, .data = &delivery};
+    if (guard_run(&guard) == FAILURE_NONE && TYPEOF(delivery.callbacks) == VECSXP) {
+        PROTECT(delivery.callbacks);
+        PROTECT(delivery.message);
+        for (; delivery.next < XLENGTH(delivery.callbacks); delivery.next++) {
+            enum failure failure = guard_run(&guard);
+            if (failure != FAILURE_NONE) {
+                write_error_report(event, ws, &guard, stage, label);
+                guard_propagate_interrupt(failure);
+            }
+        }
+        UNPROTECT(2);
+    } else {
+        release(guard.token);
+    }
+}
+
+void on_close(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    rk_ws_unbind(event->id);
+    release(event->token);
+    if (ws != R_NilValue) {
+        run_callbacks(event, ws, "close", "a WebSocket's onClose");
+    }
+    UNPROTECT(1);
+}
+
+void on_drain(const struct rk_event* event) {
+    SEXP ws = PROTECT(kept(event->token));
+    if (ws != R_NilValue) {
+        run_callbacks(event, ws, "drain", "a WebSocket's onDrain");
+    }
+    UNPROTECT(1);
+}
+
+// `kind`: 0 of messages, 1 of the end, 2 of room.
+static SEXP callbacks_name(SEXP kind) {
+    switch (Rf_asInteger(kind)) {
+    case 0:
+        return syms.message_callbacks;
+    case 1:
+        return syms.close_callbacks;
+    default:
+        return syms.drain_callbacks;
+    }
+}
+
+// Adds a callback to the list of its kind. In R, `self$callbacks <- c(self$callbacks, func)` looks for methods of `$` and `$<-`
+// for each of the object's classes, and makes sixty cells on the way.
+SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind) {
+    SEXP name = callbacks_name(kind);
+    SEXP before = callbacks_of(self, name);
+    before = PROTECT(TYPEOF(before) == VECSXP ? before : Rf_allocVector(VECSXP, 0));
+    SEXP after = PROTECT(list_with(before, function));
+    Rf_defineVar(name, after, self);
+    UNPROTECT(2);
+    return R_NilValue;
+}
+
+// Takes the callback away that was added last of those that are this very function. A list that is being gone through stays.
+SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind) {
+    SEXP name = callbacks_name(kind);
+    SEXP before = PROTECT(callbacks_of(self, name));
+    R_xlen_t at = TYPEOF(before) == VECSXP ? XLENGTH(before) - 1 : -1;
+    while (at >= 0 && VECTOR_ELT(before, at) != function) {
+        at--;
+    }
+    if (at >= 0) {
+        SEXP after = PROTECT(Rf_allocVector(VECSXP, XLENGTH(before) - 1));
+        for (R_xlen_t i = 0, j = 0; i < XLENGTH(before); i++) {
+            if (i != at) {
+                SET_VECTOR_ELT(after, j++, VECTOR_ELT(before, i));
+            }
+        }
+        Rf_defineVar(name, after, self);
+        UNPROTECT(1);
+    }
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+// A longer message stays R's memory until it is sent.
+enum { LEND_BYTES = 64 * 1024 };
+
+static SEXP sent(int status) {
+    return Rf_ScalarLogical(status == RK_SEND_MORE);
+}
+
+// as.character(message), as the package's namespace sees it.
+static SEXP as_strings(SEXP message) {
+    SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, message));
+    SEXP call = PROTECT(Rf_lang2(Rf_install("as.character"), quoted));
+    SEXP strings = Rf_eval(call, objs.ns);
+    UNPROTECT(2);
+    return strings;
+}
+
+// Sends a message. Returns TRUE if more may be sent at once, FALSE if too much is queued or the connection has ended.
+SEXP ffi_ws_send(SEXP handle, SEXP message) {
+    double id = handle_id(handle, "WebSocket", "message");
+    if (id < 0) {
+        return sent(RK_SEND_CLOSED);
+    }
+    bool is_text = TYPEOF(message) != RAWSXP;
+    // What is a string already, as nearly every message is, is taken as it is: for R to look takes two calls.
+    bool is_string = TYPEOF(message) == STRSXP && !Rf_isObject(message);
+    message = PROTECT(is_text && !is_string ? as_strings(message) : message);
+    const void* start;
+    size_t len;
+    SEXP owner = message;
+    if (is_text) {
+        if (TYPEOF(message) != STRSXP || XLENGTH(message) == 0) {
+            abort_with("rookery_bad_argument", "`message` must be a string or a raw vector, not `character(0)`");
+        }
+        owner = STRING_ELT(message, 0);
+        start = Rf_translateCharUTF8(owner);
+        len = strlen(start);
+        // A string that had to be translated lies in R's transient memory, which goes with this call.
+        if (start != CHAR(owner) && len > LEND_BYTES) {
+            owner = Rf_mkCharLenCE(start, (int)len, CE_UTF8);
+            start = CHAR(owner);
+        }
+    } else {
+        start = RAW(message);
+        len = (size_t)XLENGTH(message);
+    }
+    PROTECT(owner);
+    int status;
+    if (len > LEND_BYTES) {
+        // Messages that were sent are released first, so that a callback that sends in a loop does not
+        // accumulate them.
+        release_returned();
+        uint64_t token = keep(owner);
+        status = rk_ws_lend((uint64_t)id, is_text, start, len, token);
+        if (status == RK_SEND_CLOSED) {
+            release(token);
+        }
+    } else {
+        status = rk_ws_send((uint64_t)id, is_text, start, len);
+    }
+    UNPROTECT(2);
+    return sent(status);
+}
+
+SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
+    double id = handle_id(handle, "WebSocket", "message");
+    if (id >= 0) {
+        const char* text = Rf_translateCharUTF8(STRING_ELT(reason, 0));
+        rk_ws_close((uint64_t)id, Rf_asInteger(code), text, strlen(text));
+        rk_flush();
+    }
+    return R_NilValue;
+}
+
+// Bytes that wait to be sent; 0 when it is over.
+SEXP ffi_ws_queued_bytes(SEXP handle) {
+    double id = handle_id(handle, "WebSocket", "message");
+    int64_t waiting = id < 0 ? 0 : rk_ws_queued_bytes((uint64_t)id);
+    return Rf_ScalarReal(waiting < 0 ? 0 : (double)waiting);
+}
+
+// Returns TRUE, or FALSE if the connection has ended.
+SEXP ffi_ws_ping(SEXP handle) {
+    double id = handle_id(handle, "WebSocket", "message");
+    if (id < 0 || rk_ws_queued_bytes((uint64_t)id) < 0) {
+        return sent(RK_SEND_CLOSED);
+    }
+    rk_ws_ping((uint64_t)id);
+    return sent(RK_SEND_MORE);
+}
+
+// The objects of a listener's WebSockets, named by their places in the table of kept objects. Those are used again: R
+// never frees a symbol, and whoever makes an environment of this makes symbols of the names.
+SEXP ffi_websockets(SEXP listener) {
+    size_t count = rk_ws_list((uint32_t)Rf_asInteger(listener), NULL, 0);
+    uint64_t* tokens = (uint64_t*)R_alloc(count + 1, sizeof(uint64_t));
+    rk_ws_list((uint32_t)Rf_asInteger(listener), tokens, count);
+    SEXP sockets = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)count));
+    SEXP names = PROTECT(Rf_allocVector(STRSXP, (R_xlen_t)count));
+    for (size_t i = 0; i < count; i++) {
+        char name[24];
+        snprintf(name, sizeof name, "%llu", (unsigned long long)tokens[i]);
+        SET_VECTOR_ELT(sockets, (R_xlen_t)i, kept(tokens[i]));
+        SET_STRING_ELT(names, (R_xlen_t)i, Rf_mkChar(name));
+    }
+    Rf_setAttrib(sockets, R_NamesSymbol, names);
+    UNPROTECT(2);
+    return sockets;
+}

@@ -1,0 +1,229 @@
+// WebSocket clients: what happened to them, told to R by package later. The objects are R/websocket-client.R's.
+#include <string.h>
+
+#include "shim.h"
+
+// Events are handled back to back for at most this many: then others that `later` has are run.
+enum { BATCH = 16 };
+
+// Whether an event is being read: what it points to is gone with the next. Making R's objects of it may collect, and finalizers of
+// the app's may run `later`.
+static bool is_reading;
+
+static void client_callback(int loop);
+
+// Has a loop handle what happened to its clients. Called by Rust on the clients' thread, and below.
+// No R here.
+static void wake(uint32_t loop) {
+    later_schedule_in((int)loop, LATER_CLIENTS);
+}
+
+// When the package is loaded.
+void client_init(void) {
+    later_init(LATER_CLIENTS, client_callback);
+    is_reading = false;
+}
+
+// In a forked child: the clients are the parent's. No R here.
+void client_forked(void) {
+    is_reading = false;
+}
+
+struct delivery {
+    const struct rk_client_event* event;
+    SEXP core;
+    uint64_t functions;  // to be called: the token of a list
+};
+
+// Looks up the functions to call, in R/websocket-client.R. Runs guarded.
+static SEXP run_delivery(void* data) {
+    static const char* const kinds[] = {"", "open", "message", "close", "error"};
+    struct delivery* delivery = data;
+    const struct rk_client_event* event = delivery->event;
+    struct rk_bytes bytes = event->data;
+    // Text with a NUL, which R's strings cannot hold, is delivered as binary.
+    bool is_raw =
+        event->kind == RK_CLIENT_MESSAGE && (!event->is_text || memchr(bytes.start, 0, bytes.len) != NULL);
+    SEXP value = PROTECT(is_raw ? Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len) : make_string(bytes));
+    if (is_raw && bytes.len > 0) {
+        memcpy(RAW(value), bytes.start, bytes.len);
+    }
+    SEXP kind = PROTECT(Rf_mkString(kinds[event->kind]));
+    SEXP code = PROTECT(Rf_ScalarInteger(event->code));
+    SEXP is_clean = PROTECT(Rf_ScalarLogical(event->is_clean != 0));
+    is_reading = false;
+    SEXP call = PROTECT(Rf_lang6(Rf_install("client_event"), delivery->core, kind, value, code, is_clean));
+    SEXP functions = PROTECT(Rf_eval(call, objs.ns));
+    delivery->functions = keep(functions);
+    UNPROTECT(6);
+    return R_NilValue;
+}
+
+static SEXP run_function(void* data) {
+    SEXP call = PROTECT(Rf_lang1(*(SEXP*)data));
+    Rf_eval(call, R_GlobalEnv);
+    UNPROTECT(1);
+    return R_NilValue;
+}
+
+static void run_guarded(SEXP (*body)(void* data), void* data) {
+    struct guard guard = {.body = body, .data = data};
+    enum failure failure = guard_run(&guard);
+    if (failure != FAILURE_NONE) {
+        SEXP caught = PROTECT(guard_caught(&guard));
+        log_error("a callback of a WebSocketClient", caught_condition(caught), caught_text(caught));
+        UNPROTECT(1);
+        guard_propagate_interrupt(failure);
+    }
+}
+
+// Each of the callbacks runs, whatever became of the one before. Does not jump.
+static void handle_delivery(const struct rk_client_event* event, int loop) {
+    SEXP core = PROTECT(kept(event->token));
+    if ((event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) && event->token != 0) {
+        release(event->token);
+        later_loop_release(loop);
+    }
+    struct delivery delivery = {.event = event, .core = core};
+    if (core != R_NilValue) {
+        run_guarded(run_delivery, &delivery);
+    }
+    is_reading = false;
+    SEXP functions = PROTECT(kept(delivery.functions));
+    release(delivery.functions);
+    for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
+        SEXP function = VECTOR_ELT(functions, i);
+        run_guarded(run_function, &function);
+    }
+    UNPROTECT(2);
+}
+
+// What `later` runs in a loop when there are events of its clients.
+static void client_callback(int loop) {
+    if (is_reading) {
+        // Whoever reads goes on with what there is.
+        return;
+    }
+    struct rk_client_event event;
+    guard_watch_interrupts();
+    guard_begin();
+    for (int i = 0; i < BATCH && !guard_is_interrupted(); i++) {
+        if (!rk_client_next((uint32_t)loop, &event)) {
+            break;
+        }
+        is_reading = true;
+        handle_delivery(&event, loop);
+    }
+    guard_end();
+    if (rk_client_has_events((uint32_t)loop)) {
+        wake((uint32_t)loop);
+    }
+}
+
+// The last events of what ffi_close() has ended.
+void client_last_events(void) {
+    for (int loop = 0; loop < LATER_LOOPS; loop++) {
+        while (rk_client_has_events((uint32_t)loop)) {
+            client_callback(loop);
+        }
+    }
+}
+
+// entry points ---------------------------------------------------------------
+
+static struct rk_bytes* all_bytes(SEXP strings) {
+    struct rk_bytes* all = (struct rk_bytes*)R_alloc((size_t)XLENGTH(strings) + 1, sizeof(struct rk_bytes));
+    for (R_xlen_t i = 0; i < XLENGTH(strings); i++) {
+        all[i] = bytes_of_char(STRING_ELT(strings, i));
+    }
+    return all;
+}
+
+// NULL, or what is wrong with an address in UTF-8, as a string.
+SEXP ffi_client_check(SEXP url) {
+    return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
+}
+
+// `setup` is list(url, ca, protocols, headers, numbers): strings in UTF-8, headers as name, value, name, value. The handle, or a
+// string that says why there is none.
+SEXP ffi_client_open(SEXP core, SEXP setup) {
+    SEXP protocols = VECTOR_ELT(setup, 2);
+    SEXP headers = VECTOR_ELT(setup, 3);
+    const double* numbers = REAL(VECTOR_ELT(setup, 4));
+    struct rk_client_setup how = {
+        .url = bytes_of_char(STRING_ELT(VECTOR_ELT(setup, 0), 0)),
+        .ca = bytes_of_char(STRING_ELT(VECTOR_ELT(setup, 1), 0)),
+        .protocols = all_bytes(protocols),
+        .protocol_count = (size_t)XLENGTH(protocols),
+        .headers = all_bytes(headers),
+        .header_count = (size_t)XLENGTH(headers) / 2,
+        .message = numbers[0],
+        .queue = numbers[1],
+        .connect_time = numbers[2],
+        .close_time = numbers[3],
+        .ping_time = numbers[4],
+        .pong_time = numbers[5],
+        .compresses = numbers[6] != 0,
+    };
+    SEXP loop = variable(core, syms.loop);
+    how.group = (uint32_t)later_loop_use(loop == NULL ? 0 : Rf_asInteger(loop));
+    // What is abandoned says whose it was.
+    Rf_defineVar(syms.loop_place, PROTECT(Rf_ScalarInteger((int)how.group)), core);
+    UNPROTECT(1);
+    uint64_t id = 0;
+    uint64_t token = keep(core);
+    if (rk_client_open(&how, wake, token, &id) != RK_OK) {
+        release(token);
+        later_loop_release((int)how.group);
+        return Rf_mkString(rk_error());
+    }
+    return handle_new(id);
+}
+
+static uint64_t client_id(SEXP handle) {
+    double id = handle_id(handle, "WebSocketClient", "message");
+    return id < 0 ? 0 : (uint64_t)id;
+}
+
+// TRUE: it will be sent. FALSE: too much waits. NULL: the connection has ended.
+SEXP ffi_client_send(SEXP handle, SEXP message) {
+    uint64_t id = client_id(handle);
+    bool is_text = TYPEOF(message) == STRSXP;
+    const char* start = is_text ? Rf_translateCharUTF8(STRING_ELT(message, 0)) : (const char*)RAW(message);
+    size_t len = is_text ? strlen(start) : (size_t)XLENGTH(message);
+    switch (rk_client_send(id, is_text, start, len)) {
+    case RK_CLIENT_SENT:
+        return Rf_ScalarLogical(TRUE);
+    case RK_CLIENT_FULL:
+        return Rf_ScalarLogical(FALSE);
+    default:
+        return R_NilValue;
+    }
+}
+
+// The number that package later has for the current loop.
+SEXP ffi_client_loop(void) {
+    return Rf_ScalarInteger(later_current());
+}
+
+SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason) {
+    const char* text = Rf_translateCharUTF8(STRING_ELT(reason, 0));
+    rk_client_close(client_id(handle), Rf_asInteger(code), text, strlen(text));
+    return R_NilValue;
+}
+
+// R has collected its object. One of another process is not this one's to close.
+SEXP ffi_client_abandon(SEXP handle) {
+    double id = handle_id_here(handle);
+    uint64_t token = id < 0 ? 0 : rk_client_abandon((uint64_t)id);
+    if (token != 0) {
+        SEXP place = variable(kept(token), syms.loop_place);
+        later_loop_release(place == NULL ? 0 : Rf_asInteger(place));
+        release(token);
+    }
+    return R_NilValue;
+}
+
+SEXP ffi_client_queued_bytes(SEXP handle) {
+    return Rf_ScalarReal((double)rk_client_queued_bytes(client_id(handle)));
+}
