@@ -7,7 +7,7 @@ use rookery_server::tls::IssuedCertificate;
 /// A problem, a moment, a certificate in PEM, or one in DER, which is put into PEM.
 ///
 /// Whatever is passed on is one line of no great length, and no certificate is read that has no end.
-pub fn acme_answer(data: &[u8]) {
+pub fn acme_response(data: &[u8]) {
     let (line, moment) = rookery_acme::read_for_fuzzer(data);
     if let Some(line) = line {
         assert!(line.len() <= 1200 && !line.chars().any(char::is_control), "{line:?}");

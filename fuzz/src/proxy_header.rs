@@ -1,11 +1,10 @@
-//! The target of the PROXY protocol's header.
+//! The fuzz target of the PROXY protocol's header.
 
-use rookery_server::proxy_header::{ParseResult, MAX_HEADER_SIZE, parse};
+use rookery_server::proxy_header::{MAX_HEADER_SIZE, ParseResult, parse};
 
-/// The first bytes of a connection.
-///
-/// A header has one end, wherever it is cut and whatever follows; what is none stays none; and nothing is waited for beyond the
-/// longest header.
+/// Checks that a header ends at one place, wherever the input is cut and whatever follows; that an
+/// invalid beginning stays invalid; and that the parser never waits for more than the longest
+/// header.
 pub fn proxy_header(data: &[u8]) {
     match parse(data) {
         ParseResult::Incomplete => assert!(data.len() < MAX_HEADER_SIZE),

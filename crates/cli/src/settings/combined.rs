@@ -105,7 +105,7 @@ impl Settings {
 
     /// Returns the limits: what was given, else the defaults of the server.
     fn config(&self) -> Config {
-        let mut config = Config { reclaim: Some(allocator::reclaim), ..Config::default() };
+        let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
         for given in self.0.all() {
             if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
                 limit.set(&mut config, number);

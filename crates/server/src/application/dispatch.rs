@@ -73,7 +73,7 @@ impl Dispatch {
 
     // ---- calls ----
 
-    /// An exchange for a call of the peer with this [key](crate::peers::table::Seat::key), and a place for its answer.
+    /// An exchange for a call of the peer with this [key](crate::connections::table::Slot::key), and a place for its answer.
     pub(crate) fn begin(
         &self,
         id: ExchangeId,

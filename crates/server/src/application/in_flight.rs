@@ -46,7 +46,7 @@ impl AppDecision {
 }
 
 impl InFlightTable {
-    /// Opens a place for an exchange of the peer with this [key](crate::peers::table::Seat::key).
+    /// Opens a place for an exchange of the peer with this [key](crate::connections::table::Slot::key).
     pub(super) fn open(&self, id: ExchangeId, waiter: usize) -> u32 {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {

@@ -10,22 +10,22 @@ use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{Blocks, Exchange};
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
+use crate::connections::table::ConnectionTable;
 use crate::http::connection::handshake_limit::HandshakeLimit;
 use crate::http::request::context_pool::{ContextParts, ContextPool};
 use crate::http::request::stream::registry::RequestStreams;
 use crate::http::response::compress::Gzip;
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::registry::ResponseStreams;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
-use crate::static_files::ReadyFiles;
+use crate::static_files::FileCache;
 use crate::websocket::registry::WebSocketRegistry;
 
 /// What the connections of an I/O thread have in common.
 pub(crate) struct HttpState {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
     /// Handshakes of TLS that are under way.
@@ -46,7 +46,7 @@ pub(crate) struct HttpState {
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,
     /// Small files that are kept in memory.
-    pub(crate) ready_files: RefCell<ReadyFiles>,
+    pub(crate) file_cache: RefCell<FileCache>,
     parts: ContextPool,
     /// When something was last said on account of what a peer sent.
     noticed: Cell<Option<Instant>>,
@@ -63,7 +63,7 @@ impl HttpState {
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<HttpState> {
         Rc::new(HttpState {
-            peers: Rc::clone(&websockets.shared.peers),
+            connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
             handshakes: HandshakeLimit::default(),
@@ -75,7 +75,7 @@ impl HttpState {
             blocks: Arc::default(),
             gzip: RefCell::default(),
             header_names: HeaderNameCache::default(),
-            ready_files: RefCell::default(),
+            file_cache: RefCell::default(),
             parts: ContextPool::default(),
             noticed: Cell::new(None),
         })
@@ -83,7 +83,7 @@ impl HttpState {
 
     /// The parts of a new call.
     pub(crate) fn parts(&self) -> Box<ContextParts> {
-        self.parts.take(&self.reports, &self.peers.budget)
+        self.parts.take(&self.reports, &self.connections.budget)
     }
 
     /// Takes the parts of a call back, whose entry is recorded.
@@ -101,7 +101,7 @@ impl HttpState {
 
     /// Opens the stream that is the reply of an exchange.
     pub(crate) fn open_stream(&self, exchange: &Exchange) {
-        self.streams.open(&self.peers, &self.dispatch, exchange);
+        self.streams.open(&self.connections, &self.dispatch, exchange);
     }
 
     /// Whether something may be said again that peers have it say.

@@ -11,12 +11,12 @@ use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
 use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
+use crate::connections::table::ConnectionTable;
 use crate::http::http_state::HttpState;
 use crate::http::response::stream::response_stream::ResponseStream;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
 use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
@@ -24,7 +24,7 @@ use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
 /// What the tasks of an I/O thread share.
 #[derive(Debug)]
 pub(super) struct IoContext {
-    pub(super) peers: Rc<Peers>,
+    pub(super) connections: Rc<ConnectionTable>,
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<HttpState>,
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
@@ -36,7 +36,7 @@ impl IoContext {
     pub(super) fn new(
         application: Box<dyn Application>,
         limits: Limits,
-        reclaim: Option<fn(bool)>,
+        trim: Option<fn(bool)>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
@@ -50,17 +50,17 @@ impl IoContext {
             scoreboard,
             is_timed,
         );
-        let peers = Peers::new(limits, budget, reclaim);
+        let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
         let websockets = WebSocketRegistry::new(WebSocketContext::new(
-            Rc::clone(&peers),
+            Rc::clone(&connections),
             Rc::clone(&dispatch),
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
         Rc::new(IoContext {
-            peers,
+            connections,
             dispatch,
             http,
             connections_per_ip: Rc::default(),
@@ -90,12 +90,12 @@ impl IoContext {
             Command::Proceed(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
             Command::Receive { call, listener, slot } => {
                 if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
-                    self.peers.wake(key);
+                    self.connections.wake(key);
                 }
             }
             Command::Taken { call, bytes } => {
                 if let Some(key) = self.http.bodies.has_taken(call, bytes) {
-                    self.peers.wake(key);
+                    self.connections.wake(key);
                 }
             }
             Command::Send { socket, kind, payload } => match self.websockets.local(socket) {
@@ -138,7 +138,7 @@ impl IoContext {
 
     fn resolve(&self, answer: AppDecision) {
         if let Some(key) = self.dispatch.resolve(answer) {
-            self.peers.wake(key);
+            self.connections.wake(key);
         }
     }
 }

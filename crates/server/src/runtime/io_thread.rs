@@ -29,8 +29,8 @@ use super::supervised::supervision::{self, Supervision};
 use super::wake_timer::WakeTimer;
 use crate::application::application::{Application, MakeApplication};
 use crate::config::Limits;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
+use crate::connections::table::ConnectionTable;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::rejection::Rejection;
 
 /// Threads for what blocks: files and spools. More would only wait for the same disk.
@@ -68,7 +68,7 @@ pub(super) struct IoThreadConfig {
     /// Answers instead of the application at the other end of the link.
     pub(super) application: Option<MakeApplication>,
     pub(super) limits: Limits,
-    pub(super) reclaim: Option<fn(bool)>,
+    pub(super) trim: Option<fn(bool)>,
     pub(super) log: Arc<CurrentLog>,
     pub(super) reports: Arc<Reports<Rejection>>,
     pub(super) budget: Arc<Budget>,
@@ -86,7 +86,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         link,
         application,
         limits,
-        reclaim,
+        trim,
         log,
         reports,
         budget,
@@ -128,7 +128,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     let is_timed = own_scoreboard.is_some() || has_public_listeners;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(own_scoreboard), is_timed);
-    let context = IoContext::new(application, limits, reclaim, log, reports, budget, scoreboard);
+    let context = IoContext::new(application, limits, trim, log, reports, budget, scoreboard);
     IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(run_commands(&context, &commands_available, commands, supervision))
@@ -209,13 +209,13 @@ async fn run_commands(
     supervision: Option<Arc<Supervision>>,
 ) {
     let mut essential = start_essential_tasks(context, commands_available);
-    let peers = &context.peers;
+    let connections = &context.connections;
     let mut listeners: HashMap<ListenerId, ActiveListener> = HashMap::new();
     let mut supervisor_task =
         supervision.map(|supervision| spawn_supervisor_task(context, supervision));
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
-        let gone = peers.gone.notified();
+        let gone = connections.removed.notified();
         while let Some(command) = commands.pop() {
             match command {
                 IoCommand::Listen { listener, inherited, groups, done } => {
@@ -252,7 +252,7 @@ async fn run_commands(
                         // Cancelled, as asked.
                         let _ = supervisor_task.await;
                     }
-                    if is_idle(supervisor_task.as_ref(), &listeners, peers)
+                    if is_idle(supervisor_task.as_ref(), &listeners, connections)
                         && commands.close_if_empty()
                     {
                         let _ = done.send(());
@@ -262,22 +262,22 @@ async fn run_commands(
                 }
                 IoCommand::CountConnections { listener, done } => {
                     // Whoever asked waits for it.
-                    let _ = done.send(peers.len_of(listener));
+                    let _ = done.send(connections.len_of_listener(listener));
                 }
                 IoCommand::Drain { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
-                    drain::begin(peers, listener);
+                    drain::begin(connections, listener);
                     let _ = done.send(());
                 }
                 IoCommand::Stop { listener, done } => {
                     if let Some(listening) = listeners.remove(&listener) {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
-                    drain::begin(peers, listener);
-                    drain::finish(peers, listener, peers.limits.stop_time).await;
-                    if is_idle(supervisor_task.as_ref(), &listeners, peers)
+                    drain::begin(connections, listener);
+                    drain::finish(connections, listener, connections.limits.stop_time).await;
+                    if is_idle(supervisor_task.as_ref(), &listeners, connections)
                         && commands.close_if_empty()
                     {
                         let _ = done.send(());
@@ -291,7 +291,7 @@ async fn run_commands(
                 }
                 IoCommand::ShutDown { done } => {
                     for (_, listening) in listeners.drain() {
-                        listening.end(peers).await;
+                        listening.end(connections).await;
                     }
                     // Threads that have given an order meanwhile learn that it is not carried out.
                     commands.close();
@@ -300,7 +300,7 @@ async fn run_commands(
                 }
             }
         }
-        if is_idle(supervisor_task.as_ref(), &listeners, peers) && commands.close_if_empty() {
+        if is_idle(supervisor_task.as_ref(), &listeners, connections) && commands.close_if_empty() {
             return;
         }
         tokio::select! {
@@ -314,7 +314,10 @@ async fn run_commands(
 }
 
 fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>) -> JoinHandle<()> {
-    tokio::task::spawn_local(supervision::receive_messages(Rc::clone(&context.peers), supervision))
+    tokio::task::spawn_local(supervision::receive_messages(
+        Rc::clone(&context.connections),
+        supervision,
+    ))
 }
 
 /// Starts what everything else needs.
@@ -324,7 +327,7 @@ fn start_essential_tasks(
 ) -> [JoinHandle<()>; 5] {
     [
         tokio::task::spawn_local(periodic_tasks::watch_application(Rc::clone(&context.dispatch))),
-        tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.peers))),
+        tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.connections))),
         tokio::task::spawn_local({
             let dispatch = Rc::clone(&context.dispatch);
             async move {
@@ -359,9 +362,9 @@ fn start_essential_tasks(
 fn is_idle(
     supervisor_task: Option<&JoinHandle<()>>,
     listeners: &HashMap<ListenerId, ActiveListener>,
-    peers: &Peers,
+    connections: &ConnectionTable,
 ) -> bool {
-    supervisor_task.is_none() && listeners.is_empty() && peers.is_empty()
+    supervisor_task.is_none() && listeners.is_empty() && connections.is_empty()
 }
 
 /// Waits for the panic of a task that never ends otherwise.

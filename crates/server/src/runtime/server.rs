@@ -21,11 +21,11 @@ use crate::application::application::{Application, MakeApplication};
 use crate::application::closure::{ClosureApplication, ClosureConfig};
 use crate::config::Config;
 use crate::http::listener_config::{Downstream, ListenerConfig};
+use crate::logging::access_log::AccessLog;
 use crate::net::inherited_sockets::InheritedSockets;
 use crate::net::listen::{self, ListeningSocket};
 use crate::net::trusted_proxies::TrustedProxies;
 use crate::net::{descriptor, socket_file};
-use crate::observe::access_log::AccessLog;
 use crate::rejection::Rejection;
 use crate::static_files::error_body;
 

@@ -16,12 +16,12 @@ use super::listen_error::ListenError;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
-use crate::blocking::thread::with_signals_blocked;
+use crate::blocking::signal_mask::with_signals_blocked;
 use crate::config::Config;
+use crate::connections::memory_budget;
 use crate::http::listener_config::ListenerConfig;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::listen::ListeningSocket;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::budget;
 use crate::rejection::Rejection;
 
 /// What a server and its listeners share: the way to the I/O thread.
@@ -51,12 +51,13 @@ impl ServerState {
         app_waker: Box<dyn AppWaker>,
         application: Option<MakeApplication>,
     ) -> ServerState {
-        let waiting = budget::waiting(&config.limits).min(config.queue.message_bytes);
+        let waiting =
+            memory_budget::message_queue_bytes(&config.limits).min(config.queue.message_bytes);
         let queue = rookery_exchange::QueueLimits { message_bytes: waiting, ..config.queue };
         ServerState {
             link: Link::new(queue, app_waker),
             application,
-            budget: budget::budget(&config.limits),
+            budget: memory_budget::budget(&config.limits),
             config,
             log: Arc::default(),
             reports: Arc::new(Reports::new()),
@@ -138,7 +139,7 @@ impl ServerState {
             link: Arc::clone(&self.link),
             application: self.application.clone(),
             limits: self.config.limits.clone(),
-            reclaim: self.config.reclaim,
+            trim: self.config.trim,
             log: Arc::clone(&self.log),
             reports: Arc::clone(&self.reports),
             budget: Arc::clone(&self.budget),

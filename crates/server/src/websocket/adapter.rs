@@ -6,8 +6,8 @@ use rookery_exchange::Payload;
 use rookery_websocket::endpoint::{Adapter, CloseMode, Rules, Sealed, Time};
 use rookery_websocket::protocol::MaskKey;
 
-use crate::peers::clock::Ticks;
-use crate::peers::room::FREE;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::clock::TimeLimits;
 
 /// Messages up to here are copied behind one another and leave in one write; larger ones are written from where
 /// they lie.
@@ -15,7 +15,7 @@ const COPY_MAX_BYTES: usize = 16 << 10;
 
 /// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
 /// pings and does not read must not fill memory, and a queue this short is charged with the connection.
-const PONG_QUEUE_MAX: usize = FREE;
+const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
 /// Buffers kept, and the largest that is: 4 MiB at the very most.
 const MAX_KEPT_BUFFERS: usize = 64;
@@ -83,7 +83,7 @@ impl Time for Tick {
 }
 
 /// The server's limits as the core knows them.
-pub(super) fn rules(ticks: &Ticks) -> Rules<u32> {
+pub(super) fn rules(ticks: &TimeLimits) -> Rules<u32> {
     // A limit has passed when the tick after it has come.
     Rules::new(ticks.close + 1, PONG_QUEUE_MAX + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
 }
@@ -102,7 +102,7 @@ mod tests {
             let time = Duration::from_secs(seconds);
             let limits =
                 Limits { close_time: time, ping_time: time, pong_time: time, ..Limits::default() };
-            let rules = rules(&Ticks::of(&limits));
+            let rules = rules(&TimeLimits::of(&limits));
             let start = Tick(7);
             assert!(!start.has_reached(start.after(rules.close_timeout)), "{seconds}");
             assert!(!start.has_reached(start.after(rules.ping_interval.unwrap())), "{seconds}");

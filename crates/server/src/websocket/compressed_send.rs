@@ -11,7 +11,7 @@ use rookery_websocket::protocol::{OpCode, encode_message};
 
 use super::compression::{DEFLATE_STEP, Deferred};
 use super::handle::{WebSocketHandle, opcode_of};
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 
 impl WebSocketHandle {
     /// Whether a message is being compressed elsewhere: what is sent next has to wait for it.
@@ -89,7 +89,7 @@ impl WebSocketHandle {
     /// there is no room for it, it is sent as it is.
     fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
-        let charge = self.shared.peers.hold(Share::Queues, len);
+        let charge = self.shared.connections.try_charge(Share::Queues, len);
         let mut endpoint = self.endpoint.borrow_mut();
         let (Some(compression), Some(charge), Ok(())) =
             (&self.compression, charge, endpoint.check_message())
@@ -100,7 +100,7 @@ impl WebSocketHandle {
         drop(endpoint);
         compression.send_state.borrow_mut().compressing = Some(len);
         self.deferred_bytes.set(self.deferred_bytes.get() + len);
-        let job = Job::start(move || {
+        let job = BlockingTask::start(move || {
             let mut frame = Vec::new();
             encode_message(
                 &mut frame,

@@ -59,10 +59,10 @@ impl TakeoverPermit {
     /// Nothing when there are too many already, or no room.
     fn take(shared: &Rc<WebSocketContext>) -> Option<TakeoverPermit> {
         let count = shared.takeover_permits.get();
-        if count >= shared.peers.limits.kept_windows {
+        if count >= shared.connections.limits.kept_windows {
             return None;
         }
-        let charge = shared.peers.hold(Share::Compressors, WINDOW_BYTES)?;
+        let charge = shared.connections.try_charge(Share::Compressors, WINDOW_BYTES)?;
         shared.takeover_permits.set(count + 1);
         Some(TakeoverPermit { shared: Rc::clone(shared), _charge: charge })
     }

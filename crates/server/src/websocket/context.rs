@@ -11,13 +11,13 @@ use rookery_websocket::endpoint::Rules;
 
 use super::adapter::{Tick, rules};
 use crate::application::dispatch::Dispatch;
+use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// What the WebSockets of an I/O thread have in common.
 pub(crate) struct WebSocketContext {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     /// Where they read into: idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
@@ -30,14 +30,14 @@ pub(crate) struct WebSocketContext {
 
 impl WebSocketContext {
     pub(crate) fn new(
-        peers: Rc<Peers>,
+        connections: Rc<ConnectionTable>,
         dispatch: Rc<Dispatch>,
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<WebSocketContext> {
-        let rules = rules(&peers.clock.ticks);
+        let rules = rules(&connections.clock.ticks);
         Rc::new(WebSocketContext {
-            peers,
+            connections,
             dispatch,
             scratch,
             reports,
@@ -54,7 +54,7 @@ impl WebSocketContext {
     }
 
     pub(super) fn now(&self) -> Tick {
-        Tick(self.peers.clock.now())
+        Tick(self.connections.clock.now())
     }
 }
 

@@ -14,8 +14,8 @@ use super::adapter::ServerAdapter;
 use super::handle::{State, WebSocketHandle};
 use super::registry::{OpenWebSocket, WebSocketRegistry};
 use super::tunnel::Tunnel;
+use crate::connections::table::Slot;
 use crate::net::transport::Transport;
-use crate::peers::table::Seat;
 
 /// Pieces written at once.
 const SLICES: usize = 16;
@@ -27,7 +27,7 @@ const READS: usize = 4;
 pub(crate) struct Upgraded {
     pub(crate) transport: Transport,
     /// Its seat among the peers.
-    pub(crate) seat: Seat,
+    pub(crate) slot: Slot,
     /// What every connection is charged.
     pub(crate) charge: Charge,
     /// What came behind the handshake.
@@ -54,14 +54,14 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Up
             OpenWebSocket::Local(handle) => handle,
             OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
         };
-    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     handle.transport.replace(Some(transport));
-    seat.give(Rc::clone(&handle) as _);
+    slot.replace(Rc::clone(&handle) as _);
     if is_ending {
         // Its listener is stopping: the WebSockets it had have been told already.
         handle.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let message = registry.shared.peers.limits.message_bytes;
+    let message = registry.shared.connections.limits.message_bytes;
     let limits = DecoderLimits::new().message(message).fragments(max_fragments(message));
     let decoder = match &handle.compression {
         Some(compression) => compression.decoder(limits),
@@ -74,7 +74,7 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Up
         read: read.to_vec(),
         consumed: 0,
         is_close_reported: false,
-        _seat: seat,
+        _slot: slot,
         _charge: charge,
     };
     tokio::task::spawn_local(async move {
@@ -88,14 +88,14 @@ pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Up
 
 /// The same of one whose other end is another process.
 fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: Upgraded) {
-    let Upgraded { transport, seat, charge, read, is_ending } = upgraded;
+    let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     tunnel.attach(transport, &read);
-    seat.give(Rc::clone(&tunnel) as _);
+    slot.replace(Rc::clone(&tunnel) as _);
     if is_ending {
         // As above.
         tunnel.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let task = TunnelTask { registry: Rc::clone(registry), tunnel, _seat: seat, _charge: charge };
+    let task = TunnelTask { registry: Rc::clone(registry), tunnel, _slot: slot, _charge: charge };
     tokio::task::spawn_local(async move { poll_fn(|cx| task.tunnel.poll(cx)).await });
 }
 
@@ -103,7 +103,7 @@ fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: 
 struct TunnelTask {
     registry: Rc<WebSocketRegistry>,
     tunnel: Rc<Tunnel>,
-    _seat: Seat,
+    _slot: Slot,
     _charge: Charge,
 }
 
@@ -127,7 +127,7 @@ struct Driver {
     consumed: usize,
     /// Whether the application has been told that it has ended.
     is_close_reported: bool,
-    _seat: Seat,
+    _slot: Slot,
     _charge: Charge,
 }
 
@@ -212,7 +212,7 @@ impl Driver {
                     registry.wake_on_capacity(&self.handle);
                 }
                 self.charge_unread(cx);
-                self.handle.on_read_paused(registry.shared.peers.clock.now());
+                self.handle.on_read_paused(registry.shared.connections.clock.now());
                 return Ok(());
             }
             self.handle.is_read_paused.set(false);

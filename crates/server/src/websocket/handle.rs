@@ -15,10 +15,10 @@ use super::adapter::{ServerAdapter, Tick};
 use super::compression::{Compression, negotiate};
 use super::context::WebSocketContext;
 use super::handshake::{Extensions, KEY, switching_protocols};
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::RateMeter;
+use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
-use crate::peers::rate::Pace;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// The close code that stands for none (RFC 6455, 7.4.1).
@@ -69,8 +69,8 @@ pub(crate) struct WebSocketHandle {
     /// Whether the peer is inside a message of its, and the server waits for the rest.
     pub(super) is_mid_message: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
-    pub(super) read_rate: Pace,
-    pub(super) send_rate: Pace,
+    pub(super) read_rate: RateMeter,
+    pub(super) send_rate: RateMeter,
     /// What it is charged for: what waits to be sent, and what has been put together of a message.
     pub(super) queue_charge: Charge,
     pub(super) message_charge: Charge,
@@ -128,10 +128,10 @@ impl WebSocketHandle {
             read_while_behind: Cell::new(0),
             half_closed_at: Cell::new(None),
             is_mid_message: Cell::new(false),
-            read_rate: Pace::default(),
-            send_rate: Pace::default(),
-            queue_charge: Charge::new(&shared.peers.budget, Share::Queues),
-            message_charge: Charge::new(&shared.peers.budget, Share::Messages),
+            read_rate: RateMeter::default(),
+            send_rate: RateMeter::default(),
+            queue_charge: Charge::new(&shared.connections.budget, Share::Queues),
+            message_charge: Charge::new(&shared.connections.budget, Share::Messages),
             is_evicted: Cell::new(false),
             pending_release: Cell::new(0),
         };
@@ -178,11 +178,11 @@ impl WebSocketHandle {
         let endpoint = self.endpoint.borrow();
         let waiting = endpoint.pending() + self.deferred_bytes.get();
         // The sum is looked at first: it is at hand.
-        let is_full = waiting > self.shared.peers.limits.socket_queue
+        let is_full = waiting > self.shared.connections.limits.socket_queue
             && endpoint.bytes_after_current() + self.queued_behind()
-                > self.shared.peers.limits.socket_queue
+                > self.shared.connections.limits.socket_queue
             && endpoint.may_send();
-        let is_larger = waiting > self.queue_charge.bytes().max(FREE);
+        let is_larger = waiting > self.queue_charge.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
         if is_full {
             self.close_for_overload(Rejection::Unread, "not read in time");
@@ -207,7 +207,7 @@ impl WebSocketHandle {
     /// Determines whether the peer is behind: it is from when a part of the largest queue is full
     /// until half of that part is left.
     fn update_behind(&self) -> bool {
-        let mark = self.shared.peers.limits.socket_queue / BEHIND;
+        let mark = self.shared.connections.limits.socket_queue / BEHIND;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is looked at first: it is at hand.
@@ -231,7 +231,7 @@ impl WebSocketHandle {
             PeerState::HalfClosed => {
                 let since = self.half_closed_at.get().unwrap_or(now);
                 self.half_closed_at.set(Some(since));
-                if now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall {
+                if now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall {
                     self.abort();
                 }
             }
@@ -310,7 +310,7 @@ impl WebSocketHandle {
     }
 }
 
-impl Peer for WebSocketHandle {
+impl TableEntry for WebSocketHandle {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -321,7 +321,7 @@ impl Peer for WebSocketHandle {
 
     /// Looks at the deadlines and sends the ping that is due; called each tick.
     fn sweep(&self, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
         let is_open = state == State::Open;
         if is_open && self.is_supervised && self.is_write_blocked.get() {
@@ -381,11 +381,11 @@ impl Peer for WebSocketHandle {
         self.evictable_bytes(share)
     }
 
-    fn evict(&self, share: Share, _held: usize) {
+    fn evict_for_memory(&self, share: Share, _held: usize) {
         self.evict_for(share);
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.abort();
     }
 
@@ -397,12 +397,12 @@ impl Peer for WebSocketHandle {
         WebSocketHandle::abort(self);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         false
     }
 
-    fn has_seat(&self) -> bool {
-        !self.is_substream
+    fn is_substream(&self) -> bool {
+        self.is_substream
     }
 
     fn is_ending(&self) -> bool {
@@ -417,7 +417,7 @@ impl Peer for WebSocketHandle {
         self.is_supervised
     }
 
-    fn restart(&self) {
+    fn close_for_restart(&self) {
         self.close(SERVICE_RESTART, b"the worker ends");
     }
 

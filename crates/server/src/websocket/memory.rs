@@ -4,7 +4,7 @@ use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
 use super::handle::{State, WebSocketHandle};
-use crate::peers::room::FREE;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
 /// A queue is charged in steps of this: it grows and shrinks with every message.
@@ -32,7 +32,7 @@ impl WebSocketHandle {
         if needs <= has {
             return;
         }
-        if self.shared.peers.make_room(Share::Queues, has, needs - has) {
+        if self.shared.connections.admit(Share::Queues, has, needs - has) {
             self.queue_charge.set(needs);
         } else {
             self.evict_for(Share::Queues);
@@ -42,12 +42,12 @@ impl WebSocketHandle {
     /// Charges what the decoder has put together of a message. `false` when there is no room for it.
     pub(super) fn charge_message(&self, capacity: usize) -> bool {
         let has = self.message_charge.bytes();
-        let needs = if capacity <= FREE { 0 } else { capacity };
+        let needs = if capacity <= UNCHARGED_BYTES { 0 } else { capacity };
         if needs <= has {
             self.message_charge.set(needs);
             return true;
         }
-        if !self.shared.peers.make_room(Share::Messages, has, needs - has) {
+        if !self.shared.connections.admit(Share::Messages, has, needs - has) {
             self.evict_for(Share::Messages);
             return false;
         }
@@ -74,7 +74,7 @@ impl WebSocketHandle {
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
             let leaving = self.message_charge.bytes();
-            self.shared.peers.expect_to_leave(Share::Messages, leaving);
+            self.shared.connections.add_pending_release(Share::Messages, leaving);
             self.pending_release.set(leaving);
             self.is_evicted.set(true);
         }
@@ -94,7 +94,9 @@ impl WebSocketHandle {
 
     /// The task has dropped what was put together of a message, and hears no more.
     pub(super) fn on_message_dropped(&self) {
-        self.shared.peers.has_left(Share::Messages, self.pending_release.take());
+        self.shared
+            .connections
+            .finish_pending_release(Share::Messages, self.pending_release.take());
         self.message_charge.set(0);
     }
 }

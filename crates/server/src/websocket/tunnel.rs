@@ -20,11 +20,11 @@ use super::context::WebSocketContext;
 use super::frame_tracker::{self, FrameTracker, SERVICE_RESTART};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::application::application::Upstream;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::RateMeter;
+use crate::connections::table::TableEntry;
 use crate::net::transport::{PeerState, Transport};
 use crate::net::unix_stream::UnixStream;
-use crate::peers::rate::Pace;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer;
 use crate::rejection::Rejection;
 
 /// Reads in a row of each direction before the other connections have their turn.
@@ -61,7 +61,7 @@ pub(crate) struct Tunnel {
     /// The tick at which a client that is not read was found to send no more.
     half_closed_at: Cell<Option<u32>>,
     /// How fast the client is at reading it, and the tick at which it last read something or had nothing to read.
-    read_rate: Pace,
+    read_rate: RateMeter,
     last_progress: Cell<u32>,
     /// What is kept of each direction beyond what every connection is charged.
     upstream_charge: Charge,
@@ -169,10 +169,10 @@ impl Tunnel {
             is_write_blocked: Cell::new(false),
             is_read_paused: Cell::new(false),
             half_closed_at: Cell::new(None),
-            read_rate: Pace::default(),
-            last_progress: Cell::new(shared.peers.clock.now()),
-            upstream_charge: Charge::new(&shared.peers.budget, Share::Messages),
-            client_charge: Charge::new(&shared.peers.budget, Share::Queues),
+            read_rate: RateMeter::default(),
+            last_progress: Cell::new(shared.connections.clock.now()),
+            upstream_charge: Charge::new(&shared.connections.budget, Share::Messages),
+            client_charge: Charge::new(&shared.connections.budget, Share::Queues),
         })
     }
 
@@ -229,7 +229,7 @@ impl Tunnel {
     /// The time that the end may take begins.
     fn start_ending(&self, state: TunnelState) {
         if self.state.get() == TunnelState::Open {
-            self.last_progress.set(self.shared.peers.clock.now());
+            self.last_progress.set(self.shared.connections.clock.now());
             self.read_rate.start();
         }
         self.state.set(state);
@@ -430,7 +430,7 @@ impl Tunnel {
             && self.state.get() == TunnelState::Open
         {
             self.read_rate.start();
-            self.last_progress.set(self.shared.peers.clock.now());
+            self.last_progress.set(self.shared.connections.clock.now());
         }
         self.charge(&self.client_charge, direction.buffered.len());
         match flushed {
@@ -465,21 +465,21 @@ impl Tunnel {
             PeerState::HalfClosed => {
                 let since = self.half_closed_at.get().unwrap_or(now);
                 self.half_closed_at.set(Some(since));
-                now.wrapping_sub(since) > self.shared.peers.clock.ticks.stall
+                now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall
             }
         }
     }
 
     /// Charges what is kept of a direction. Where there is no room for it, it ends.
     fn charge(&self, charge: &Charge, kept: usize) {
-        let (has, needs) = (charge.bytes(), if kept <= FREE { 0 } else { kept });
+        let (has, needs) = (charge.bytes(), if kept <= UNCHARGED_BYTES { 0 } else { kept });
         if needs > has {
             let share = if std::ptr::eq(charge, &raw const self.upstream_charge) {
                 Share::Messages
             } else {
                 Share::Queues
             };
-            if !self.shared.peers.make_room(share, has, needs - has) {
+            if !self.shared.connections.admit(share, has, needs - has) {
                 return self.evict();
             }
         }
@@ -496,7 +496,7 @@ impl Tunnel {
     }
 }
 
-impl Peer for Tunnel {
+impl TableEntry for Tunnel {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -508,7 +508,7 @@ impl Peer for Tunnel {
     /// Looks whether the client takes what waits for it, and whether an end comes to its end; called each tick. Whether it is there at all the
     /// worker asks it, by pings.
     fn sweep(&self, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         if self.is_read_paused.get() && self.check_abandoned(now) {
             return self.abort();
         }
@@ -547,11 +547,11 @@ impl Peer for Tunnel {
         }
     }
 
-    fn evict(&self, _share: Share, _held: usize) {
+    fn evict_for_memory(&self, _share: Share, _held: usize) {
         self.evict();
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.abort();
     }
 
@@ -563,12 +563,12 @@ impl Peer for Tunnel {
         Tunnel::abort(self);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         false
     }
 
-    fn has_seat(&self) -> bool {
-        !self.is_substream
+    fn is_substream(&self) -> bool {
+        self.is_substream
     }
 
     fn is_ending(&self) -> bool {

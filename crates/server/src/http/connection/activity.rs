@@ -20,8 +20,8 @@ use std::task::Poll;
 
 use rookery_exchange::Share;
 
-use crate::peers::clock::Ticks;
-use crate::peers::rate::Pace;
+use crate::connections::clock::TimeLimits;
+use crate::connections::rate::RateMeter;
 
 /// What a connection is doing, which decides what it is given time for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Activity {
     is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
     /// How fast the peer is at what it has to do.
-    pace: Pace,
+    pace: RateMeter,
     /// Bytes of the head so far.
     head_read: Cell<u32>,
     /// Bytes that the request under way holds.
@@ -79,7 +79,7 @@ impl Activity {
             taken_at: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
-            pace: Pace::default(),
+            pace: RateMeter::default(),
             head_read: Cell::new(0),
             request: Cell::new(0),
             away: Cell::new(0),
@@ -206,7 +206,7 @@ impl Activity {
     /// transport: a system call, while a write waits.
     pub(crate) fn is_late(
         &self,
-        ticks: &Ticks,
+        ticks: &TimeLimits,
         now: u32,
         unsent: impl FnOnce() -> Option<u32>,
     ) -> bool {
@@ -243,7 +243,7 @@ impl Activity {
     }
 
     /// Whether the application takes longer than it may.
-    pub(crate) fn is_overdue(&self, ticks: &Ticks, now: u32) -> bool {
+    pub(crate) fn is_overdue(&self, ticks: &TimeLimits, now: u32) -> bool {
         self.phase.get() == Phase::Application && self.lasted(now) > ticks.request
     }
 
@@ -253,7 +253,7 @@ impl Activity {
     }
 
     /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
-    pub(crate) fn slowness(&self, ticks: &Ticks, now: u32) -> Option<u32> {
+    pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
         let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
             // One that has just come, or has just been answered, is not slow, and a tick may end at once.

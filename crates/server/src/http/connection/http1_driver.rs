@@ -11,6 +11,7 @@ use hyper::service::service_fn;
 use rookery_exchange::{Exchange, ListenerId};
 use rookery_worker_protocol::MAX_WORKER_HEADER_SIZE;
 
+use crate::connections::table::{Slot, TableEntry as _};
 use crate::http::connection::activity::Phase;
 use crate::http::connection::handshake::{agree, is_tls};
 use crate::http::connection::http_connection::{End, HttpConnection};
@@ -23,7 +24,6 @@ use crate::http::request::handler::answer;
 use crate::http::response::stream::chunked;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::transport::Transport;
-use crate::peers::table::{Peer as _, Seat};
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
@@ -37,10 +37,10 @@ pub(crate) fn spawn(
     ends: ConnectionAddresses,
 ) {
     let connection = HttpConnection::new(shared, listener, config, transport, ends);
-    let seat = shared.peers.join(Rc::clone(&connection) as _);
-    connection.key.set(seat.key());
+    let slot = shared.connections.insert(Rc::clone(&connection) as _);
+    connection.key.set(slot.key());
     connection.begin_handshake();
-    tokio::task::spawn_local(serve(Driven(connection), seat));
+    tokio::task::spawn_local(serve(Driven(connection), slot));
 }
 
 /// A connection that is driven: settled when this is dropped, also when its task panics, or ends with the thread.
@@ -53,20 +53,20 @@ impl Drop for Driven {
 }
 
 /// The connection becomes a WebSocket.
-fn upgrade(driven: Driven, seat: Seat, exchange: Box<Exchange>, read: Bytes) {
+fn upgrade(driven: Driven, slot: Slot, exchange: Box<Exchange>, read: Bytes) {
     let connection = Rc::clone(&driven.0);
     let shared = Rc::clone(&connection.shared);
     let (id, is_ending) = (exchange.id(), connection.is_ending());
     // Those of the task and the table: then there is only this one.
     drop(driven);
-    seat.vacate();
+    slot.clear();
     let Some((transport, charge)) = connection.into_transport() else {
         debug_assert!(false, "hyper and the table have let go of it");
         shared.dispatch.abandon(exchange.slot());
         return shared.disown(exchange);
     };
     shared.dispatch.finish(exchange);
-    spawn_websocket(&shared.websockets, id, Upgraded { transport, seat, charge, read, is_ending });
+    spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
 /// How driving hyper ended.
@@ -96,7 +96,7 @@ const ADDED_LINES: usize = 16;
 
 /// Bytes and lines of a head.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
-    let limits = &connection.shared.peers.limits;
+    let limits = &connection.shared.connections.limits;
     let (bytes, lines) =
         if connection.config.is_supervised() { (ADDED_BYTES, ADDED_LINES) } else { (0, 0) };
     (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
@@ -106,7 +106,7 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
 const MIN_BUFFER: usize = 8192;
 
 /// Serves a connection to its end.
-async fn serve(driven: Driven, seat: Seat) {
+async fn serve(driven: Driven, slot: Slot) {
     let connection = &driven.0;
     // Boxed: once, and a connection in the clear has none of it.
     if connection.config.greets() && !Box::pin(agree(connection)).await {
@@ -130,7 +130,7 @@ async fn serve(driven: Driven, seat: Seat) {
                 if read.is_empty() {
                     // Empty, it keeps its buffer all the same.
                     drop(read);
-                    connection.shared.peers.reclaim.expect();
+                    connection.shared.connections.trim.schedule();
                     wait_for_peer(connection).await;
                 } else {
                     rewound = read;
@@ -182,7 +182,7 @@ async fn serve(driven: Driven, seat: Seat) {
                 refuse(connection, Rejection::Unreadable);
             }
             DriveEnd::Done | DriveEnd::Ended(_) | DriveEnd::Failed(_) => {}
-            DriveEnd::Upgrade(exchange) => return upgrade(driven, seat, exchange, read),
+            DriveEnd::Upgrade(exchange) => return upgrade(driven, slot, exchange, read),
         }
         break;
     }

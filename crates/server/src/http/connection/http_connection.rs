@@ -14,6 +14,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
 
+use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
+use crate::connections::table::TableEntry;
 use crate::http::connection::activity::{Activity, Phase};
 use crate::http::http_state::HttpState;
 use crate::http::http2::session::Http2Session;
@@ -25,8 +27,6 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
-use crate::peers::room::{CONNECTION_BYTES, FREE};
-use crate::peers::table::Peer;
 
 pub(crate) use self::closing::{End, Reset};
 
@@ -108,9 +108,9 @@ impl HttpConnection {
         transport: Transport,
         ends: ConnectionAddresses,
     ) -> Rc<HttpConnection> {
-        let activity = Activity::new(shared.peers.clock.now(), config.greets());
+        let activity = Activity::new(shared.connections.clock.now(), config.greets());
         let charge =
-            shared.peers.charge(Share::Connections, connection_bytes(config.tls.is_some()));
+            shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
             is_proxy: config.proxies.contains(ends.remote.map(|remote| remote.ip())),
             ..HttpConnection::fresh(shared, listener, config, transport, ends, activity, charge)
@@ -124,7 +124,7 @@ impl HttpConnection {
         charge: Charge,
     ) -> Rc<HttpConnection> {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
-        let activity = Activity::of_stream(shared.peers.clock.now());
+        let activity = Activity::of_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
             is_proxy: connection.is_proxy,
             client: connection.client.clone(),
@@ -166,10 +166,10 @@ impl HttpConnection {
             client: OnceCell::new(),
             activity,
             charge,
-            buffer: Cell::new(FREE),
+            buffer: Cell::new(UNCHARGED_BYTES),
             is_shaking: Cell::new(false),
             leaving: Cell::new(None),
-            serial: shared.peers.next_serial(),
+            serial: shared.connections.next_serial(),
             end: Cell::new(End::No),
             retires: Cell::new(false),
             lingers: Cell::new(true),
@@ -222,7 +222,7 @@ impl HttpConnection {
 
     /// Has its task polled.
     pub(crate) fn poll_again(&self) {
-        Peer::wake(self);
+        TableEntry::wake(self);
     }
 
     /// Tells the application how the client came, and who it is.
@@ -235,7 +235,7 @@ impl HttpConnection {
     }
 
     fn now(&self) -> u32 {
-        self.shared.peers.clock.now()
+        self.shared.connections.clock.now()
     }
 
     pub(crate) fn has_tls(&self) -> bool {
@@ -386,7 +386,7 @@ impl HttpConnection {
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
-        if !self.shared.peers.make_room(Share::Connections, has, more) {
+        if !self.shared.connections.admit(Share::Connections, has, more) {
             self.overload();
             return false;
         }
@@ -396,7 +396,7 @@ impl HttpConnection {
 
     /// Whether its head is in hyper's first buffer, which every connection is charged for.
     pub(crate) fn has_small_buffer(&self) -> bool {
-        self.buffer.get() <= FREE
+        self.buffer.get() <= UNCHARGED_BYTES
     }
 
     /// Notes whose task drives the connection.

@@ -6,9 +6,9 @@ use std::io::IoSlice;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use crate::connections::table::TableEntry as _;
 use crate::http::connection::http_connection::{End, HttpConnection, Reset};
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Peer as _;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// Writes the answer to a head that could not be read; the connection is closed after it.
@@ -73,8 +73,8 @@ pub(crate) async fn close(connection: &HttpConnection) {
     }
     connection.end.set(End::No);
     // The sweep gives it `idle_time`, this loop less.
-    connection.activity.linger(connection.shared.peers.clock.now());
-    let patience = connection.shared.peers.limits.close_time;
+    connection.activity.linger(connection.shared.connections.clock.now());
+    let patience = connection.shared.connections.limits.close_time;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
         while left > 0 && !connection.is_ending() {
@@ -100,7 +100,7 @@ const LOOK: Duration = Duration::from_millis(5);
 async fn cut(connection: &HttpConnection) {
     if connection.reset.get() == Reset::Written && connection.lingers.get() {
         connection.end.set(End::No);
-        connection.activity.linger(connection.shared.peers.clock.now());
+        connection.activity.linger(connection.shared.connections.clock.now());
         // A reset throws away what the peer's system has not acknowledged.
         let written = async {
             let has_unsent = || {
@@ -112,7 +112,8 @@ async fn cut(connection: &HttpConnection) {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        let _ = tokio::time::timeout(connection.shared.peers.limits.close_time, written).await;
+        let _ =
+            tokio::time::timeout(connection.shared.connections.limits.close_time, written).await;
     }
     connection.transport.borrow_mut().reset_on_close();
 }

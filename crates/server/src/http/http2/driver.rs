@@ -12,10 +12,10 @@ use super::frames::FRAME;
 use super::h2_io::H2Io;
 use super::session::{CONNECTION_WINDOW, Http2Session, STREAM_WINDOW};
 use super::stream;
+use crate::connections::table::ConnectionTable;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{End, HttpConnection};
 use crate::net::tls::certificate_store::Tls;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// Bytes of a reply that h2 holds of each stream.
@@ -30,12 +30,12 @@ const RESET_HERE: usize = 128;
 /// Bytes of the table of headers (RFC 7541, 4.2), each way.
 const TABLE: u32 = 4 << 10;
 
-fn builder(peers: &Peers, has_websockets: bool) -> Builder {
+fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
     let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(most(peers.limits.streams))
-        .max_header_list_size(most(peers.limits.stream_head_bytes))
+        .max_concurrent_streams(most(connections.limits.streams))
+        .max_header_list_size(most(connections.limits.stream_head_bytes))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
@@ -67,13 +67,13 @@ impl Drop for Ending {
 
 /// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
-    let peers = &connection.shared.peers;
-    let session = connection.set_session(Http2Session::new(peers, bound_name(connection)));
+    let connections = &connection.shared.connections;
+    let session = connection.set_session(Http2Session::new(connections, bound_name(connection)));
     let _ending = Ending(Rc::clone(&session));
-    connection.transport.borrow().set_for_streaming(peers.limits.idle_time);
+    connection.transport.borrow().set_for_streaming(connections.limits.idle_time);
     let carrier = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
     let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
-    let mut handshake = builder(peers, has_websockets).handshake::<_, Bytes>(carrier);
+    let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(carrier);
     let greeted = poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.end.get().is_now() {

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::session::Http2Session;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::HttpConnection;
-use crate::peers::room::FREE;
 
 /// See the module.
 pub(super) struct H2Io {
@@ -44,7 +44,7 @@ impl AsyncRead for H2Io {
             let kept = session.follow(read);
             buffer.set_filled(before + kept);
             let held = session.held_for_frames();
-            if held > 0 && !connection.hold_buffer(FREE + held) {
+            if held > 0 && !connection.hold_buffer(UNCHARGED_BYTES + held) {
                 return Poll::Pending;
             }
             if kept > 0 {

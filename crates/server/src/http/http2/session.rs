@@ -10,7 +10,7 @@ use rookery_exchange::{Charge, Fate, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
-use crate::peers::table::Peers;
+use crate::connections::table::ConnectionTable;
 
 /// Bytes that a peer may send of a stream before they are read, and of all streams of a connection: different, so that one that
 /// nobody reads does not stop the others.
@@ -39,7 +39,7 @@ pub(crate) trait FlushListener {
 
 /// See the module.
 pub(crate) struct Http2Session {
-    peers: Rc<Peers>,
+    connections: Rc<ConnectionTable>,
     /// The keys of the streams that are open.
     streams: RefCell<Vec<usize>>,
     /// Those of them whose reply has been handed over: to their peer they may be over.
@@ -72,9 +72,12 @@ pub(crate) struct Http2Session {
 }
 
 impl Http2Session {
-    pub(super) fn new(peers: &Rc<Peers>, name: Option<Rc<str>>) -> Rc<Http2Session> {
+    pub(super) fn new(
+        connections: &Rc<ConnectionTable>,
+        name: Option<Rc<str>>,
+    ) -> Rc<Http2Session> {
         Rc::new(Http2Session {
-            peers: Rc::clone(peers),
+            connections: Rc::clone(connections),
             streams: RefCell::default(),
             answered: Cell::new(0),
             unflushed: RefCell::default(),
@@ -83,7 +86,7 @@ impl Http2Session {
             is_blocked: Cell::new(false),
             turn: Cell::new(0),
             name,
-            frames: RefCell::new(Frames::new(peers.limits.streams)),
+            frames: RefCell::new(Frames::new(connections.limits.streams)),
             sent: Cell::new(0),
             opened: Cell::new(0),
             in_vain: Cell::new(0),
@@ -91,7 +94,7 @@ impl Http2Session {
             pieces: RefCell::default(),
             left_behind: RefCell::default(),
             coming: Cell::new(0),
-            charge: peers.charge(Share::Requests, 0),
+            charge: connections.charge(Share::Requests, 0),
         })
     }
 
@@ -141,18 +144,18 @@ impl Http2Session {
     }
 
     /// Whether the application owes one of them a reply.
-    pub(crate) fn is_owed(&self) -> bool {
-        self.streams
-            .borrow()
-            .iter()
-            .any(|key| self.peers.get(*key).is_some_and(|stream| stream.is_owed()))
+    pub(crate) fn is_awaiting_response(&self) -> bool {
+        self.streams.borrow().iter().any(|key| {
+            self.connections.get(*key).is_some_and(|stream| stream.is_awaiting_response())
+        })
     }
 
     /// For how many ticks none of its streams has been of use to anybody; `None` when one is being served.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
-        let mut all =
-            streams.iter().map(|key| self.peers.get(*key).and_then(|stream| stream.slowness(now)));
+        let mut all = streams
+            .iter()
+            .map(|key| self.connections.get(*key).and_then(|stream| stream.slowness(now)));
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 
@@ -261,7 +264,7 @@ impl Http2Session {
     /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; see [`Frames::follow`].
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.turn.set(self.turn.get() + bytes.len());
-        self.frames.borrow_mut().follow(bytes, self.peers.clock.now())
+        self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
     /// Moves what comes next for h2 into `buffer`, of frames that were rewritten. Returns whether there was any.
@@ -285,7 +288,7 @@ impl Http2Session {
     pub(super) fn begin_body(&self, bytes: usize) -> bool {
         let coming = self.coming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), coming.min(CONNECTION_WINDOW as usize));
-        if needs > has && !self.peers.make_room(Share::Requests, has, needs - has) {
+        if needs > has && !self.connections.admit(Share::Requests, has, needs - has) {
             return false;
         }
         self.coming.set(coming);

@@ -20,12 +20,12 @@ use super::session::{FlushListener, Http2Session};
 use super::stream_body::{Respond, StreamBody};
 use super::stream_guard::{StreamGuard, TURN};
 use super::websocket_transport::{self, Coming};
+use crate::connections::table::Slot;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{End, HttpConnection};
 use crate::http::request::handler;
 use crate::http::response::response_body::ResponseBody;
-use crate::observe::access_log::entry::record_unreadable;
-use crate::peers::table::Seat;
+use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// What a stream is charged: its head, with as much in h2's tables, and what h2 holds of its reply.
@@ -38,9 +38,9 @@ pub(super) fn spawn(
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
 ) {
-    let peers = &connection.shared.peers;
-    let is_full = session.under_way() >= peers.limits.streams;
-    if is_full || !peers.make_room(Share::Connections, 0, STREAM_BYTES) {
+    let connections = &connection.shared.connections;
+    let is_full = session.under_way() >= connections.limits.streams;
+    if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
         session.was_in_vain();
         session.forget(u32::from(respond.stream_id()));
         return respond.send_reset(Reason::REFUSED_STREAM);
@@ -48,11 +48,11 @@ pub(super) fn spawn(
     let stream = HttpConnection::of_stream(
         connection,
         session,
-        peers.charge(Share::Connections, STREAM_BYTES),
+        connections.charge(Share::Connections, STREAM_BYTES),
     );
-    let seat = peers.join(Rc::clone(&stream) as _);
-    stream.key.set(seat.key());
-    if session.open(seat.key()) {
+    let slot = connections.insert(Rc::clone(&stream) as _);
+    stream.key.set(slot.key());
+    if session.open(slot.key()) {
         connection.enter(Phase::Reply);
     }
     let served = StreamGuard {
@@ -63,7 +63,7 @@ pub(super) fn spawn(
         is_answered: Cell::new(false),
         is_in_vain: false,
     };
-    tokio::task::spawn_local(serve(served, seat, request, respond));
+    tokio::task::spawn_local(serve(served, slot, request, respond));
 }
 
 /// How far answering came.
@@ -79,7 +79,7 @@ enum Answered {
 
 async fn serve(
     mut served: StreamGuard,
-    seat: Seat,
+    slot: Slot,
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
 ) {
@@ -113,7 +113,7 @@ async fn serve(
             served.is_in_vain = matches!(sent, Err(Reset::Theirs));
         }
         Answered::Upgrade(exchange) => {
-            websocket_transport::open(served, seat, &respond, coming.take(), exchange)
+            websocket_transport::open(served, slot, &respond, coming.take(), exchange)
         }
         Answered::Ended(end) => refuse(&served, &respond, end),
         Answered::Gone => served.is_in_vain = true,
@@ -131,14 +131,13 @@ async fn answer(
     let (mut parts, frames) = request.into_parts();
     let held = request_head::held(&parts.headers);
     stream.has_head_of(held);
-    let taken = request_head::take(&mut parts, stream.shared.peers.limits.header_lines).and_then(
-        |is_tunnel| {
+    let taken = request_head::take(&mut parts, stream.shared.connections.limits.header_lines)
+        .and_then(|is_tunnel| {
             let named = served.session.bound_name();
             let is_misdirected =
                 named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
             if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-        },
-    );
+        });
     let body = taken.and_then(|is_tunnel| {
         if is_tunnel {
             coming.set(Some(Coming::new(frames, &served.session).ok_or(Rejection::Overload)?));
@@ -301,7 +300,9 @@ impl ResponseSender<'_> {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(_) => return Poll::Ready(Err(Reset::Theirs)),
                 Poll::Pending => {
-                    stream.activity.on_written(&Poll::Pending, stream.shared.peers.clock.now());
+                    stream
+                        .activity
+                        .on_written(&Poll::Pending, stream.shared.connections.clock.now());
                     return Poll::Pending;
                 }
             }
@@ -314,7 +315,7 @@ impl ResponseSender<'_> {
         stream.holds_back.set(!self.piece.is_empty());
         self.is_end = self.piece.is_empty() && (len == 0 || self.body.is_end_stream());
         self.frames.send_data(piece, self.is_end).map_err(|_| Reset::Theirs)?;
-        stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.peers.clock.now());
+        stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.connections.clock.now());
         session.has_handed_over(Rc::clone(stream) as Rc<dyn FlushListener>, len);
         Ok(())
     }

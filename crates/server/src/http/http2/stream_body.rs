@@ -148,7 +148,7 @@ impl Body for StreamBody {
                 let _ = respond.borrow_mut().send_informational(response);
             }
         }
-        let now = self.connection.shared.peers.clock.now();
+        let now = self.connection.shared.connections.clock.now();
         let read = match &polled {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Ok(data))) => Poll::Ready(Ok(data.len())),

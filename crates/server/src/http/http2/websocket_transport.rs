@@ -16,8 +16,8 @@ use super::date;
 use super::session::{Http2Session, STREAM_WINDOW};
 use super::stream_body::{Respond, Room};
 use super::stream_guard::{StreamGuard, TURN};
+use crate::connections::table::{Slot, TableEntry as _};
 use crate::net::transport::{MultiplexedStream, PeerState, Transport};
-use crate::peers::table::{Peer as _, Seat};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepted_headers;
 
@@ -37,7 +37,7 @@ impl Coming {
 /// A stream becomes the WebSocket that the application has accepted. Its place among the streams of its session it keeps.
 pub(super) fn open(
     served: StreamGuard,
-    seat: Seat,
+    slot: Slot,
     respond: &Respond,
     coming: Option<Coming>,
     exchange: Box<Exchange>,
@@ -61,11 +61,11 @@ pub(super) fn open(
     let tunnel = Tunnel::new(served, coming, going);
     let transport = Transport::multiplexed(Box::new(tunnel));
     // The stream is charged what every stream is.
-    let charge = shared.peers.charge(Share::Connections, 0);
+    let charge = shared.connections.charge(Share::Connections, 0);
     spawn(
         &shared.websockets,
         id,
-        Upgraded { transport, seat, charge, read: Bytes::new(), is_ending },
+        Upgraded { transport, slot, charge, read: Bytes::new(), is_ending },
     );
 }
 
@@ -98,7 +98,7 @@ impl Tunnel {
     fn new(served: StreamGuard, coming: RecvStream, going: SendStream<Bytes>) -> Tunnel {
         if served.session.open_socket() {
             // As long as over a connection of its own; other streams are still looked at by the sweep.
-            let limits = &served.stream.shared.peers.limits;
+            let limits = &served.stream.shared.connections.limits;
             served.keep_for(limits.stall_time.max(limits.idle_time));
         }
         let (held, read, end) = (Vec::new(), 0, None);
@@ -240,7 +240,7 @@ impl MultiplexedStream for Tunnel {
 impl Drop for Tunnel {
     fn drop(&mut self) {
         if self.served.session.close_socket() {
-            self.served.keep_for(self.served.stream.shared.peers.limits.idle_time);
+            self.served.keep_for(self.served.stream.shared.connections.limits.idle_time);
         }
         // Opened and given up without a word, again and again, it is work for nothing.
         self.served.is_in_vain = !self.has_come && matches!(self.end, Some(End::Reset));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rookery_exchange::{Charge, Exchange, Share};
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
@@ -32,7 +32,7 @@ pub(crate) async fn collect<B: RequestBody>(
     mut exchange: Box<Exchange>,
     context: &RequestContext,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
-    let limits = &context.shared().peers.limits;
+    let limits = &context.shared().connections.limits;
     // Whatever is wrong with the folder has been said there; to the client it is one and the same.
     let refused = |_: io::Error| Some(Rejection::DiskFull);
     let mut spool: Option<Spool> = None;
@@ -109,13 +109,13 @@ impl Spool {
     /// Makes the file and moves into it what is in memory.
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
-        let charge = context.shared().peers.charge(Share::Requests, batch.capacity());
+        let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
         let (reserve, folder) = (
-            Reserve::of(&context.shared().peers.limits),
+            Reserve::of(&context.shared().connections.limits),
             Arc::clone(&context.connection.config.spool),
         );
         context.connection.activity.away.set(charge.bytes());
-        let job = Job::start(move || {
+        let job = BlockingTask::start(move || {
             let file = folder.file().inspect_err(|error| folder.complain(error))?;
             Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.written()
         });
@@ -129,13 +129,13 @@ impl Spool {
             return Ok(self);
         }
         context.connection.activity.away.set(self.charge.bytes());
-        let spool = Job::start(move || self.written()).await;
+        let spool = BlockingTask::start(move || self.written()).await;
         context.connection.activity.away.set(0);
         spool
     }
 
     async fn finish(self) -> io::Result<File> {
-        Job::start(move || self.written()).await.map(|spool| spool.file.into_file())
+        BlockingTask::start(move || self.written()).await.map(|spool| spool.file.into_file())
     }
 
     fn written(mut self) -> io::Result<Spool> {

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use rookery_error::{Reports, RequestHook};
 use rookery_exchange::{Budget, Charge, Share};
 
-use crate::observe::access_log::entry::Entry;
+use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
@@ -22,7 +22,7 @@ pub(crate) struct ContextParts {
     /// Knows which request is being served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
     /// The access log's entry.
-    pub(crate) entry: Entry,
+    pub(crate) pending_record: PendingRecord,
     /// What the reply is charged for until it has been written.
     pub(crate) reply: Charge,
     /// The bytes of replies: split off, sent, and used again.
@@ -47,7 +47,7 @@ impl ContextPool {
         kept.unwrap_or_else(|| {
             Box::new(ContextParts {
                 hook: reports.hook(),
-                entry: Entry::default(),
+                pending_record: PendingRecord::default(),
                 reply: Charge::new(budget, Share::Replies),
                 out: BytesMut::new(),
             })
@@ -56,7 +56,7 @@ impl ContextPool {
 
     /// Takes parts back; their entry is recorded.
     pub(crate) fn give(&self, mut parts: Box<ContextParts>) {
-        parts.entry.end();
+        parts.pending_record.end();
         parts.reply.set(0);
         let mut kept = self.0.borrow_mut();
         if kept.len() < KEPT {

@@ -89,7 +89,7 @@ async fn reply_to<B: RequestBody>(
     }
     let announced = worker_header::announced(said.as_deref(), &mut head.headers);
     if announced.unwrap_or_else(|| body.size_hint().lower())
-        > context.shared().peers.limits.body_bytes
+        > context.shared().connections.limits.body_bytes
     {
         context.leaves_rest(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
@@ -202,7 +202,7 @@ fn becomes_websocket(context: &mut RequestContext, mut answered: Box<Exchange>) 
         let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_stream();
-    context.entry().set_status(if is_stream { 200 } else { 101 });
+    context.pending_record().set_status(if is_stream { 200 } else { 101 });
     context.connection.upgrade.replace(Some(answered));
 }
 

@@ -96,7 +96,7 @@ impl Drop for Logged<'_> {
             return;
         };
         upstream.ended = self.ended.or(upstream.ended);
-        self.context.entry().set_upstream(upstream);
+        self.context.pending_record().set_upstream(upstream);
     }
 }
 

@@ -10,6 +10,7 @@ use rookery_error::ErrorHook;
 use rookery_exchange::{Exchange, ExchangeId, Share};
 
 use crate::application::dispatch::Dispatch;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::http_state::HttpState;
@@ -17,8 +18,7 @@ use crate::http::request::context_pool::ContextParts;
 use crate::http::request::head::{names_host, request_id};
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::observe::access_log::entry::Entry;
-use crate::peers::room::FREE;
+use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// A reply counts as no more than this part of its share: its size is the application's choice, and one that is larger
@@ -84,13 +84,13 @@ impl RequestContext {
     }
 
     /// The access log's entry.
-    pub(crate) fn entry(&mut self) -> &mut Entry {
-        &mut self.parts().entry
+    pub(crate) fn pending_record(&mut self) -> &mut PendingRecord {
+        &mut self.parts().pending_record
     }
 
     /// Whether a line of the access log is made of it.
     pub(crate) fn is_logged(&self) -> bool {
-        self.parts.as_ref().is_some_and(|parts| parts.entry.is_begun())
+        self.parts.as_ref().is_some_and(|parts| parts.pending_record.is_begun())
     }
 
     /// What the bytes of the reply are copied into, and the names of its headers.
@@ -118,7 +118,7 @@ impl RequestContext {
         }
         let request = (&head.method, &head.uri, head.version);
         let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
-        parts.entry.begin(&connection.shared.log, remote, request, || {
+        parts.pending_record.begin(&connection.shared.log, remote, request, || {
             request_id(
                 *id,
                 &head.headers,
@@ -173,34 +173,35 @@ impl RequestContext {
         exchange: &mut Exchange,
         also: usize,
     ) -> Result<(), Rejection> {
-        let (peers, held) = (&self.shared().peers, &self.connection.activity.request);
+        let (connections, held) = (&self.shared().connections, &self.connection.activity.request);
         let own = exchange.capacity();
         let (has, needs) = (held.get(), own + also);
         if needs <= has {
             return Ok(());
         }
-        if !peers.make_room(Share::Requests, has, needs - has) {
+        if !connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
         held.set(needs);
-        exchange.charge(&peers.budget, own);
+        exchange.charge(&connections.budget, own);
         Ok(())
     }
 
     /// What is held beside the exchange has become less.
     pub(crate) fn let_go_beside(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.activity.request;
-        held.set(held.get().min((exchange.capacity() + also).max(FREE)));
+        held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
     /// Charges a reply of `len` bytes until it has been written.
     pub(crate) fn hold_reply(&mut self, len: usize) -> Result<(), Rejection> {
-        if len <= FREE {
+        if len <= UNCHARGED_BYTES {
             return Ok(());
         }
-        let (peers, held) = (&self.shared().peers, &self.connection.activity.reply);
-        let (has, more) = (held.get(), len.min(peers.budget.limit(Share::Replies) / LARGEST_REPLY));
-        if !peers.make_room(Share::Replies, has, more) {
+        let (connections, held) = (&self.shared().connections, &self.connection.activity.reply);
+        let (has, more) =
+            (held.get(), len.min(connections.budget.limit(Share::Replies) / LARGEST_REPLY));
+        if !connections.admit(Share::Replies, has, more) {
             return Err(Rejection::Overload);
         }
         held.set(has + more);

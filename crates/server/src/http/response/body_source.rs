@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use rookery_exchange::Charge;
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::response::compress::Gzip;
 use crate::http::response::sendfile::{PIECE, SentFile};
@@ -24,7 +24,7 @@ pub(crate) struct FileSource {
     at: u64,
     pub(crate) left: u64,
     /// A piece of it, where it has to be read.
-    reading: Option<Job<Vec<u8>>>,
+    reading: Option<BlockingTask<Vec<u8>>>,
 }
 
 /// What is compressed on its way out, on another thread: a piece takes milliseconds.
@@ -32,7 +32,7 @@ pub(crate) struct FileSource {
 pub(crate) struct GzipSource {
     /// `None` while it is away, and when the end has come.
     compressing: Option<Compressing>,
-    working: Option<Job<Compressed>>,
+    working: Option<BlockingTask<Compressed>>,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl FileSource {
                 Some(piece) => Ok(piece),
                 None => {
                     let (file, at) = (Arc::clone(&self.file), self.at);
-                    self.reading = Some(Job::start(move || file.read(at, len)));
+                    self.reading = Some(BlockingTask::start(move || file.read(at, len)));
                     return self.poll_read(cx);
                 }
             },
@@ -147,7 +147,7 @@ impl GzipSource {
 
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
         if let Some(compressing) = self.compressing.take() {
-            self.working = Some(Job::start(move || compressing.work()));
+            self.working = Some(BlockingTask::start(move || compressing.work()));
         }
         let Some(working) = &mut self.working else { return Poll::Ready(None) };
         let compressed = ready!(Pin::new(working).poll(cx));
@@ -169,7 +169,7 @@ pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
     /// `None` while it is away, and when the end has come.
     compressor: Option<Compressor>,
-    working: Option<Job<(Compressor, Vec<u8>)>>,
+    working: Option<BlockingTask<(Compressor, Vec<u8>)>>,
     _one: CompressorPermit,
 }
 
@@ -227,7 +227,9 @@ impl GzipStream {
                     let is_last = !self.stream.has_next();
                     if bytes.len() > PIECE_HERE {
                         self.working =
-                            Some(Job::start(move || Ok(compressor.piece(&bytes, is_last))));
+                            Some(BlockingTask::start(
+                                move || Ok(compressor.piece(&bytes, is_last)),
+                            ));
                         continue;
                     }
                     let (compressor, out) = compressor.piece(&bytes, is_last);

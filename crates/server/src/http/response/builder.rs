@@ -189,7 +189,7 @@ pub(crate) fn finish(
         drop(content);
         return reject(context, headers, Rejection::Overload);
     }
-    context.entry().set_status(status.as_u16());
+    context.pending_record().set_status(status.as_u16());
     if framing.closes {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -207,9 +207,9 @@ pub(crate) fn finish(
     };
     is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
-    let peers = &context.shared().peers;
+    let connections = &context.shared().connections;
     let compressor = (is_gzip && is_made)
-        .then(|| peers.hold(Share::Compressors, content.compressor_bytes()))
+        .then(|| connections.try_charge(Share::Compressors, content.compressor_bytes()))
         .flatten();
     let source = if is_bodiless {
         if status == StatusCode::RESET_CONTENT {

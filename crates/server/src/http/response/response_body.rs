@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Frame, SizeHint};
 use rookery_exchange::Charge;
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::body_source::{FileSource, GZIP_PIECE, GzipSource, GzipStream, Input};
@@ -22,7 +22,7 @@ use crate::http::response::compress::{self, Gzip};
 use crate::http::response::sendfile::{PIECE, SentFile};
 use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{Next, ResponseStream};
-use crate::static_files::{Form, Headers, ReadyFile};
+use crate::static_files::{CachedFile, Headers, Variant};
 
 /// A compressor with its window, a piece that goes in and one that comes out.
 const COMPRESSOR_BYTES: usize = 512 << 10;
@@ -43,7 +43,7 @@ pub(crate) enum Source {
     Empty,
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
-    Plain(Bytes, Charge, Option<Rc<ReadyFile>>),
+    Plain(Bytes, Charge, Option<Rc<CachedFile>>),
     /// To be compressed so that HEAD can tell its length, by [`compressed`] as well. Nothing of it is sent.
     Measured(Box<Source>),
     File(FileSource),
@@ -77,14 +77,14 @@ impl http_body::Body for ResponseBody {
             Source::Whole(bytes) | Source::Plain(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
                 *source = Source::Empty;
-                context.entry().add_bytes(bytes.len());
+                context.pending_record().add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
             Source::File(file) if context.connection.is_stream() => ready!(file.poll_read(cx)),
             Source::File(file) => {
                 let piece = file.piece(&context.connection);
                 return Poll::Ready(piece.map(|bytes| {
-                    context.entry().add_bytes(bytes.len());
+                    context.pending_record().add_bytes(bytes.len());
                     Ok(Frame::data(bytes))
                 }));
             }
@@ -92,7 +92,7 @@ impl http_body::Body for ResponseBody {
             Source::GzipStream(gzip) => ready!(gzip.poll_piece(cx)),
             Source::Stream(stream) => match stream.next() {
                 Next::Piece(bytes) => {
-                    context.entry().add_bytes(bytes.len());
+                    context.pending_record().add_bytes(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 // The connection's task is woken.
@@ -101,7 +101,7 @@ impl http_body::Body for ResponseBody {
             },
         };
         if let Some(Ok(bytes)) = &piece {
-            context.entry().add_bytes(bytes.len());
+            context.pending_record().add_bytes(bytes.len());
         }
         Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
     }
@@ -139,7 +139,7 @@ pub(crate) enum Content {
     Nothing,
     Whole(Bytes),
     /// A file in memory, which keeps its compressed form.
-    Ready(Rc<ReadyFile>),
+    Ready(Rc<CachedFile>),
     File {
         file: File,
         /// Whether its file system is known to be local.
@@ -277,7 +277,7 @@ pub(crate) async fn compressed(mut response: Response<ResponseBody>) -> Response
             drop(charge);
             Ok(out)
         };
-        let bytes = match Job::start(work).await {
+        let bytes = match BlockingTask::start(work).await {
             Ok(bytes) => bytes,
             // No thread, then here.
             Err(_) => compress(&mut context.shared().gzip.borrow_mut(), &bytes),
@@ -293,13 +293,13 @@ pub(crate) async fn compressed(mut response: Response<ResponseBody>) -> Response
 }
 
 /// Keeps the compressed form of a file in memory with it.
-fn keep(file: Option<Rc<ReadyFile>>, bytes: &Bytes) {
+fn keep(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
     compress::mark(&mut headers);
     // What is kept is no larger than it has to be.
     let bytes = Bytes::copy_from_slice(bytes);
-    file.keep_gzip(Form { headers: lines(&headers), bytes });
+    file.keep_gzip(Variant { headers: lines(&headers), bytes });
 }
 
 /// The lines of a table of headers, as a file in memory has them.

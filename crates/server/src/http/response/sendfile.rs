@@ -22,8 +22,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::blocking::job::Job;
-use crate::blocking::nowait;
+use crate::blocking::blocking_task::BlockingTask;
+use crate::blocking::nonblocking_file;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::net::transport::{Scratch, Transport};
 
@@ -67,12 +67,12 @@ impl SentFile {
             return None;
         }
         let mut piece = vec![0; len];
-        nowait::read(self, &mut piece, at).ok().map(|()| piece)
+        nonblocking_file::read(self, &mut piece, at).ok().map(|()| piece)
     }
 
     /// Reads a part, on a thread that may block.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
-        self.is_local.get_or_init(|| nowait::is_local(self));
+        self.is_local.get_or_init(|| nonblocking_file::is_local(self));
         let mut piece = vec![0; len];
         // A file that has become shorter since its length was told: the reply cannot be completed.
         self.read_exact_at(&mut piece, at)?;
@@ -108,7 +108,7 @@ pub(crate) struct SendfileQueue {
     /// What has been read of the first, and how much of that has been written.
     piece: Vec<u8>,
     written: usize,
-    reading: Option<Job<Vec<u8>>>,
+    reading: Option<BlockingTask<Vec<u8>>>,
     /// Up to where the first is in the system's cache, and when that was so.
     cached: (u64, u32),
     cannot_send: bool,
@@ -214,7 +214,7 @@ impl SendfileQueue {
                 }
                 let mut scratch = scratch.0.borrow_mut();
                 let room = scratch.len().min(len).min(PIECE);
-                if nowait::read(&part.file, &mut scratch[..room], part.at).is_ok() {
+                if nonblocking_file::read(&part.file, &mut scratch[..room], part.at).is_ok() {
                     break transport.poll_write_chunk(cx, &scratch[..room]);
                 }
             } else if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
@@ -230,13 +230,13 @@ impl SendfileQueue {
             if is_local && !transport.is_encrypted() {
                 self.piece.resize(len, 0);
                 self.written = 0;
-                if nowait::read(&part.file, &mut self.piece, part.at).is_ok() {
+                if nonblocking_file::read(&part.file, &mut self.piece, part.at).is_ok() {
                     continue;
                 }
             }
             self.piece = Vec::new();
             let (file, at) = (Arc::clone(&part.file), part.at);
-            self.reading = Some(Job::start(move || file.read(at, len)));
+            self.reading = Some(BlockingTask::start(move || file.read(at, len)));
         };
         if let Poll::Ready(Ok(n)) = sent {
             part.at += n as u64;
@@ -257,7 +257,8 @@ impl Part {
         if cached.0 < to || cached.1 != now {
             let ahead = (self.at + AHEAD).min(self.end).max(to);
             let found = [ahead, to].into_iter().find(|to| {
-                nowait::is_resident(&self.file, self.at, (to - self.at) as usize) == Ok(true)
+                nonblocking_file::is_resident(&self.file, self.at, (to - self.at) as usize)
+                    == Ok(true)
             });
             *cached = (found.unwrap_or(0), now);
         }

@@ -9,15 +9,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use rookery_exchange::{Charge, Share};
 
-use crate::blocking::job::Job;
+use crate::blocking::blocking_task::BlockingTask;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::builder::{self, Framing, ResponseOptions};
 use crate::http::response::compress;
 use crate::http::response::response_body::{self, Content, ResponseBody};
 use crate::rejection::Rejection;
 use crate::static_files::{
-    BodyFraming, Decision, Fetched, Found, FoundNow, Fresh, Header, Lookup, Outcome, Reading,
-    ReadyFile, RequestHead, content_range, error_body, read_small, unsatisfiable,
+    BodyFraming, Cacheable, CachedFile, Fetched, Found, FoundNonblocking, Header, Lookup, Outcome,
+    Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
 /// A target, its folder's options and the conditions of a request, which wait with it for a thread.
@@ -38,7 +38,7 @@ pub(crate) enum Answered {
 pub(crate) enum PendingLookup {
     Open(Lookup),
     /// Read a small file that is open.
-    Read(Found, Option<Box<Fresh>>),
+    Read(Found, Option<Box<Cacheable>>),
 }
 
 /// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
@@ -56,9 +56,9 @@ pub(crate) fn answer(
         body: framing(&head.headers),
         headers: &head.headers,
     };
-    let lookup = match context.connection.config.files.decide(&request) {
-        Decision::Application => return Answered::Application(context),
-        Decision::Refuse(status) => {
+    let lookup = match context.connection.config.files.route(&request) {
+        Route::Application => return Answered::Application(context),
+        Route::Refuse(status) => {
             context.leaves_rest(has_body);
             return reply_with(
                 context,
@@ -69,26 +69,30 @@ pub(crate) fn answer(
                 form,
             );
         }
-        Decision::Open(lookup) => lookup,
+        Route::Open(lookup) => lookup,
     };
     let shared = Rc::clone(&context.connection.shared);
     let (out, _) = context.out_and_names();
     // Of HEAD nothing is sent, but the length of the compressed form has to be known.
     let out = (!form.is_head() || form.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
-    let found = lookup.open_now(&mut shared.ready_files.borrow_mut(), now, out);
+    let found = lookup.open_nonblocking(&mut shared.file_cache.borrow_mut(), now, out);
     match found {
-        FoundNow::Ready(file, outcome) => {
+        FoundNonblocking::Ready(file, outcome) => {
             Answered::Reply(ready(context, emptied(head), &file, outcome, form))
         }
-        FoundNow::Found(found, Reading::Done(bytes)) => {
+        FoundNonblocking::Found(found, Reading::Done(bytes)) => {
             reply_with(context, head, found, Some(bytes), true, form)
         }
-        FoundNow::Found(found, Reading::None) => reply_with(context, head, found, None, true, form),
-        FoundNow::Found(found, Reading::Wait(fresh)) => {
-            Answered::Wait(context, Box::new(PendingLookup::Read(found, fresh)))
+        FoundNonblocking::Found(found, Reading::None) => {
+            reply_with(context, head, found, None, true, form)
         }
-        FoundNow::Wait(lookup) => Answered::Wait(context, Box::new(PendingLookup::Open(lookup))),
+        FoundNonblocking::Found(found, Reading::WouldBlock(cacheable)) => {
+            Answered::Wait(context, Box::new(PendingLookup::Read(found, cacheable)))
+        }
+        FoundNonblocking::WouldBlock(lookup) => {
+            Answered::Wait(context, Box::new(PendingLookup::Open(lookup)))
+        }
     }
 }
 
@@ -100,22 +104,23 @@ pub(crate) async fn wait(
     has_body: bool,
     form: ResponseOptions,
 ) -> Answered {
-    let Some(charge) = context.shared().peers.hold(Share::Requests, LOOKUP_BYTES) else {
+    let Some(charge) = context.shared().connections.try_charge(Share::Requests, LOOKUP_BYTES)
+    else {
         context.leaves_rest(has_body);
         return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Overload));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = Job::start(move || fetch(*waiting, now, charge)).await else {
+    let Ok(fetched) = BlockingTask::start(move || fetch(*waiting, now, charge)).await else {
         return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Application));
     };
-    let Fetched { found, bytes, fresh, local } = fetched;
+    let Fetched { found, bytes, cacheable, local } = fetched;
     {
-        let mut files = context.shared().ready_files.borrow_mut();
+        let mut files = context.shared().file_cache.borrow_mut();
         if let Some(device) = local {
             files.learn_local(device, now);
         }
-        if let (Some(fresh), Some(bytes)) = (fresh, &bytes) {
-            files.keep(fresh, bytes.clone());
+        if let (Some(cacheable), Some(bytes)) = (cacheable, &bytes) {
+            files.keep(cacheable, bytes.clone());
         }
     }
     reply_with(context, head, found, bytes, local.is_some(), form)
@@ -124,10 +129,10 @@ pub(crate) async fn wait(
 fn fetch(waiting: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
     let fetched = match waiting {
         PendingLookup::Open(lookup) => lookup.fetch(now),
-        PendingLookup::Read(found, fresh) => read_small(&found).map(|bytes| Fetched {
+        PendingLookup::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
             found,
             bytes,
-            fresh: fresh.map(|fresh| *fresh),
+            cacheable: cacheable.map(|cacheable| *cacheable),
             local: None,
         }),
     };
@@ -149,7 +154,7 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
 fn ready(
     context: RequestContext,
     mut headers: HeaderMap,
-    file: &Rc<ReadyFile>,
+    file: &Rc<CachedFile>,
     outcome: Outcome,
     form: ResponseOptions,
 ) -> Response<ResponseBody> {

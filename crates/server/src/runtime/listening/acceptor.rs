@@ -68,7 +68,7 @@ pub(in crate::runtime) async fn accept(
         match accepted {
             Ok(accepted) => {
                 if config.tls.is_some() {
-                    context.http.handshakes.room(context.peers.limits.handshakes).await;
+                    context.http.handshakes.room(context.connections.limits.handshakes).await;
                 }
                 // Failing means that the client has gone already.
                 let _ = admit(&context, accepted, listener, &config);
@@ -107,7 +107,7 @@ fn admit(
     listener: ListenerId,
     config: &ListenerConfig,
 ) -> io::Result<()> {
-    let (peers, limits) = (&context.peers, &context.peers.limits);
+    let (connections, limits) = (&context.connections, &context.connections.limits);
     if config.is_supervised() && !accepted.is_from_supervisor() {
         // It is told nothing.
         return Ok(());
@@ -123,10 +123,10 @@ fn admit(
         }
         _ => None,
     };
-    let has_room = peers.make_room(Share::Connections, 0, connection_bytes(tls.is_some()));
+    let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // A supervisor has counted those whom it speaks for.
-    let is_full = peers.len() >= limits.connections && !config.is_supervised();
-    if (is_full || !has_room) && !peers.free_seat() {
+    let is_full = connections.len() >= limits.connections && !config.is_supervised();
+    if (is_full || !has_room) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 use super::accept_switch::{AcceptMode, AcceptSwitch};
 use super::acceptor;
 use super::socket_group::SocketGroup;
+use crate::connections::table::ConnectionTable;
 use crate::net::listen::{ListeningSocket, WatchedSocket};
-use crate::peers::table::Peers;
 use crate::runtime::io_context::IoContext;
 use crate::runtime::supervised::supervision::Supervision;
 
@@ -68,7 +68,9 @@ impl ActiveListener {
             accept_tasks.push(tokio::task::spawn_local(task));
         }
         if let Some(supervision) = &inherited {
-            context.peers.set_public(Some((listener, Arc::clone(supervision.scoreboard()))));
+            context
+                .connections
+                .set_public_listener(Some((listener, Arc::clone(supervision.scoreboard()))));
         }
         Ok(ActiveListener { accept_tasks, certificate_tasks, sockets, accept_switch, inherited })
     }
@@ -79,11 +81,11 @@ impl ActiveListener {
     }
 
     /// Stops accepting; when this returns the port is free.
-    pub(in crate::runtime) async fn end(self, peers: &Peers) {
+    pub(in crate::runtime) async fn end(self, connections: &ConnectionTable) {
         if let Some(supervision) = &self.inherited {
             // What is said to accept from now on is refused.
             supervision.pause();
-            peers.set_public(None);
+            connections.set_public_listener(None);
         }
         for task in &self.certificate_tasks {
             task.abort();

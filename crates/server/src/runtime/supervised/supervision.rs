@@ -19,9 +19,9 @@ use tokio::sync::Notify;
 
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
+use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::descriptor::CloseInChild;
-use crate::peers::table::Peers;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
@@ -245,8 +245,8 @@ impl AsRawFd for WatchedChannel {
 }
 
 /// Accepts on the public listeners, if there are any and a listener serves them.
-fn start_accepting(peers: &Peers, supervision: &Supervision, number: u64) {
-    let can = supervision.has_public_listeners() && peers.public_listener().is_some();
+fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
+    let can = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can {
         supervision.accept_switch.set(AcceptMode::On);
     }
@@ -256,21 +256,21 @@ fn start_accepting(peers: &Peers, supervision: &Supervision, number: u64) {
 }
 
 /// Ends the service of those who have connected on the public listeners.
-fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
+fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
-    let public = peers.public();
+    let public = connections.public_clients();
     for peer in &public {
-        if within == 0 { peer.stop() } else { peer.retire() }
+        if within == 0 { peer.stop() } else { peer.drain() }
     }
     if within == 0 {
         return;
     }
-    let unused = Rc::clone(peers);
+    let unused = Rc::clone(connections);
     tokio::task::spawn_local(async move {
         // A client that is about to send a request has sent it by then.
         tokio::time::sleep(UNUSED_GRACE).await;
-        for peer in unused.public() {
-            peer.retire();
+        for peer in unused.public_clients() {
+            peer.drain();
         }
     });
     if within == KEEP_WEBSOCKETS {
@@ -282,7 +282,7 @@ fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
     let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
     tokio::task::spawn_local(async move {
         for socket in sockets {
-            socket.restart();
+            socket.close_for_restart();
             tokio::time::sleep(pause).await;
         }
     });
@@ -307,14 +307,14 @@ impl Drop for ReceivingGuard {
 
 /// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
 pub(in crate::runtime) fn receive_messages(
-    peers: Rc<Peers>,
+    connections: Rc<ConnectionTable>,
     supervision: Arc<Supervision>,
 ) -> impl Future<Output = ()> {
     // Before the future is polled: from now on it is worth while to wait for an answer.
     let receiving = ReceivingGuard::begin(supervision);
     async move {
         // Each time with the events that are of interest.
-        while receiving.0.receive_until_interest_changes(&peers).await.is_continue() {}
+        while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
 }
 
@@ -324,7 +324,7 @@ impl Supervision {
     /// otherwise each message that the supervisor reads would wake the I/O thread.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
-        peers: &Rc<Peers>,
+        connections: &Rc<ConnectionTable>,
     ) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
         let interest = if waits_for_room {
@@ -355,7 +355,7 @@ impl Supervision {
                             (self.on_request)(SupervisorRequest::Gone);
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(peers, &received),
+                        received => self.on_received(connections, &received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -370,7 +370,7 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
-    fn on_received(&self, peers: &Rc<Peers>, received: &Received) {
+    fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
         match received {
             // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
@@ -386,12 +386,14 @@ impl Supervision {
                 (self.on_request)(SupervisorRequest::Interrupt)
             }
             Received::Message(Message::Collect) => (self.on_request)(SupervisorRequest::Collect),
-            Received::Message(Message::Accept(number)) => start_accepting(peers, self, *number),
+            Received::Message(Message::Accept(number)) => {
+                start_accepting(connections, self, *number)
+            }
             Received::Message(Message::StopAccepting(number)) => {
                 self.pause();
                 let _ = self.send(Message::NotAccepting(*number));
             }
-            Received::Message(Message::Retire(within)) => retire(peers, self, *within),
+            Received::Message(Message::Retire(within)) => retire(connections, self, *within),
             Received::Message(Message::ReopenLog) => {
                 (self.on_request)(SupervisorRequest::ReopenLog)
             }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::Limits;
-use crate::peers::random::for_all_sequences;
+use crate::connections::model_testing::for_all_sequences;
 
 /// A tick a second.
-fn ticks(reply_rate: u32) -> Ticks {
-    Ticks::of(&Limits {
+fn ticks(reply_rate: u32) -> TimeLimits {
+    TimeLimits::of(&Limits {
         handshake_time: Duration::from_secs(10),
         head_time: Duration::from_secs(30),
         idle_time: Duration::from_secs(20),
@@ -34,7 +34,7 @@ const PHASES: [Phase; 8] = [
 
 struct Model {
     activity: Activity,
-    ticks: Ticks,
+    ticks: TimeLimits,
     now: u32,
 }
 

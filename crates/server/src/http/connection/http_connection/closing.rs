@@ -8,9 +8,9 @@ use std::time::Duration;
 use rookery_exchange::{Charge, Departure};
 
 use super::{HttpConnection, connection_bytes};
+use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
-use crate::peers::table::Peer as _;
 
 /// How a connection ends whose peer has a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,14 +84,16 @@ impl HttpConnection {
         self.end_stream(Departure::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             // Had its last byte been written, they would not be here.
-            parts.entry.abort(streamed.or(self.departure.get()).unwrap_or(Departure::Client));
+            parts
+                .pending_record
+                .abort(streamed.or(self.departure.get()).unwrap_or(Departure::Client));
         }
         self.has_left();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut())
         {
             // hyper has been told of it, and the log by that.
-            parts.entry.take_back(files.left());
+            parts.pending_record.take_back(files.left());
         }
         self.end_flush();
     }
@@ -99,7 +101,7 @@ impl HttpConnection {
     /// What it was told to let go of is not waited for any more.
     pub(super) fn has_left(&self) {
         if let Some((share, held)) = self.leaving.take() {
-            self.shared.peers.has_left(share, held);
+            self.shared.connections.finish_pending_release(share, held);
         }
     }
 
@@ -130,7 +132,7 @@ impl HttpConnection {
                         }
                         // A client that closed has a system that answers a probe with a reset, once it has forgotten
                         // the connection (a minute, with Linux); that of one that still reads says that all is well.
-                        let idle = self.shared.peers.limits.idle_time;
+                        let idle = self.shared.connections.limits.idle_time;
                         transport
                             .enable_tcp_keepalive((idle / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
                     }

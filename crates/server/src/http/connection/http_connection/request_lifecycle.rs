@@ -7,23 +7,23 @@ use bytes::BytesMut;
 use rookery_exchange::Departure;
 
 use super::{End, HttpConnection, connection_bytes};
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::http::request::context_pool::ContextParts;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::peers::room::FREE;
-use crate::peers::table::Peer as _;
 
 impl HttpConnection {
     /// Another call begins; the one before, which has not been flushed, is done for the log.
     pub(crate) fn begin_request(&self) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.entry.end();
+            parts.pending_record.end();
         }
         self.enter(Phase::Body);
         self.is_parked.set(false);
         self.has_rest.set(false);
         self.is_overdue.set(false);
-        self.activity.request.set(FREE);
+        self.activity.request.set(UNCHARGED_BYTES);
     }
 
     /// The reply of a call has been made: what is left of the call is kept until its last byte has been written.
@@ -53,7 +53,7 @@ impl HttpConnection {
     /// Its reply is a stream.
     pub(crate) fn stream(&self, stream: &Rc<ResponseStream>) {
         stream.join_peer(self.key.get());
-        let limits = &self.shared.peers.limits;
+        let limits = &self.shared.connections.limits;
         self.transport.borrow().set_for_streaming(limits.idle_time);
         self.stream.replace(Some(Rc::clone(stream)));
         self.enter(Phase::Stream);
@@ -111,13 +111,13 @@ impl HttpConnection {
         if read == 0 {
             self.unpark();
         }
-        self.shared.peers.reclaim.expect();
+        self.shared.connections.trim.schedule();
     }
 
     /// Counts bytes of the reply that are written without hyper, for the log.
     pub(crate) fn count_reply(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.entry.add_bytes(bytes);
+            parts.pending_record.add_bytes(bytes);
         }
     }
 
@@ -159,7 +159,7 @@ impl HttpConnection {
 
     /// Charges the connection for nothing but itself again: what it read into beyond its first buffer has been freed.
     pub(crate) fn release_buffer(&self) {
-        self.buffer.set(FREE);
+        self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));
     }
 }

@@ -3,15 +3,15 @@
 use rookery_exchange::{Departure, ListenerId, Share};
 
 use super::{End, HttpConnection};
+use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
-use crate::peers::table::Peer;
 
 /// Ticks after which an idle connection gives its buffers up: they are made anew with the next request, which costs two
 /// allocations, so not at once.
 const PARK_TICKS: u32 = 2;
 
-impl Peer for HttpConnection {
+impl TableEntry for HttpConnection {
     fn listener(&self) -> ListenerId {
         self.listener
     }
@@ -24,11 +24,12 @@ impl Peer for HttpConnection {
         if let Some(session) = self.own_session() {
             if self.retires.get() && !self.is_ending() {
                 // Its handshake was under way at that time.
-                self.retire();
+                self.drain();
             }
             return self.sweep_session(session, now);
         }
-        if self.retires.get() && self.activity.is_idle_for(self.shared.peers.clock.ticks.close, now)
+        if self.retires.get()
+            && self.activity.is_idle_for(self.shared.connections.clock.ticks.close, now)
         {
             return self.end(End::Now);
         }
@@ -41,7 +42,7 @@ impl Peer for HttpConnection {
                 stream.sweep(now);
             }
         }
-        if self.is_owed()
+        if self.is_awaiting_response()
             && self.is_half_closed.get()
             && !self.has_gone.get()
             && self.transport.borrow().is_hung_up()
@@ -51,14 +52,14 @@ impl Peer for HttpConnection {
         }
         let may_have_shut = self.is_half_closed.get() || !self.is_watched.get();
         if may_have_shut
-            && self.is_owed()
+            && self.is_awaiting_response()
             && !self.is_stream
             && self.shared.dispatch.application.drops_half_closed()
         {
             // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
             self.wake();
         }
-        if self.activity.is_overdue(&self.shared.peers.clock.ticks, now)
+        if self.activity.is_overdue(&self.shared.connections.clock.ticks, now)
             && !self.is_overdue.replace(true)
         {
             self.wake();
@@ -68,7 +69,8 @@ impl Peer for HttpConnection {
             self.activity.excuse(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if self.may_be_late() && self.activity.is_late(&self.shared.peers.clock.ticks, now, unsent)
+        if self.may_be_late()
+            && self.activity.is_late(&self.shared.connections.clock.ticks, now, unsent)
         {
             self.give_up();
         } else if self.activity.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
@@ -82,7 +84,7 @@ impl Peer for HttpConnection {
         }
         match self.own_session().filter(|session| session.has_streams()) {
             Some(session) => session.slowness(now),
-            None => self.activity.slowness(&self.shared.peers.clock.ticks, now),
+            None => self.activity.slowness(&self.shared.connections.clock.ticks, now),
         }
     }
 
@@ -96,15 +98,15 @@ impl Peer for HttpConnection {
         }
     }
 
-    fn evict(&self, share: Share, held: usize) {
+    fn evict_for_memory(&self, share: Share, held: usize) {
         let away = if share == Share::Requests { self.activity.away.get() } else { 0 };
         let leaving = held.saturating_sub(away);
-        self.shared.peers.expect_to_leave(share, leaving);
+        self.shared.connections.add_pending_release(share, leaving);
         self.leaving.set(Some((share, leaving)));
         self.overload();
     }
 
-    fn give_seat(&self) {
+    fn evict_for_slot(&self) {
         self.lingers.set(false);
         self.give_up();
     }
@@ -125,7 +127,7 @@ impl Peer for HttpConnection {
         }
     }
 
-    fn retire(&self) {
+    fn drain(&self) {
         if self.own_session().is_some() {
             // Its peer is told that no further stream is served.
             self.stop();
@@ -147,18 +149,18 @@ impl Peer for HttpConnection {
         self.end(End::Now);
     }
 
-    fn is_owed(&self) -> bool {
+    fn is_awaiting_response(&self) -> bool {
         match self.own_session() {
             None => self.activity.phase() == Phase::Application,
-            Some(session) => session.is_owed(),
+            Some(session) => session.is_awaiting_response(),
         }
     }
 
-    fn has_seat(&self) -> bool {
-        !self.is_stream
+    fn is_substream(&self) -> bool {
+        self.is_stream
     }
 
-    fn is_unfinished(&self) -> bool {
+    fn is_cut_by_stop(&self) -> bool {
         match self.own_session() {
             // That its peer hears of the end is not waited for when nothing is under way.
             Some(session) => !session.has_streams(),
@@ -187,7 +189,7 @@ impl HttpConnection {
 
     /// Looks at the deadlines of an HTTP/2 connection; its streams have their own.
     fn sweep_session(&self, session: &Http2Session, now: u32) {
-        let ticks = &self.shared.peers.clock.ticks;
+        let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
         let is_late_end =

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use rookery_exchange::{Charge, ExchangeId};
 
-use crate::peers::room::FREE;
+use crate::connections::admission::UNCHARGED_BYTES;
 
 /// What a piece counts as at least: an event, a buffer of its own and an object of the application's, of which those of a body in
 /// pieces of a byte would take a hundred times its bytes.
@@ -53,7 +53,7 @@ impl RequestStreams {
 impl UnprocessedChunks {
     /// What is charged for it.
     pub(crate) fn needs(&self) -> usize {
-        if self.cost.get() <= FREE { 0 } else { self.cost.get() }
+        if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }
 
     pub(crate) fn charge(&self) {

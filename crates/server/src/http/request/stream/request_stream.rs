@@ -15,12 +15,12 @@ use bytes::Bytes;
 use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
 
 use crate::application::dispatch::AppDecision;
+use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::{End, HttpConnection};
 use crate::http::request::pending_response::{Lost, PendingResponse};
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, cost};
-use crate::peers::room::FREE;
 use crate::rejection::Rejection;
 
 /// Bytes that are read before the application has dealt with those before: as much as a socket brings in a few reads.
@@ -41,7 +41,7 @@ impl RequestStream {
         let waiting = Rc::new(UnprocessedChunks {
             peer: connection.key.get(),
             cost: Cell::new(0),
-            charge: Charge::new(&connection.shared.peers.budget, Share::Requests),
+            charge: Charge::new(&connection.shared.connections.budget, Share::Requests),
         });
         connection.shared.bodies.open(context.id, &waiting);
         RequestStream { id: context.id, connection, waiting, is_told: false }
@@ -56,11 +56,11 @@ impl RequestStream {
         let (shared, waiting) = (&self.connection.shared, &self.waiting);
         waiting.cost.set(waiting.cost.get() + cost(piece.len()));
         let (has, needs) = (waiting.charge.bytes(), waiting.needs());
-        if needs > has && !shared.peers.make_room(Share::Requests, has, needs - has) {
+        if needs > has && !shared.connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
         waiting.charge();
-        self.connection.activity.request.set(needs.max(FREE));
+        self.connection.activity.request.set(needs.max(UNCHARGED_BYTES));
         let mut buffer = shared.dispatch.application.take_buffer();
         buffer.extend_from_slice(piece);
         let (id, listener) = (self.id, self.connection.listener);
@@ -117,7 +117,7 @@ pub(crate) async fn receive<B: RequestBody>(
     if !context.connection.may_receive() {
         return Err((context, None));
     }
-    let most = context.shared().peers.limits.body_bytes;
+    let most = context.shared().connections.limits.body_bytes;
     let (mut len, mut is_whole) = (0u64, false);
     context.reads_request();
     let refused = loop {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
 
 use crate::application::dispatch::Dispatch;
+use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::peers::table::Peers;
 
 /// Streams that are compressed at a time: a compressor is 300 KiB, for as long as its stream is open, which may be hours.
 const COMPRESSED: usize = 32;
@@ -33,9 +33,14 @@ impl Drop for CompressorPermit {
 
 impl ResponseStreams {
     /// Opens the stream that an exchange has as its reply: what the application sends next is for it already.
-    pub(crate) fn open(&self, peers: &Rc<Peers>, dispatch: &Rc<Dispatch>, exchange: &Exchange) {
+    pub(crate) fn open(
+        &self,
+        connections: &Rc<ConnectionTable>,
+        dispatch: &Rc<Dispatch>,
+        exchange: &Exchange,
+    ) {
         if let ReplyBody::Stream(given) = exchange.reply().body() {
-            let stream = ResponseStream::new(peers, dispatch, exchange, given.clone());
+            let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }

@@ -17,9 +17,9 @@ use rookery_exchange::{
 };
 
 use crate::application::dispatch::Dispatch;
-use crate::peers::rate::ticks;
-use crate::peers::room::FREE;
-use crate::peers::table::Peers;
+use crate::connections::admission::UNCHARGED_BYTES;
+use crate::connections::rate::ticks;
+use crate::connections::table::ConnectionTable;
 
 /// Bytes that hyper is given at once: more would wait where nothing can be said of them, and less is more writes.
 const IN_HYPER: usize = 128 << 10;
@@ -44,7 +44,7 @@ pub(crate) struct ResponseStream {
     listener: ListenerId,
     /// The key of its connection among the peers, once that has it.
     peer: Cell<usize>,
-    peers: Rc<Peers>,
+    connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
     pub(crate) rules: StreamRules,
     flow: std::sync::Arc<Flow>,
@@ -113,7 +113,7 @@ pub(crate) enum Next {
 
 impl ResponseStream {
     pub(crate) fn new(
-        peers: &Rc<Peers>,
+        connections: &Rc<ConnectionTable>,
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
         given: Given,
@@ -122,7 +122,7 @@ impl ResponseStream {
             id: exchange.id(),
             listener: exchange.listener(),
             peer: Cell::new(usize::MAX),
-            peers: Rc::clone(peers),
+            connections: Rc::clone(connections),
             dispatch: Rc::clone(dispatch),
             rules: given.rules,
             flow: given.flow,
@@ -134,7 +134,7 @@ impl ResponseStream {
             is_unflushed: Cell::new(false),
             compressing: Cell::new(0),
             state: Cell::new(State::Open),
-            since: Cell::new(peers.clock.now()),
+            since: Cell::new(connections.clock.now()),
             is_between: Cell::new(true),
             is_prompt: Cell::new(given.rules.is_prompt),
             has_head: Cell::new(false),
@@ -144,7 +144,7 @@ impl ResponseStream {
             reason: Cell::new(None),
             page: RefCell::default(),
             is_told: Cell::new(false),
-            charge: Charge::new(&peers.budget, Share::Queues),
+            charge: Charge::new(&connections.budget, Share::Queues),
         })
     }
 
@@ -187,7 +187,7 @@ impl ResponseStream {
             return self.ask_again();
         }
         if self.rules.is_events {
-            self.since.set(self.peers.clock.now());
+            self.since.set(self.connections.clock.now());
             self.is_between.set(payload.as_bytes().ends_with(b"\n\n"));
         }
         match payload {
@@ -215,12 +215,12 @@ impl ResponseStream {
         self.flow.add(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
         self.join(bytes);
-        self.since.set(self.peers.clock.now());
+        self.since.set(self.connections.clock.now());
     }
 
     /// Sends a comment, if its events have been silent for long.
     pub(crate) fn sweep(&self, now: u32) {
-        let clock = &self.peers.clock;
+        let clock = &self.connections.clock;
         let silence =
             ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
         let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.since.get()) >= silence;
@@ -245,8 +245,9 @@ impl ResponseStream {
     /// Charges what waits. `false` when there is no room for it.
     fn hold(&self) -> bool {
         let waiting = self.queued.get() + self.in_hyper.get();
-        let (has, needs) = (self.charge.bytes(), if waiting <= FREE { 0 } else { waiting });
-        let has_room = needs <= has || self.peers.make_room(Share::Queues, has, needs - has);
+        let (has, needs) =
+            (self.charge.bytes(), if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
+        let has_room = needs <= has || self.connections.admit(Share::Queues, has, needs - has);
         // Making room may have been at its own cost.
         if has_room && self.state.get() != State::Failed {
             self.charge.set(needs);
@@ -338,12 +339,12 @@ impl ResponseStream {
     fn ask_again(&self) {
         if self.rules.is_pulled && !self.is_resting.replace(true) {
             // The stream may be over by then, and another peer have the key: waking one for nothing is harmless.
-            let (peers, peer, is_resting) =
-                (Rc::clone(&self.peers), self.peer.get(), Rc::clone(&self.is_resting));
+            let (connections, peer, is_resting) =
+                (Rc::clone(&self.connections), self.peer.get(), Rc::clone(&self.is_resting));
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(NOTHING_YET).await;
                 is_resting.set(false);
-                peers.wake(peer);
+                connections.wake(peer);
             });
         }
     }
@@ -480,7 +481,7 @@ impl ResponseStream {
     fn forget(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();
-            self.charge.set(if waiting <= FREE { 0 } else { waiting });
+            self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
         if self.flow.has_left(len) && !self.is_told.get() {
             self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
@@ -509,6 +510,6 @@ impl ResponseStream {
     }
 
     fn wake(&self) {
-        self.peers.wake(self.peer.get());
+        self.connections.wake(self.peer.get());
     }
 }
