@@ -83,7 +83,7 @@ impl IoContext {
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
                 } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
-                    self.http.open_stream(&exchange);
+                    self.http.open_response_stream(&exchange);
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
@@ -94,7 +94,7 @@ impl IoContext {
                 }
             }
             Command::Taken { call, bytes } => {
-                if let Some(key) = self.http.bodies.has_taken(call, bytes) {
+                if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.connections.wake(key);
                 }
             }
@@ -117,11 +117,13 @@ impl IoContext {
                 Some(OpenWebSocket::Tunneled(socket)) => socket.abort(),
                 None => {}
             },
-            Command::Piece { stream, payload, goes_on } => match self.http.streams.get(stream) {
-                Some(stream) => stream.push(payload, goes_on),
-                None => self.dispatch.recycle_payload(payload),
-            },
-            Command::Ask { stream } => self.with_stream(stream, ResponseStream::is_to_be_asked),
+            Command::Piece { stream, payload, goes_on } => {
+                match self.http.response_streams.get(stream) {
+                    Some(stream) => stream.push(payload, goes_on),
+                    None => self.dispatch.recycle_payload(payload),
+                }
+            }
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {
@@ -131,7 +133,7 @@ impl IoContext {
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
-        if let Some(stream) = self.http.streams.get(stream) {
+        if let Some(stream) = self.http.response_streams.get(stream) {
             body(&stream);
         }
     }

@@ -131,7 +131,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     Some(ListenerConfig {
         files: files.map(static_paths::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
-        tells_request_id: setup.tells_request_id != 0,
+        sends_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),

@@ -68,7 +68,11 @@ pub(in crate::runtime) async fn accept(
         match accepted {
             Ok(accepted) => {
                 if config.tls.is_some() {
-                    context.http.handshakes.room(context.connections.limits.handshakes).await;
+                    context
+                        .http
+                        .handshake_limit
+                        .wait_for_capacity(context.connections.limits.handshakes)
+                        .await;
                 }
                 // Failing means that the client has gone already.
                 let _ = admit(&context, accepted, listener, &config);
