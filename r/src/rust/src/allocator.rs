@@ -138,7 +138,7 @@ pub(crate) fn reserve() {
     });
 }
 
-/// [`rookery_server::Config::reclaim`].
+/// [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
     // SAFETY: it may be called at any time, and looks after the calling thread's memory and what no thread has.
     unsafe { libmimalloc_sys::mi_collect(all) }
