@@ -311,7 +311,9 @@ pub(crate) mod tests {
     fn short_help_lists_the_most_common_options_in_six_groups() {
         let short = printed(&["-h"]);
         assert!(
-            short.starts_with("Usage: rookery serve <target> [options]\n\nServes <target>: a Shiny app"),
+            short.starts_with(
+                "Usage: rookery serve <target> [options]\n\nServes <target>: a Shiny app"
+            ),
             "{short}"
         );
         let options = listed(&short);
