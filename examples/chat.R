@@ -7,8 +7,8 @@ library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for Rscript
-# the path of the script is used.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "chat"))[[1]]
 # The style sheet and the icon of all example pages.
@@ -25,7 +25,8 @@ broadcast <- function(text) {
   for (ws in sockets) ws$send(text)
 }
 
-# Lines that begin with a star are messages of the room itself, which the page shows in another style.
+# Lines that begin with a star are messages of the room itself, which the page shows in another
+# style.
 announce <- function() {
   broadcast(sprintf("* %d in the room", length(sockets)))
 }

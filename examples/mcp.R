@@ -1,19 +1,20 @@
-# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools in R
-# that a language model can call.
+# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools
+# in R that a language model can call.
 #
 #   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client; PORT=9000 in front for another port
 #   rookery serve examples/mcp.R    the same with an access log
 #
-# The response to a long tool call is an event stream: progress while the call runs, and its result at the
-# end. A client that loses its connection reconnects with the id of the last event that it received, and
-# gets the remaining events, because the call continues meanwhile. This example needs the package jsonlite.
+# The response to a long tool call is an event stream: progress while the call runs, and its result
+# at the end. A client that loses its connection reconnects with the id of the last event that it
+# received, and gets the remaining events, because the call continues meanwhile. This example needs
+# the package jsonlite.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# How many events of a stream are kept for clients that reconnect, and how many sessions. Past that the
-# oldest is dropped.
+# How many events of a stream are kept for clients that reconnect, and how many sessions. Past that
+# the oldest is dropped.
 kept_events <- 200L
 most_sessions <- 100L
 revisions <- c("2025-11-25", "2025-06-18", "2025-03-26")
@@ -48,8 +49,8 @@ tools <- list(
       properties = object(slices = object(type = "integer", minimum = 1L, maximum = 1000L)),
       required = list("slices")
     ),
-    # The work is done in slices, between which R serves requests. Run work that cannot be divided in
-    # another process, and return its promise.
+    # The work is done in slices, between which R serves requests. Run work that cannot be divided
+    # in another process, and return its promise.
     call = function(arguments, progress) {
       slices <- as.integer(arguments$slices)
       if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) stop("`slices` must be from 1 to 1000")
@@ -122,7 +123,8 @@ pass_on <- function(stream, to, event) {
   stream$sent <- event$number
 }
 
-# Sends the events after `number` to the client that requests the stream. A stream has one client at a time.
+# Sends the events after `number` to the client that requests the stream. A stream has one client at
+# a time.
 attach <- function(stream, number) {
   if (!is.null(stream$to)) stream$to$close()
   to <- sse_response()
@@ -182,8 +184,8 @@ call_tool <- function(session, message) {
     failed <- inherits(value, "error")
     return(answer(200L, result_of(message$id, text_result(if (failed) conditionMessage(value) else value, failed))))
   }
-  # For a long call, an event stream. Its first event has an id and no data, so that the client can resume
-  # from the beginning.
+  # For a long call, an event stream. Its first event has an id and no data, so that the client can
+  # resume from the beginning.
   session$made <- (if (is.null(session$made)) 0L else session$made) + 1L
   stream <- new_stream(session, paste0("call-", session$made))
   emit(stream, "")
@@ -239,7 +241,8 @@ post <- function(req, session) {
   )
 }
 
-# Responds with the stream of a session's messages, or with the rest of a stream that was interrupted.
+# Responds with the stream of a session's messages, or with the rest of a stream that was
+# interrupted.
 listen <- function(req, session) {
   if (!grepl("text/event-stream", req$HTTP_ACCEPT %||% "", fixed = TRUE)) {
     return(answer(406L))
@@ -256,9 +259,9 @@ listen <- function(req, session) {
 
 `%||%` <- function(x, y) if (is.null(x)) y else x
 
-# Returns whether a request comes from a page of this machine, or from no page. A page of any site can send
-# requests to this machine, and the browser then names the page's origin. (A server for others also requires
-# a token, and uses TLS.)
+# Returns whether a request comes from a page of this machine, or from no page. A page of any site
+# can send requests to this machine, and the browser then names the page's origin. (A server for
+# others also requires a token, and uses TLS.)
 is_of_this_machine <- function(origin) {
   is.null(origin) || grepl("^https?://(localhost|127[.]0[.]0[.]1|\\[::1\\])(:[0-9]+)?$", origin)
 }
@@ -276,7 +279,8 @@ app <- function(req) {
   if (!is.null(req$HTTP_MCP_PROTOCOL_VERSION) && !req$HTTP_MCP_PROTOCOL_VERSION %in% revisions) {
     return(answer(400L, error_of(NULL, -32600L, "this revision of the protocol is not spoken here")))
   }
-  # 404 makes a client start a new session. This is a function because `initialize` needs no session.
+  # 404 makes a client start a new session. This is a function because `initialize` needs no
+  # session.
   id <- req$HTTP_MCP_SESSION_ID
   session <- if (is.null(id)) {
     function() answer(400L, error_of(NULL, -32600L, "there is no MCP-Session-Id"))

@@ -1,17 +1,19 @@
-# The progress of a long job in every open page. The job is started once; pages may be opened and closed.
+# The progress of a long job in every open page. The job is started once; pages may be opened and
+# closed.
 #
 #   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
 #   rookery serve examples/progress.R the same with an access log
 #
-# The job is done in slices, between which R serves requests. Work that cannot be divided into slices belongs
-# in another process (package mirai, or callr), which reports its progress by a promise or a file.
+# The job is done in slices, between which R serves requests. Work that cannot be divided into
+# slices belongs in another process (package mirai, or callr), which reports its progress by a
+# promise or a file.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for Rscript
-# the path of the script is used.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "progress"))[[1]]
 # The style sheet and the icon of all example pages.

@@ -1,20 +1,20 @@
-# A table of ten million rows as CSV, from a data frame, in bounded memory: rows become text as the client
-# reads them.
+# A table of ten million rows as CSV, from a data frame, in bounded memory: rows become text as the
+# client reads them.
 #
 #   Rscript examples/table.R        then curl -o table.csv http://127.0.0.1:8000/table.csv; PORT=9000 in front for another port,
 #                                   ROWS=1e5 for fewer rows
 #   rookery serve examples/table.R  the same with an access log
 #
-# GET /memory returns how much memory R holds. It does not grow while the table is sent, however many clients
-# download it at once.
+# GET /memory returns how much memory R holds. It does not grow while the table is sent, however
+# many clients download it at once.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 rows <- as.integer(as.numeric(Sys.getenv("ROWS", "1e7")))
 
-# The number of rows in a chunk. A chunk takes some milliseconds of R's time, after which R serves other
-# requests.
+# The number of rows in a chunk. A chunk takes some milliseconds of R's time, after which R serves
+# other requests.
 rows_at_once <- 1000L
 
 table <- data.frame(
@@ -24,7 +24,8 @@ table <- data.frame(
   sold = as.Date("2026-01-01") + rep_len(0:364, rows)
 )
 
-# Returns a column's values as fields of CSV (RFC 4180): text in quotes, quotes doubled, missing values empty.
+# Returns a column's values as fields of CSV (RFC 4180): text in quotes, quotes doubled, missing
+# values empty.
 fields <- function(column) {
   text <- as.character(column)
   if (!is.numeric(column)) text <- paste0("\"", gsub("\"", "\"\"", text, fixed = TRUE), "\"")
@@ -32,8 +33,9 @@ fields <- function(column) {
   text
 }
 
-# Returns a function that returns the next rows at each call, and NULL at the end. The server calls it while
-# less than 256 KiB wait for the client. So a client that reads slowly costs no more memory than a fast one.
+# Returns a function that returns the next rows at each call, and NULL at the end. The server calls
+# it while less than 256 KiB wait for the client. So a client that reads slowly costs no more memory
+# than a fast one.
 csv_of <- function(data) {
   at <- 0L
   header <- paste0(paste(fields(names(data)), collapse = ","), "\r\n")

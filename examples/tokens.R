@@ -1,26 +1,27 @@
-# The tokens of a language model, shown in a page as they are produced: server-sent events from a function
-# that returns one token at each call.
+# The tokens of a language model, shown in a page as they are produced: server-sent events from a
+# function that returns one token at each call.
 #
 #   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port, THINKING=1 for a model that
 #                                   needs a second for each token
 #   rookery serve examples/tokens.R the same with an access log
 #
-# The model is a toy within this process: it chooses the next word by the two words before it. With a real
-# model the handler is one line:
-# `sse_body(chat$stream_async(prompt), event = "token")`, with `chat` of package ellmer.
+# The model is a toy within this process: it chooses the next word by the two words before it. With
+# a real model the handler is one line: `sse_body(chat$stream_async(prompt), event = "token")`, with
+# `chat` of package ellmer.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for Rscript
-# the path of the script is used.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "tokens"))[[1]]
 # The style sheet and the icon of all example pages.
 shared <- file.path(dirname(page), "shared")
 
-# The maximum number of tokens of a response, of characters of a prompt, and the seconds for each token.
+# The maximum number of tokens of a response, of characters of a prompt, and the seconds for each
+# token.
 longest <- 200L
 longest_prompt <- 500L
 thinking <- as.numeric(Sys.getenv("THINKING", "0.03"))
@@ -40,8 +41,8 @@ pairs <- paste(words, c(words[-1], words[[1]]))
 followers <- split(c(words[-(1:2)], words[1:2]), pairs)
 beginnings <- which(grepl("[.]$", c(".", words)) & seq_len(length(words) + 1) < length(words))
 
-# Returns a function that returns a promise of the next token at each call, and NULL at the end of the
-# response, as coro's async generators do.
+# Returns a function that returns a promise of the next token at each call, and NULL at the end of
+# the response, as coro's async generators do.
 generate <- function(prompt) {
   asked <- tolower(scan(text = gsub("[^[:alnum:] ]", " ", prompt), what = "", quiet = TRUE))
   # Begins with a sentence about the prompt, if the text has one.
@@ -64,7 +65,8 @@ generate <- function(prompt) {
   }
 }
 
-# Adds a last event that marks the end. Without it the page would reconnect, as after a lost connection.
+# Adds a last event that marks the end. Without it the page would reconnect, as after a lost
+# connection.
 with_end <- function(tokens) {
   is_over <- FALSE
   function() {
@@ -80,7 +82,8 @@ with_end <- function(tokens) {
 
 answer <- function(req) {
   prompt <- decodeURIComponent(sub("^[?]prompt=", "", req$QUERY_STRING))
-  # A page that reconnects in the middle of a response does not get a second response after the first half.
+  # A page that reconnects in the middle of a response does not get a second response after the
+  # first half.
   if (!is.null(req$HTTP_LAST_EVENT_ID) || is.na(prompt)) {
     return(list(status = 204L, headers = list(), body = ""))
   }

@@ -1,5 +1,5 @@
-# A small Shiny app that uses all kinds of requests that Shiny sends: a WebSocket for the slider, the plot and
-# the text, a POST for the upload, a GET for the download, and a URL for the bookmark.
+# A small Shiny app that uses all kinds of requests that Shiny sends: a WebSocket for the slider,
+# the plot and the text, a POST for the upload, a GET for the download, and a URL for the bookmark.
 #
 #   make run
 #
@@ -37,7 +37,8 @@ ui <- function(request) {
   )
 }
 
-# Returns the first lines of a file as text, whatever the file contains. Reads no more than is shown.
+# Returns the first lines of a file as text, whatever the file contains. Reads no more than is
+# shown.
 first_lines <- function(path) {
   bytes <- readBin(path, "raw", n = shown_lines * shown_width)
   printable <- bytes == as.raw(0x0a) | (bytes >= as.raw(0x20) & bytes < as.raw(0x7f))
