@@ -1,7 +1,9 @@
 # A chat room: every open page shows all messages.
 #
-#   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
-#   rookery serve examples/chat.R   the same with an access log; --port 9000 for another port
+#   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows
+#   rookery serve examples/chat.R   the same with an access log
+#
+# PORT=9000 before the first command, or --port 9000 in the second, changes the port.
 
 library(rookery)
 

@@ -1,7 +1,7 @@
 # An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools
 # in R that a language model can call.
 #
-#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client; PORT=9000 in front for another port
+#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client
 #   rookery serve examples/mcp.R    the same with an access log
 #
 # The response to a long tool call is an event stream: progress while the call runs, and its result

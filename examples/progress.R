@@ -1,7 +1,7 @@
 # The progress of a long job in every open page. The job is started once; pages may be opened and
 # closed.
 #
-#   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
+#   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows
 #   rookery serve examples/progress.R the same with an access log
 #
 # The job is done in slices, between which R serves requests. Work that cannot be divided into

@@ -1,9 +1,10 @@
 # A table of ten million rows as CSV, from a data frame, in bounded memory: rows become text as the
 # client reads them.
 #
-#   Rscript examples/table.R        then curl -o table.csv http://127.0.0.1:8000/table.csv; PORT=9000 in front for another port,
-#                                   ROWS=1e5 for fewer rows
+#   Rscript examples/table.R        then curl -o table.csv http://127.0.0.1:8000/table.csv
 #   rookery serve examples/table.R  the same with an access log
+#
+# The environment variable ROWS=1e5 makes a smaller table.
 #
 # GET /memory returns how much memory R holds. It does not grow while the table is sent, however
 # many clients download it at once.

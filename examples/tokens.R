@@ -1,9 +1,10 @@
 # The tokens of a language model, shown in a page as they are produced: server-sent events from a
 # function that returns one token at each call.
 #
-#   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port, THINKING=1 for a model that
-#                                   needs a second for each token
+#   Rscript examples/tokens.R       then open http://127.0.0.1:8000
 #   rookery serve examples/tokens.R the same with an access log
+#
+# With the environment variable THINKING=1 the model needs a second for each token.
 #
 # The model is a toy within this process: it chooses the next word by the two words before it. With
 # a real model the handler is one line: `sse_body(chat$stream_async(prompt), event = "token")`, with
