@@ -9,12 +9,12 @@
 static const double batch_seconds = 0.001;
 // run_now(0) costs 9 us, so it is not run more often than this while requests come; and not less often, however many.
 static const double later_seconds = 0.001;
-// How long an idle service() stays in one run_monotonic_seconds(): `later` looks for Ctrl-C only when it returns.
+// How long an idle service() stays in one run_now(): `later` looks for Ctrl-C only when it returns.
 static const double park_seconds = 0.15;
 
 int interrupts;
 
-static int pumping;            // depth of run_monotonic_seconds() calls made by service()
+static int pumping;            // depth of run_now() calls made by service()
 static uint64_t declined_at;   // rk_event_count() when the callback last left the work to service()
 static double later_at;        // when `later` was last run
 static bool later_has_more;    // it ran a callback then, and runs one at a time
@@ -30,7 +30,7 @@ static void report_depth(void) {
         is_reported = true;
         log_error(
             "service()", R_NilValue,
-            "too many handlers are nested, each within a service() or later::run_monotonic_seconds() of another: further requests "
+            "too many handlers are nested, each within a service() or later::run_now() of another: further requests "
             "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
     }
 }
