@@ -14,7 +14,7 @@ use crate::limits::config_of;
 
 /// What it has. In the order in which it ends.
 #[derive(Debug)]
-pub(crate) struct Administered {
+pub(crate) struct AdminServer {
     _admin: Admin,
     /// Where `rookery status` finds it, if one could be made.
     _folder: Option<RunFolder>,
@@ -28,10 +28,11 @@ const FAILED: i32 = -1;
 impl Core {
     /// Where what R does is written, if anybody reads it.
     pub(crate) fn board(&self) -> Option<&Board> {
-        self.supervised_board().or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
+        self.supervised_scoreboard()
+            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
     }
 
-    fn administer(&mut self, at: &AdminAt, target: String) -> Result<(), String> {
+    fn start_admin(&mut self, at: &AdminAt, target: String) -> Result<(), String> {
         let (board, _) = Scoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let board = Arc::new(board);
@@ -59,7 +60,7 @@ impl Core {
             ));
         }
         self.server().set_scoreboard(Some(board));
-        self.admin = Some(Administered { _admin: admin, _folder: folder.ok(), one });
+        self.admin = Some(AdminServer { _admin: admin, _folder: folder.ok(), one });
         Ok(())
     }
 
@@ -69,24 +70,26 @@ impl Core {
     }
 
     /// A server is in the place of the one before: what there is to look at is its own.
-    pub(crate) fn look_at_server(&self, config: &Config) {
-        if let Some(Administered { one, .. }) = &self.admin {
+    pub(crate) fn observe_server(&self, config: &Config) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.board())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
         }
     }
 
     /// A listener is to end: its thread may, too.
-    pub(crate) fn is_over(&self, listener: ListenerId) {
-        if let Some(Administered { one, .. }) = &self.admin {
+    pub(crate) fn on_listener_end(&self, listener: ListenerId) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
         }
     }
 
     /// R hands an exchange back, or somebody does in its place.
-    pub(crate) fn counts(&self, command: &Command) {
+    pub(crate) fn record_response(&self, command: &Command) {
         let Command::Respond(exchange) = command else { return };
-        if self.admin.is_none() && (self.supervised_board().is_none() || exchange.ticket() != 0) {
+        if self.admin.is_none()
+            && (self.supervised_scoreboard().is_none() || exchange.ticket() != 0)
+        {
             return;
         }
         let (handed, begun) = exchange.times();
@@ -94,9 +97,9 @@ impl Core {
         if begun == 0 && exchange.is_departed() {
             return;
         }
-        if let Some(Administered { one, .. }) = &self.admin {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
-        } else if let Some(board) = self.supervised_board() {
+        } else if let Some(board) = self.supervised_scoreboard() {
             board.tally().answer(exchange.reply().status(), handed, begun, now());
         }
     }
@@ -123,7 +126,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
             if core.admin.is_some() {
                 return STARTED;
             }
-            match core.administer(&address, target.into_owned()) {
+            match core.start_admin(&address, target.into_owned()) {
                 Ok(()) => STARTED,
                 Err(error) => {
                     core::set_error(&error);
@@ -145,12 +148,12 @@ pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char)
         let address =
             (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy());
         core::with(|core| {
-            if let Some(Administered { one, .. }) = &core.admin {
+            if let Some(AdminServer { one, .. }) = &core.admin {
                 one.is(
                     if course == 1 { Course::Serving } else { Course::Draining },
                     address.as_deref(),
                 );
-                core.r_is(R::Busy);
+                core.set_r_activity(R::Busy);
             }
         });
     });
@@ -165,7 +168,7 @@ pub extern "C" fn rk_admin_stop() {
             core.server().set_scoreboard(None);
             core.admin.take()
         });
-        if let Some(Administered { one, .. }) = &ended {
+        if let Some(AdminServer { one, .. }) = &ended {
             // This library may be unloaded behind this.
             one.end();
         }

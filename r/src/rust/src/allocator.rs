@@ -68,11 +68,11 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Address space that mimalloc has before any other of its own: 1 GiB, as much as it would reserve by itself.
-const ROOM: usize = 1 << 30;
+const INITIAL_SPACE: usize = 1 << 30;
 
 /// What it has, and takes at a time, where a process may have only so much address space (`ulimit -v`): that is R's, whose vectors
 /// need it. It takes no less.
-const LITTLE_ROOM: usize = 32 << 20;
+const LIMITED_SPACE: usize = 32 << 20;
 
 /// mimalloc's slices begin at multiples of it.
 const SLICE: usize = 64 << 10;
@@ -81,22 +81,22 @@ const SLICE: usize = 64 << 10;
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
 
 /// Address space to begin with.
-fn room() -> usize {
+fn initial_space() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: it lives for the call.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     if limit.rlim_cur == libc::RLIM_INFINITY {
-        return ROOM;
+        return INITIAL_SPACE;
     }
     let kib = |bytes: usize| libc::c_long::try_from(bytes >> 10).unwrap_or(libc::c_long::MAX);
     // SAFETY: no pointers are involved.
     unsafe {
         // Should the option have another number one day, that one keeps its value.
-        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(ROOM) {
-            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LITTLE_ROOM));
+        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(INITIAL_SPACE) {
+            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LIMITED_SPACE));
         }
     }
-    LITTLE_ROOM
+    LIMITED_SPACE
 }
 
 /// Gives mimalloc the address space to begin with, in which there are no huge pages: by itself it asks for them, and the system
@@ -105,7 +105,7 @@ fn room() -> usize {
 pub(crate) fn reserve() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        let size = room();
+        let size = initial_space();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: new memory, which nobody may touch yet.
         let start =
@@ -113,15 +113,15 @@ pub(crate) fn reserve() {
         if start == libc::MAP_FAILED {
             return;
         }
-        let room = start.wrapping_byte_add(start.align_offset(SLICE));
+        let initial_space = start.wrapping_byte_add(start.align_offset(SLICE));
         let mut arena = ptr::null_mut();
         // SAFETY: the memory is ours, is never unmapped, and is mimalloc's alone from now on.
         let is_taken = unsafe {
             // A system without huge pages does not know the advice.
             #[cfg(target_os = "linux")]
-            libc::madvise(room, size, libc::MADV_NOHUGEPAGE);
+            libc::madvise(initial_space, size, libc::MADV_NOHUGEPAGE);
             libmimalloc_sys::mi_manage_os_memory_ex(
-                room,
+                initial_space,
                 size,
                 false,
                 false,

@@ -10,51 +10,51 @@ use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
-use crate::admin::Administered;
+use crate::admin::AdminServer;
 use crate::allocator;
 use crate::event::Header;
-use crate::exchange::header_names::Names;
-use crate::exchange::response_stream::Streamed;
+use crate::exchange::header_names::HeaderNames;
+use crate::exchange::response_stream::OpenStream;
 use crate::limits::config_of;
-use crate::listener::Listening;
+use crate::listener::ActiveListener;
 use crate::listener::access_log::Log;
-use crate::listener::tls::Counted;
-use crate::worker::Membership;
+use crate::listener::tls::CountedTls;
+use crate::worker::WorkerState;
 
 /// Everything the package knows. One per process, in the local storage of R's main thread.
 #[derive(Debug)]
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
-    pub(crate) listeners: HashMap<u32, Listening>,
+    pub(crate) listeners: HashMap<u32, ActiveListener>,
     /// Exchanges that R holds; an index is the slot that C names.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
     /// The R object of each WebSocket.
-    pub(crate) sockets: ById<Bound>,
+    pub(crate) sockets: ById<BoundWebSocket>,
     /// The R object of each reply in pieces.
-    pub(crate) streams: ById<Streamed>,
+    pub(crate) streams: ById<OpenStream>,
     /// Streams whose sources R asks again by itself, each in its turn.
-    pub(crate) going_on: VecDeque<u64>,
+    pub(crate) pull_queue: VecDeque<u64>,
     /// The R object of each request whose body comes in pieces.
     pub(crate) receivers: ById<Receiver>,
-    pub(crate) names: Names,
+    pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
-    pub(crate) ends: [Vec<u8>; 4],
+    pub(crate) address_texts: [Vec<u8>; 4],
     /// The message that C is reading.
-    pub(crate) message: Option<rookery_exchange::Payload>,
+    pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
     /// What listeners speak TLS with.
-    pub(crate) tls: HashMap<u32, Counted>,
+    pub(crate) tls: HashMap<u32, CountedTls>,
     /// The certificate that C is reading of.
-    pub(crate) development: Option<DevelopmentCertificate>,
+    pub(crate) development_certificate: Option<DevelopmentCertificate>,
     /// The limits that were set; empty: the defaults.
     pub(crate) limits: Vec<f64>,
     /// Whether a supervisor has started this process.
-    pub(crate) membership: Membership,
+    pub(crate) worker_state: WorkerState,
     /// Who looks after this process, if anybody does.
-    pub(crate) admin: Option<Administered>,
+    pub(crate) admin: Option<AdminServer>,
 }
 
 /// The R object of a request whose body comes in pieces.
@@ -91,7 +91,7 @@ impl Hasher for IdHasher {
 
 /// A WebSocket that R has accepted.
 #[derive(Debug, Clone)]
-pub(crate) struct Bound {
+pub(crate) struct BoundWebSocket {
     pub(crate) listener: u32,
     /// C's token of its object; 0 until there is one.
     pub(crate) token: u64,
@@ -111,18 +111,18 @@ impl Core {
             free: Vec::new(),
             sockets: ById::default(),
             streams: ById::default(),
-            going_on: VecDeque::new(),
+            pull_queue: VecDeque::new(),
             receivers: ById::default(),
-            names: Names::new(),
+            names: HeaderNames::new(),
             headers: Vec::new(),
-            ends: Default::default(),
-            message: None,
+            address_texts: Default::default(),
+            shown_payload: None,
             tokens: Vec::new(),
             log: Log::default(),
             tls: HashMap::new(),
-            development: None,
+            development_certificate: None,
             limits: Vec::new(),
-            membership: Membership::default(),
+            worker_state: WorkerState::default(),
             admin: None,
         }
     }
@@ -134,12 +134,12 @@ impl Core {
         server.set_access_log(self.log.opened());
         self.link = Arc::clone(server.link());
         let before = std::mem::replace(&mut self.server, server);
-        self.look_at_server(config);
+        self.observe_server(config);
         before
     }
 
     /// Whether R holds no exchange.
-    pub(crate) fn is_holding_nothing(&self) -> bool {
+    pub(crate) fn holds_no_exchange(&self) -> bool {
         self.held.iter().all(Option::is_none)
     }
 

@@ -30,7 +30,7 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
         core::with(|core| {
             let Some(mut exchange) = core.give(slot, id) else { return result::STALE };
             exchange.set_tag(Tag::new(token, core.link.releases()));
-            core.hand_back(Command::Proceed(exchange));
+            core.return_exchange(Command::Proceed(exchange));
             result::OK
         })
     })
@@ -128,7 +128,7 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
         core::with(|core| {
             for mut exchange in core.take_held(listener) {
                 refuse(&mut exchange);
-                core.hand_back(Command::Respond(exchange));
+                core.return_exchange(Command::Respond(exchange));
             }
             core.link.flush();
         });
@@ -299,7 +299,7 @@ pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
         core::with(|core| {
             let Some(exchange) = core.give(slot, id) else { return result::STALE };
-            core.hand_back(Command::Respond(exchange));
+            core.return_exchange(Command::Respond(exchange));
             result::OK
         })
     })

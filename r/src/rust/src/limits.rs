@@ -37,7 +37,7 @@ impl Core {
             && self.sockets.is_empty()
             && self.streams.is_empty()
             && self.receivers.is_empty()
-            && self.is_holding_nothing()
+            && self.holds_no_exchange()
             && self.link.is_empty()
     }
 
@@ -56,7 +56,7 @@ impl Core {
         let before = self.link.clone();
         drop(self.replace_server(&config_of(values)));
         // After the thread of the one before has ended: one at a time hears a supervisor.
-        self.attend();
+        self.attach_supervisor();
         // What was lent is given back when the thread has ended; nobody asks the link from before again.
         Link::releases(&before).take(&mut self.tokens);
         self.limits = values.to_vec();

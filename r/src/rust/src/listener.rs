@@ -20,7 +20,7 @@ use rookery_server::{
 
 use crate::core::{self, Core};
 use crate::entry;
-use crate::listener::tls::{Counted, Https};
+use crate::listener::tls::{CountedTls, Https};
 
 /// What a function that starts a listener reports when it could not: `rk_error` says why.
 const FAILED: i32 = -1;
@@ -28,14 +28,14 @@ const STARTED: i32 = 0;
 
 /// A listener, and the one in the clear from which requests are sent on to it.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ActiveListener {
     /// Who has its certificate ordered.
     renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
 
-impl Listening {
+impl ActiveListener {
     /// Those of all that listen.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::liveness_probe).collect()
@@ -58,7 +58,7 @@ impl Listening {
 impl Core {
     fn started(
         &mut self,
-        listening: Result<Listening, ListenError>,
+        listening: Result<ActiveListener, ListenError>,
         tls: Option<Tls>,
     ) -> Option<(ListenerId, Option<u16>)> {
         match listening {
@@ -70,7 +70,7 @@ impl Core {
                     admin.one.listens(id, listening.pulses());
                 }
                 self.listeners.insert(id, listening);
-                self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
+                self.tls.extend(tls.map(|tls| (id, CountedTls::new(tls))));
                 Some((id, port))
             }
             Err(error) => {
@@ -110,9 +110,9 @@ const _: () =
 /// # Safety
 /// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
 ///   has `proxy_count` of them, `origins` `origin_count`.
-unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
+unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
     // SAFETY: the caller's duty.
-    let files = unsafe { setup.site.cast::<static_paths::Builder>().as_ref() };
+    let files = unsafe { setup.site.cast::<static_paths::SiteBuilder>().as_ref() };
     // SAFETY: the caller's duty.
     let spool = unsafe { path_of(setup.spool) };
     // SAFETY: the caller's duty.
@@ -129,12 +129,12 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     let policy =
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(ListenerConfig {
-        files: files.map(static_paths::Builder::files).unwrap_or_default(),
+        files: files.map(static_paths::SiteBuilder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         tells_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: the caller's duty.
-        tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),
+        tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
         proxies,
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
@@ -149,11 +149,11 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
 const SOCKET_OF_WORKER: i32 = 1;
 
 /// Listens on an address, and on another port beside it from which requests are sent on.
-fn listen_beside(
+fn listen_with_redirect(
     address: SocketAddr,
     site: ListenerConfig,
     redirect_from: Option<u16>,
-) -> Result<Listening, ListenError> {
+) -> Result<ActiveListener, ListenError> {
     // What is between a client and one port is between it and the other.
     let also = ListenerConfig {
         proxies: site.proxies.clone(),
@@ -164,7 +164,7 @@ fn listen_beside(
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
-        return Ok(Listening { renewer: None, listener, redirect: None });
+        return Ok(ActiveListener { renewer: None, listener, redirect: None });
     };
     let site =
         ListenerConfig { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
@@ -172,11 +172,14 @@ fn listen_beside(
     address.set_port(from);
     // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
     let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
-    Ok(Listening { renewer: None, listener, redirect: Some(redirect) })
+    Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
 /// Has the certificate of a listener ordered and renewed, where an authority issues it.
-fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, ListenError> {
+fn with_renewer(
+    mut listening: ActiveListener,
+    https: Option<&Https>,
+) -> Result<ActiveListener, ListenError> {
     listening.renewer =
         https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
     Ok(listening)
@@ -188,7 +191,7 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
         let (files, tls) = (site.files.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
         let site = ListenerConfig { session_cookie, ..site };
-        let started = core.listen_inherited(site).map(|listener| Listening {
+        let started = core.listen_inherited(site).map(|listener| ActiveListener {
             renewer: None,
             listener,
             redirect: None,
@@ -225,7 +228,7 @@ pub unsafe extern "C" fn rk_listen_tcp(
         // SAFETY: the caller's duty.
         let setup = unsafe { &*setup };
         // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
+        let Some(site) = (unsafe { listener_config(setup) }) else { return FAILED };
         let tls = site.tls.clone();
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
@@ -245,9 +248,10 @@ pub unsafe extern "C" fn rk_listen_tcp(
             return STARTED;
         }
         // SAFETY: the caller's duty.
-        let https = unsafe { tls::of(setup.tls) };
+        let https = unsafe { tls::from_raw(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
+        let started = listen_with_redirect(address, site, redirect_from)
+            .and_then(|it| with_renewer(it, https));
         let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
@@ -277,7 +281,7 @@ pub unsafe extern "C" fn rk_listen_unix(
         // SAFETY: the caller's duty.
         let setup = unsafe { &*setup };
         // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
+        let Some(site) = (unsafe { listener_config(setup) }) else { return FAILED };
         if setup.inherits == SOCKET_OF_WORKER {
             let Some(id) = listen_as_worker(setup, site) else { return FAILED };
             // SAFETY: the caller's duty.
@@ -286,11 +290,11 @@ pub unsafe extern "C" fn rk_listen_unix(
         }
         let tls = site.tls.clone();
         // SAFETY: the caller's duty.
-        let https = unsafe { tls::of(setup.tls) };
+        let https = unsafe { tls::from_raw(setup.tls) };
         let started =
             core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
         let started = started.and_then(|listener| {
-            kept(Listening { renewer: None, listener, redirect: None }, https)
+            with_renewer(ActiveListener { renewer: None, listener, redirect: None }, https)
         });
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
@@ -307,8 +311,8 @@ pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
         // Outside the borrow: stopping waits for the I/O thread.
         let stopped = core::with(|core| {
-            core.leaves(listener, false);
-            core.is_over(listener);
+            core.announce_leaving(listener, false);
+            core.on_listener_end(listener);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
@@ -323,7 +327,7 @@ pub extern "C" fn rk_stop(listener: u32) {
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
-            core.leaves(listener, true);
+            core.announce_leaving(listener, true);
             if let Some(listening) = core.listeners.get(&listener) {
                 listening.all().for_each(Listener::drain);
             }
@@ -354,11 +358,11 @@ pub extern "C" fn rk_stop_all() {
         });
         for (id, listening) in all {
             core::with(|core| {
-                core.leaves(id, false);
-                core.is_over(id);
+                core.announce_leaving(id, false);
+                core.on_listener_end(id);
             });
             listening.stop();
         }
-        core::with(|core| core.unattend());
+        core::with(|core| core.detach_supervisor());
     });
 }

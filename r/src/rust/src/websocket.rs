@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, Compression, Lease, MessageKind, Payload};
 
-use crate::core::{Bound, Core};
+use crate::core::{BoundWebSocket, Core};
 use crate::{Bytes, core, entry, result, slice};
 
 /// RFC 6455, 5.5: a close frame's payload is at most 125 bytes, two of them the code.
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn rk_ws_accept(
             // SAFETY: the caller's duty.
             unsafe { chosen.write(found.unwrap_or(Bytes::EMPTY)) };
             let listener = exchange.listener();
-            core.sockets.insert(id, Bound { listener, token: 0, backlog });
+            core.sockets.insert(id, BoundWebSocket { listener, token: 0, backlog });
             result::OK
         })
     })
@@ -121,9 +121,9 @@ pub unsafe extern "C" fn rk_ws_list(listener: u32, tokens: *mut u64, capacity: u
 }
 
 // `enum rk_send`.
-const SENT: i32 = 1;
-const SENT_BUT_WAIT: i32 = 0;
-const OVER: i32 = -1;
+const SEND_MORE: i32 = 1;
+const SEND_FULL: i32 = 0;
+const SEND_CLOSED: i32 = -1;
 
 /// Counts a message in, and sends it unless the WebSocket is over: `enum rk_send`.
 fn send(
@@ -134,10 +134,10 @@ fn send(
     payload: impl FnOnce(&Core) -> Payload,
 ) -> i32 {
     let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.give(len)) else {
-        return OVER;
+        return SEND_CLOSED;
     };
     core.link.send(Command::Send { socket: id, kind: kind(is_text), payload: payload(core) });
-    if more { SENT } else { SENT_BUT_WAIT }
+    if more { SEND_MORE } else { SEND_FULL }
 }
 
 /// Sends a message, copied. Text that is not UTF-8 has its bad bytes replaced by U+FFFD, for the peer would close
@@ -147,7 +147,7 @@ fn send(
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len: usize) -> i32 {
-    entry(OVER, || {
+    entry(SEND_CLOSED, || {
         // SAFETY: the caller's duty.
         let bytes = unsafe { slice(start, len) };
         let text = if is_text == 0 { Cow::Borrowed("") } else { String::from_utf8_lossy(bytes) };
@@ -174,8 +174,8 @@ pub unsafe extern "C" fn rk_ws_lend(
     len: usize,
     token: u64,
 ) -> i32 {
-    entry(OVER, || {
-        let Some(first) = NonNull::new(start.cast_mut()) else { return OVER };
+    entry(SEND_CLOSED, || {
+        let Some(first) = NonNull::new(start.cast_mut()) else { return SEND_CLOSED };
         // SAFETY: the caller's duty.
         let bytes = unsafe { slice(start, len) };
         let mended = (is_text != 0 && std::str::from_utf8(bytes).is_err())
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn rk_ws_lend(
 pub extern "C" fn rk_ws_queued_bytes(id: u64) -> i64 {
     entry(-1, || {
         core::with(|core| match core.sockets.get(&id) {
-            Some(Bound { backlog, .. }) if !backlog.is_over() => {
+            Some(BoundWebSocket { backlog, .. }) if !backlog.is_over() => {
                 i64::try_from(backlog.waiting()).unwrap_or(i64::MAX)
             }
             _ => -1,

@@ -64,16 +64,16 @@ const CLOSED: i32 = 3;
 const FAILED: i32 = 4;
 
 // `enum rk_client_send_status`.
-const TAKEN: i32 = 0;
+const SENT: i32 = 0;
 const FULL: i32 = 1;
-const OVER: i32 = 2;
+const ENDED: i32 = 2;
 
 struct State {
     clients: Clients,
     /// C's token of each client's R object.
     tokens: HashMap<u64, u64>,
     /// What C is reading.
-    shown: Option<Event>,
+    shown_event: Option<Event>,
 }
 
 thread_local! {
@@ -99,7 +99,7 @@ pub(crate) fn forked() {
 }
 
 /// A span of R's, in seconds; none when it has no end.
-fn span(seconds: f64) -> Option<Duration> {
+fn duration_of(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
@@ -108,7 +108,7 @@ fn span(seconds: f64) -> Option<Duration> {
     clippy::cast_sign_loss,
     reason = "R has checked that it is positive; one of more than there is counts as all there is"
 )]
-fn bytes(number: f64) -> u64 {
+fn byte_count(number: f64) -> u64 {
     number as u64
 }
 
@@ -168,12 +168,12 @@ pub unsafe extern "C" fn rk_client_open(
                 .map(|pair| (pair[0].clone(), pair[1].clone()))
                 .collect(),
             compresses: setup.compresses != 0,
-            max_message_size: bytes(setup.message),
-            max_queue_size: usize::try_from(bytes(setup.queue)).unwrap_or(usize::MAX),
-            connect_timeout: span(setup.connect_time).unwrap_or(Duration::MAX),
-            close_timeout: span(setup.close_time).unwrap_or(Duration::MAX),
-            ping_interval: span(setup.ping_time),
-            pong_timeout: span(setup.pong_time).unwrap_or(Duration::MAX),
+            max_message_size: byte_count(setup.message),
+            max_queue_size: usize::try_from(byte_count(setup.queue)).unwrap_or(usize::MAX),
+            connect_timeout: duration_of(setup.connect_time).unwrap_or(Duration::MAX),
+            close_timeout: duration_of(setup.close_time).unwrap_or(Duration::MAX),
+            ping_interval: duration_of(setup.ping_time),
+            pong_timeout: duration_of(setup.pong_time).unwrap_or(Duration::MAX),
             group: setup.group,
         };
         let roots = if ca.is_empty() { Roots::System } else { Roots::Custom(ca) };
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn rk_client_open(
             let state = state.get_or_insert_with(|| State {
                 clients: Clients::new(Box::new(move |group| wake(group))),
                 tokens: HashMap::new(),
-                shown: None,
+                shown_event: None,
             });
             match state.clients.open(address, settings, &roots) {
                 Ok(client) => {
@@ -210,16 +210,16 @@ pub unsafe extern "C" fn rk_client_send(
     start: *const u8,
     len: usize,
 ) -> i32 {
-    entry(OVER, || {
+    entry(ENDED, || {
         // SAFETY: the caller's duty.
         let bytes = unsafe { slice(start, len) };
         let content =
             if is_text == 0 { Content::Binary(bytes.to_vec()) } else { Content::Text(text(bytes)) };
         STATE.with_borrow_mut(|state| {
             match state.as_mut().map(|state| state.clients.send(id, content)) {
-                Some(SendOutcome::Queued) => TAKEN,
+                Some(SendOutcome::Queued) => SENT,
                 Some(SendOutcome::Full) => FULL,
-                Some(SendOutcome::Closed) | None => OVER,
+                Some(SendOutcome::Closed) | None => ENDED,
             }
         })
     })
@@ -238,7 +238,7 @@ pub unsafe extern "C" fn rk_client_close(id: u64, code: i32, reason: *const u8, 
     });
 }
 
-/// Lets go of a client, whose events are not shown any more: its token, 0 when it has ended before.
+/// Lets go of a client, whose events are not shown_event any more: its token, 0 when it has ended before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     entry(0, || {
@@ -265,12 +265,12 @@ pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32
     entry(0, || {
         with(|state| {
             let Some(next) = state.clients.next_event(group) else {
-                state.shown = None;
+                state.shown_event = None;
                 return 0;
             };
-            let shown = &*state.shown.insert(next);
-            let id = shown.client();
-            let token = match shown {
+            let shown_event = &*state.shown_event.insert(next);
+            let id = shown_event.client();
+            let token = match shown_event {
                 Event::Closed { .. } | Event::Failed { .. } => state.tokens.remove(&id),
                 _ => state.tokens.get(&id).copied(),
             };
@@ -283,7 +283,7 @@ pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32
                 token: token.unwrap_or(0),
                 data: Bytes::EMPTY,
             };
-            match shown {
+            match shown_event {
                 Event::Opened { protocol, .. } => {
                     raw.kind = OPENED;
                     raw.data = Bytes::of(protocol.as_deref().unwrap_or_default().as_bytes());

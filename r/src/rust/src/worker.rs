@@ -30,17 +30,17 @@ pub(crate) struct Worker {
 
 /// Whether the process was started by a supervisor.
 #[derive(Debug, Default)]
-pub(crate) enum Membership {
+pub(crate) enum WorkerState {
     #[default]
-    None,
+    NotAWorker,
     Worker(Worker),
     /// It was, in a way that cannot be worked with.
-    Broken(String),
+    Failed(String),
 }
 
 /// What C does on the I/O thread.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deeds {
+pub(crate) struct WorkerCallbacks {
     /// Interrupts what R runs for a request.
     interrupt: extern "C" fn(),
     /// Has R give back memory, when it comes to wait.
@@ -50,51 +50,52 @@ pub(crate) struct Deeds {
 }
 
 /// What a function that asks for the socket reports.
-const NO_WORKER: i32 = 0;
-const SOCKET_IS_FREE: i32 = 1;
-const SOCKET_IS_TAKEN: i32 = 2;
-const IS_BROKEN: i32 = 3;
+const NONE: i32 = 0;
+const SOCKET_FREE: i32 = 1;
+const SOCKET_USED: i32 = 2;
+const FAILED: i32 = 3;
 
 impl Core {
     /// Takes what a supervisor has given this process; again after the package was unloaded, when it is attended anew.
     ///
     /// # Safety
     /// As for [`Inherited::take`].
-    unsafe fn join(&mut self, deeds: Deeds) {
+    unsafe fn join(&mut self, callbacks: WorkerCallbacks) {
         // SAFETY: the caller's duty.
         match unsafe { Inherited::take() } {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
-                let supervision =
-                    Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
-                self.membership = Membership::Worker(Worker {
+                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+                    on_supervisor_request(asked, callbacks)
+                }));
+                self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
                     is_leaving: false,
                 });
             }
-            Err(error) => self.membership = Membership::Broken(error.to_string()),
+            Err(error) => self.worker_state = WorkerState::Failed(error.to_string()),
         }
-        self.attend();
+        self.attach_supervisor();
     }
 
     /// Has the server hear the supervisor: it, or the one in its place from now on.
-    pub(crate) fn attend(&mut self) {
-        let Membership::Worker(worker) = &self.membership else { return };
+    pub(crate) fn attach_supervisor(&mut self) {
+        let WorkerState::Worker(worker) = &self.worker_state else { return };
         if !worker.supervision.has_public_listeners() {
             // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
             self.link.stay_awake();
         }
         if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
-            self.membership = Membership::Broken(error.to_string());
+            self.worker_state = WorkerState::Failed(error.to_string());
         }
     }
 
     /// Hears the supervisor no more: the server's thread may end.
-    pub(crate) fn unattend(&self) {
-        if let Membership::Worker(_) = &self.membership {
+    pub(crate) fn detach_supervisor(&self) {
+        if let WorkerState::Worker(_) = &self.worker_state {
             self.server().unwatch_supervisor();
         }
     }
@@ -102,7 +103,7 @@ impl Core {
     /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
     /// caller's.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
-        let Membership::Worker(worker) = &self.membership else {
+        let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R has asked before")
         };
         self.server().listen_supervised(&worker.supervision, site)
@@ -110,13 +111,13 @@ impl Core {
 
     /// The cookie by which the supervisor knows the clients of this process.
     pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         SessionCookie::read(worker.supervision.cookie()?)
     }
 
     /// A copy of what the supervisor writes the access log to, in place of standard output.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.supervision.log()
     }
 
@@ -128,28 +129,28 @@ impl Core {
         sees_heads: bool,
         is_sticky: bool,
     ) {
-        if let Membership::Worker(worker) = &mut self.membership {
+        if let WorkerState::Worker(worker) = &mut self.worker_state {
             worker.supervision.announce(&files);
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // One that does not read or has gone hears nothing, and its end is heard here.
             let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
-            self.r_is(R::Busy);
+            self.set_r_activity(R::Busy);
         }
     }
 
     /// Announces changed static paths to the supervisor if it serves them. Returns the supervision
     /// to wait on until the change is in force.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
         worker.supervision.announce(files);
         Some(Arc::clone(&worker.supervision))
     }
 
     /// That listener answers no new requests any more, because it ends or (`is_stopping`) the process does.
-    pub(crate) fn leaves(&mut self, listener: u32, is_stopping: bool) {
-        if let Membership::Worker(worker) = &mut self.membership {
+    pub(crate) fn announce_leaving(&mut self, listener: u32, is_stopping: bool) {
+        if let WorkerState::Worker(worker) = &mut self.worker_state {
             if worker.listening == Some(listener) {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
                     let _ = worker.supervision.send(Message::Leaving);
@@ -166,15 +167,15 @@ impl Core {
     // ---- the scoreboard: nothing where there is none ----
 
     /// The one that a supervisor reads.
-    pub(crate) fn supervised_board(&self) -> Option<&Board> {
-        match &self.membership {
-            Membership::Worker(worker) => Some(worker.supervision.scoreboard()),
+    pub(crate) fn supervised_scoreboard(&self) -> Option<&Board> {
+        match &self.worker_state {
+            WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
             _ => None,
         }
     }
 
     /// R begins to do something.
-    pub(crate) fn r_is(&self, r: R) {
+    pub(crate) fn set_r_activity(&self, r: R) {
         if let Some(board) = self.board() {
             board.r_is(r, now());
         }
@@ -183,7 +184,7 @@ impl Core {
     /// Notes that R is about to be shown an event, and returns true; or returns false for a request
     /// that the supervisor has withdrawn, which R must not see.
     #[must_use]
-    pub(crate) fn begin(&self, event: &mut Event) -> bool {
+    pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
         board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
@@ -208,15 +209,15 @@ impl Core {
     }
 
     /// R has come for a request whose client has gone, and does not begin it.
-    pub(crate) fn passes_over(&self) {
+    pub(crate) fn skip_request(&self) {
         if let Some(board) = self.board() {
             board.take();
         }
     }
 
     /// Hands an exchange back to the server.
-    pub(crate) fn hand_back(&self, command: Command) {
-        self.counts(&command);
+    pub(crate) fn return_exchange(&self, command: Command) {
+        self.record_response(&command);
         // Before: who has the reply can read what it took.
         if let Some(board) = self.board() {
             board.done(now());
@@ -226,30 +227,30 @@ impl Core {
 }
 
 /// What the supervisor asks. On the I/O thread.
-fn hear(asked: SupervisorRequest, deeds: Deeds) {
+fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
     match asked {
-        SupervisorRequest::Drain => end(deeds),
+        SupervisorRequest::Drain => end_process(callbacks),
         SupervisorRequest::Stop | SupervisorRequest::Gone => {
-            end_in_time();
-            end(deeds);
+            end_process_later();
+            end_process(callbacks);
         }
-        SupervisorRequest::Interrupt => (deeds.interrupt)(),
-        SupervisorRequest::Collect => (deeds.collect)(),
+        SupervisorRequest::Interrupt => (callbacks.interrupt)(),
+        SupervisorRequest::Collect => (callbacks.collect)(),
         SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
 /// Has the process end as SIGTERM has it: `serve()` finishes what is in hand, and what is not under `serve()` ends at once. A second signal
 /// would end that at once, too: so there is one, whatever is asked, and how often.
-fn end(deeds: Deeds) {
+fn end_process(callbacks: WorkerCallbacks) {
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     if !IS_ASKED.swap(true, Ordering::Relaxed) {
-        (deeds.end)();
+        (callbacks.end)();
     }
 }
 
 /// Ends the process in a while, whatever R does. From a thread of its own: that of the I/O may end before.
-fn end_in_time() {
+fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
         return;
@@ -279,23 +280,23 @@ pub extern "C" fn rk_worker_join(
     collect: extern "C" fn(),
     end: extern "C" fn(),
 ) {
-    let deeds = Deeds { interrupt, collect, end };
+    let callbacks = WorkerCallbacks { interrupt, collect, end };
     // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
-    entry((), || core::with(|core| unsafe { core.join(deeds) }));
+    entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
 /// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
 /// meant to be one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
-    entry(NO_WORKER, || {
-        core::with(|core| match &core.membership {
-            Membership::None => NO_WORKER,
-            Membership::Worker(Worker { listening: None, .. }) => SOCKET_IS_FREE,
-            Membership::Worker(_) => SOCKET_IS_TAKEN,
-            Membership::Broken(error) => {
+    entry(NONE, || {
+        core::with(|core| match &core.worker_state {
+            WorkerState::NotAWorker => NONE,
+            WorkerState::Worker(Worker { listening: None, .. }) => SOCKET_FREE,
+            WorkerState::Worker(_) => SOCKET_USED,
+            WorkerState::Failed(error) => {
                 core::set_error(error);
-                IS_BROKEN
+                FAILED
             }
         })
     })
@@ -305,8 +306,8 @@ pub extern "C" fn rk_worker_state() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
-        core::with(|core| match &core.membership {
-            Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),
+        core::with(|core| match &core.worker_state {
+            WorkerState::Worker(worker) => i32::from(worker.listening == Some(listener)),
             _ => 0,
         })
     })

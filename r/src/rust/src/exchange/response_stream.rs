@@ -10,20 +10,20 @@ use crate::{core, entry, result, slice};
 
 /// A stream that R has opened and not been told the end of.
 #[derive(Debug)]
-pub(crate) struct Streamed {
+pub(crate) struct OpenStream {
     /// C's token of its R object.
     pub(crate) token: u64,
     flow: Arc<Flow>,
     /// Pieces that were given.
-    pieces: u64,
+    chunks: u64,
 }
 
 // `enum rk_write`.
-const MORE: i32 = 0;
-const ENOUGH: i32 = 1;
-const OVER: i32 = 2;
-const SLOW: i32 = 3;
-const TOO_LONG: i32 = 4;
+const WRITE_MORE: i32 = 0;
+const WRITE_FULL: i32 = 1;
+const WRITE_CLOSED: i32 = 2;
+const WRITE_SLOW: i32 = 3;
+const WRITE_TOO_LONG: i32 = 4;
 
 // `enum rk_stream_rule`.
 const PULLED: i32 = 1;
@@ -48,13 +48,13 @@ pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64)
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let flow = Arc::clone(&stream.flow);
             exchange.set_reply_stream(stream);
-            core.streams.insert(id, Streamed { token, flow, pieces: 0 });
+            core.streams.insert(id, OpenStream { token, flow, chunks: 0 });
             result::OK
         })
     })
 }
 
-impl Streamed {
+impl OpenStream {
     pub(crate) fn is_over(&self) -> bool {
         self.flow.is_over()
     }
@@ -62,30 +62,30 @@ impl Streamed {
 
 /// Counts a piece in, and sends it if it is to be: `enum rk_write`. While there is room its source is asked again, if it `may_go_on`:
 /// by way of the server, two threads would be woken for each piece.
-fn give(
+fn write_chunk(
     core: &mut Core,
     id: u64,
     len: usize,
     may_go_on: i32,
     payload: impl FnOnce(&Core) -> Payload,
 ) -> i32 {
-    let Some(streamed) = core.streams.get_mut(&id) else { return OVER };
+    let Some(streamed) = core.streams.get_mut(&id) else { return WRITE_CLOSED };
     let given = match streamed.flow.give(len) {
-        Given::More => MORE,
-        Given::Enough => ENOUGH,
-        Given::Over => return OVER,
+        Given::More => WRITE_MORE,
+        Given::Enough => WRITE_FULL,
+        Given::Over => return WRITE_CLOSED,
         Given::Slow => {
             core.link.send(Command::Cut { stream: id, reason: Departure::Slow, page: Vec::new() });
-            return SLOW;
+            return WRITE_SLOW;
         }
-        Given::TooLong => return TOO_LONG,
+        Given::TooLong => return WRITE_TOO_LONG,
     };
-    streamed.pieces += 1;
+    streamed.chunks += 1;
     let is_whole = streamed.flow.length().is_some_and(|length| streamed.flow.given() >= length);
-    let goes_on = may_go_on != 0 && given == MORE && len > 0 && !is_whole;
+    let goes_on = may_go_on != 0 && given == WRITE_MORE && len > 0 && !is_whole;
     core.link.send(Command::Piece { stream: id, payload: payload(core), goes_on });
     if goes_on {
-        core.going_on.push_back(id);
+        core.pull_queue.push_back(id);
     }
     given
 }
@@ -101,9 +101,9 @@ pub unsafe extern "C" fn rk_stream_write(
     len: usize,
     may_go_on: i32,
 ) -> i32 {
-    entry(OVER, || {
+    entry(WRITE_CLOSED, || {
         core::with(|core| {
-            give(core, id, len, may_go_on, |core| {
+            write_chunk(core, id, len, may_go_on, |core| {
                 let mut buffer = core.link.buffer();
                 // SAFETY: the caller's duty.
                 buffer.extend_from_slice(unsafe { slice(start, len) });
@@ -125,10 +125,10 @@ pub unsafe extern "C" fn rk_stream_lend(
     token: u64,
     may_go_on: i32,
 ) -> i32 {
-    entry(OVER, || {
-        let Some(start) = NonNull::new(start.cast_mut()) else { return OVER };
+    entry(WRITE_CLOSED, || {
+        let Some(start) = NonNull::new(start.cast_mut()) else { return WRITE_CLOSED };
         core::with(|core| {
-            give(core, id, len, may_go_on, |core| {
+            write_chunk(core, id, len, may_go_on, |core| {
                 // SAFETY: the caller's duty.
                 Payload::Lent(unsafe { Lease::new(start, len, token, core.link.releases()) })
             })
@@ -147,7 +147,7 @@ pub extern "C" fn rk_stream_send_head(id: u64) {
 pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
     entry(0, || {
         core::with(|core| {
-            let Some(Streamed { flow, .. }) = core.streams.get(&id) else { return 0 };
+            let Some(OpenStream { flow, .. }) = core.streams.get(&id) else { return 0 };
             // Of one that is over the application could not give the rest.
             let missing =
                 flow.length().filter(|_| !flow.is_over()).unwrap_or(0).saturating_sub(flow.given());
@@ -198,5 +198,5 @@ pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
 /// Pieces that were given to a stream; 0 when it has departed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_chunks(id: u64) -> u64 {
-    entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.pieces)))
+    entry(0, || core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.chunks)))
 }

@@ -18,9 +18,9 @@ const UNCONFIRMED: i32 = 1;
 
 /// A site of `rk_site_new`: what is served, and what has been described since it was last published.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub(crate) struct SiteBuilder {
     files: StaticFiles,
-    next: Vec<(String, StaticPath)>,
+    added: Vec<(String, StaticPath)>,
 }
 
 /// `struct rk_static_path`.
@@ -50,7 +50,7 @@ const _: () = {
     );
 };
 
-impl Builder {
+impl SiteBuilder {
     /// The files, shared: changing the site changes what the listener serves.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
@@ -97,15 +97,15 @@ impl Builder {
         };
         // SAFETY: the caller's duty.
         let path = OsStr::from_bytes(unsafe { raw.path.get() }).into();
-        self.next.push((key, StaticPath { path, overrides }));
+        self.added.push((key, StaticPath { path, overrides }));
         Ok(())
     }
 
     /// Serves the paths that have been added, here and in the supervisor of this process, which is
     /// waited for. Returns whether it has answered in time.
     fn publish(&mut self) -> Result<bool, String> {
-        let next = std::mem::take(&mut self.next);
-        self.files.replace(next).map_err(|error| error.to_string())?;
+        let added = std::mem::take(&mut self.added);
+        self.files.replace(added).map_err(|error| error.to_string())?;
         let supervision = core::with(|core| core.announce_paths(&self.files));
         let confirmation = supervision.map(|supervision| supervision.wait_until_applied());
         Ok(confirmation != Some(Confirmation::TimedOut))
@@ -115,7 +115,7 @@ impl Builder {
 /// Makes a site without paths.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_site_new() -> *mut c_void {
-    entry(std::ptr::null_mut(), || Box::into_raw(Box::<Builder>::default()).cast())
+    entry(std::ptr::null_mut(), || Box::into_raw(Box::<SiteBuilder>::default()).cast())
 }
 
 /// Frees a site; a listener that serves it goes on.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn rk_site_free(site: *mut c_void) {
     entry((), || {
         if !site.is_null() {
             // SAFETY: the caller's duty.
-            drop(unsafe { Box::from_raw(site.cast::<Builder>()) });
+            drop(unsafe { Box::from_raw(site.cast::<SiteBuilder>()) });
         }
     });
 }
@@ -143,8 +143,8 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
         with_site(site, |site| {
             let added = site.add(&*path);
             if added.is_err() {
-                // What was described before it is not to be served with what is described next.
-                site.next.clear();
+                // What was described before it is not to be served with what is described added.
+                site.added.clear();
             }
             added.map(|()| true)
         })
@@ -159,17 +159,17 @@ pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_site_publish(site: *mut c_void) -> i32 {
     // SAFETY: the caller's duty.
-    report(|| unsafe { with_site(site, Builder::publish) })
+    report(|| unsafe { with_site(site, SiteBuilder::publish) })
 }
 
 /// # Safety
 /// - `site` is one of `rk_site_new`, or NULL.
 unsafe fn with_site(
     site: *mut c_void,
-    body: impl FnOnce(&mut Builder) -> Result<bool, String>,
+    body: impl FnOnce(&mut SiteBuilder) -> Result<bool, String>,
 ) -> Result<bool, String> {
     // SAFETY: the caller's duty; C calls on one thread, so nobody else has it.
-    let site = unsafe { site.cast::<Builder>().as_mut() };
+    let site = unsafe { site.cast::<SiteBuilder>().as_mut() };
     site.map_or_else(|| Err("the site has been freed".to_owned()), body)
 }
 

@@ -23,16 +23,16 @@ static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 
 /// The TLS of a listener, counted while it listens.
 #[derive(Debug)]
-pub(crate) struct Counted(Tls);
+pub(crate) struct CountedTls(Tls);
 
-impl Counted {
-    pub(crate) fn new(tls: Tls) -> Counted {
+impl CountedTls {
+    pub(crate) fn new(tls: Tls) -> CountedTls {
         LISTENERS.fetch_add(1, Ordering::Relaxed);
-        Counted(tls)
+        CountedTls(tls)
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedTls {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, Ordering::Relaxed);
     }
@@ -62,14 +62,14 @@ impl Https {
 /// What an authority is asked for, of `acme()` in R: names and values in turn.
 ///
 /// # Safety
-/// - `wishes` has twice `count` bytes, readable for the length of the call.
-unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
+/// - `options` has twice `count` bytes, readable for the length of the call.
+unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings> {
     if count == 0 {
         return None;
     }
     let text = |index: usize| {
         // SAFETY: the caller's duty, for each of them.
-        let bytes = unsafe { (*wishes.add(index)).get() };
+        let bytes = unsafe { (*options.add(index)).get() };
         String::from_utf8_lossy(bytes).into_owned()
     };
     let mut settings = Settings::new(Vec::new(), PathBuf::new());
@@ -96,12 +96,12 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
 /// they are wrong, see `rk_error()`.
 ///
 /// # Safety
-/// - `wishes` has twice `count` bytes, readable for the length of the call.
+/// - `options` has twice `count` bytes, readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i32 {
+pub unsafe extern "C" fn rk_acme_check(options: *const Bytes, count: usize) -> i32 {
     entry(result::BAD_VALUE, || {
         // SAFETY: the caller's duty.
-        match unsafe { of_authority(wishes, count) }.map(Settings::settle) {
+        match unsafe { acme_settings(options, count) }.map(Settings::settle) {
             Some(Err(error)) => {
                 core::set_error(&error.to_string());
                 result::BAD_VALUE
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn rk_tls_new(
         let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
         let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
         // SAFETY: the caller's duty.
-        let wished = unsafe { of_authority(acme, acme_count) };
+        let wished = unsafe { acme_settings(acme, acme_count) };
         let prepared = wished.map(|wished| {
             let acme = Acme::prepare(wished)?;
             let challenges = acme.usable_challenges(redirect_from.is_some(), over_tls)?;
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
 ///
 /// # Safety
 /// - `tls` is one of `rk_tls_new` that outlives what is returned, or NULL.
-pub(crate) unsafe fn of<'a>(tls: *const c_void) -> Option<&'a Https> {
+pub(crate) unsafe fn from_raw<'a>(tls: *const c_void) -> Option<&'a Https> {
     // SAFETY: the caller's duty.
     unsafe { tls.cast::<Https>().as_ref() }
 }
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
         let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
         match DevelopmentCertificate::keep(folder) {
             Ok(made) => core::with(|core| {
-                let made = core.development.insert(made);
+                let made = core.development_certificate.insert(made);
                 // SAFETY: the caller's duty.
                 unsafe {
                     file.write(Bytes::of(made.file.as_os_str().as_bytes()));
