@@ -1,4 +1,5 @@
-//! From the link's events to `struct rk_event`.
+//! Conversion of the link's events to `struct rk_event`, and the functions by which R waits for
+//! events.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -52,7 +53,7 @@ pub struct RawEvent {
     is_seen: i32,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
@@ -108,7 +109,8 @@ const STREAM_ENDED: i32 = 9;
 const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
-/// The index of a header's HTTP_* name among R's symbols; -1 when it is in `req$HEADERS` only.
+/// Returns the index of a header's HTTP_* name among R's symbols, or -1 if the header is only in
+/// `req$HEADERS`.
 fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
@@ -132,8 +134,8 @@ fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -
     }
 }
 
-/// Whether a header before has the HTTP_* name of an unknown one. `x_a` has that of `x-a`, which is sorted before it: what a proxy says
-/// in the one is not overridden by what a client says in the other.
+/// Returns whether an earlier header has the same HTTP_* name. `x_a` has the name of `x-a`, which
+/// is sorted before it. A header of a proxy is thus not overridden by a header of the client.
 fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
@@ -176,7 +178,7 @@ impl Core {
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
         }
-        // The exchange is boxed: the bytes shown stay where they are while R holds it.
+        // The exchange is boxed, so these bytes stay at their address while R holds it.
         event.slot = self.hold(exchange);
         event
     }
@@ -279,7 +281,7 @@ impl Core {
         loop {
             let Some(event) = self.link.next() else { return self.next_pull() };
             match event {
-                // Nobody will read the reply: R is not called.
+                // The client has disconnected, so R is not called.
                 Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
                     self.skip_request();
                     self.return_exchange(Command::Respond(exchange));
@@ -298,11 +300,12 @@ impl Core {
 }
 
 impl Core {
-    /// Asks the source of the stream whose turn it is, as if the server had.
+    /// Returns an event that pulls the next stream in the queue, as if the server had requested a
+    /// chunk.
     fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
             let id = self.pull_queue.pop_front()?;
-            // One that has ended is told of by its own event.
+            // The end of a stream has an event of its own.
             if self.streams.get(&id).is_some_and(|streamed| !streamed.is_over()) {
                 return Some(self.raw_stream_event(STREAM_PULL, id, 0));
             }
@@ -310,7 +313,7 @@ impl Core {
     }
 }
 
-/// Leaves it to the server to ask for pieces again: R goes elsewhere.
+/// Leaves the requests for chunks to the server, because R does other work now.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {
@@ -322,12 +325,13 @@ pub extern "C" fn rk_streams_yield() {
     });
 }
 
-/// An address and a port in text; `""` and `"0"` on a Unix socket.
+/// Writes an address and a port as text; `""` and `"0"` for a Unix socket.
 fn write_address(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
     addr.clear();
     port.clear();
     match end.map(|end| end.ip().to_canonical()) {
-        // Once a request and end: by `write!` both take 2,700 instructions of the 25,000 that R's thread has for a GET.
+        // By hand, because `write!` would take 2,700 of the 25,000 instructions that R's thread
+        // needs for a GET.
         Some(IpAddr::V4(ip)) => {
             for (i, octet) in ip.octets().into_iter().enumerate() {
                 if i > 0 {
@@ -356,33 +360,34 @@ fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Takes the next event; 0 when there is none.
+/// Takes the next event; returns 0 if there is none.
 ///
 /// # Safety
-/// - `event` is a `struct rk_event`.
+/// - `event` points to a `struct rk_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_next(event: *mut RawEvent) -> i32 {
     entry(0, || {
         let Some(next) = core::with(Core::next) else { return 0 };
-        // SAFETY: the caller's duty; `RawEvent` has the layout of `struct rk_event` and no destructor.
+        // SAFETY: guaranteed by the caller; `RawEvent` has the layout of `struct rk_event` and no
+        // destructor.
         unsafe { event.write(next) };
         1
     })
 }
 
-/// Whether no event waits.
+/// Returns whether no event waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_empty() -> i32 {
     entry(1, || i32::from(core::with(|core| core.link.is_empty())))
 }
 
-/// How many events R has taken in all.
+/// Returns the number of events that R has taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_event_count() -> u64 {
     entry(0, || core::with(|core| core.link.taken()))
 }
 
-/// Waits for an event; whether one waits.
+/// Waits for an event; returns whether there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
@@ -397,13 +402,14 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     })
 }
 
-/// Whether the I/O thread has ended for no good reason.
+/// Returns whether the I/O thread has ended unexpectedly.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_has_failed() -> i32 {
     entry(0, || i32::from(core::with(|core| core.link.has_failed())))
 }
 
-/// Keeps for `rk_error` why the I/O thread has ended; 0 when it has not, or that has been told.
+/// Sets the message of `rk_error` to the reason for which the I/O thread has ended. Returns 0 if it
+/// runs, or if the reason was taken before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
@@ -413,13 +419,14 @@ pub extern "C" fn rk_take_failure() -> i32 {
     })
 }
 
-/// Makes the I/O thread fail, for the tests of what follows.
+/// Makes the I/O thread panic, for tests.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_fail_for_test() {
     entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
-/// Says that R goes into a wait of its own; 0 when it must not.
+/// Announces that R begins to wait outside of `rk_wait`. Returns 0 if it must not, because an event
+/// waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
@@ -434,7 +441,7 @@ pub extern "C" fn rk_park() -> i32 {
     })
 }
 
-/// Says that R is back.
+/// Announces that R no longer waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_resume() {
     entry((), || {
@@ -445,7 +452,7 @@ pub extern "C" fn rk_resume() {
     });
 }
 
-/// Sends what has been answered.
+/// Wakes the I/O thread to send what R has queued.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
     entry((), || core::with(|core| core.link.flush()));
@@ -503,7 +510,7 @@ mod tests {
                 bound.push(String::from_utf8(header.name.to_vec()).unwrap());
             }
         }
-        // A Content-Type that is none has a name that nobody else has.
+        // A header with `_` binds no name that another header has.
         assert_eq!(bound, ["content_type", "host", "only_one", "x-a-b", "x-c", "x-forwarded-for"]);
         assert_eq!(shown.len(), lines.len());
     }

@@ -1,4 +1,5 @@
-//! In what form a client is told of an error: by its `Accept`, and by where it is.
+//! The format of an error response, which depends on the request's `Accept` header and on the
+//! client's address.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,12 +8,12 @@ use rookery_exchange::Exchange;
 
 use crate::{core, entry};
 
-/// `enum rk_error_format` of rookery.h.
+/// The values of `enum rk_error_format` in rookery.h.
 const TEXT: c_int = 0;
 const JSON: c_int = 1;
 const PAGE: c_int = 2;
 
-/// What the client of an exchange that R holds would have an error told in; text, where R does not hold it.
+/// Returns the format of an error response for an exchange; text if R does not hold it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error_format(slot: u32, id: u64) -> c_int {
     entry(TEXT, || {
@@ -38,12 +39,13 @@ fn accepts(accept: &[u8], kind: &[u8]) -> bool {
     })
 }
 
-/// Headers by which a proxy says that the client is another than its peer.
+/// Headers by which a proxy says that the request comes from another client.
 const FORWARDED: [&[u8]; 5] =
     [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
-/// Whether the client is a developer's own browser: not one behind a proxy of this machine, and not a page of a stranger's whose
-/// name leads here (DNS rebinding), which names itself in `Host`.
+/// Returns whether the client is a developer's own browser: not behind a proxy on this machine, and
+/// not showing a page of another site whose name resolves to this machine (DNS rebinding), which
+/// the `Host` header reveals.
 fn is_of_this_machine(exchange: &Exchange) -> bool {
     exchange.remote().is_some_and(|remote| remote.ip().to_canonical().is_loopback())
         && !FORWARDED.iter().any(|name| exchange.header(name).is_some())

@@ -1,13 +1,11 @@
-//! Which header names may become R symbols.
-//!
-//! R never frees a symbol, and the names are the peer's to choose: past either bound a header appears in `HEADERS`
-//! only.
+//! The header names that may become R symbols. R never frees a symbol, and clients choose the
+//! names. Beyond either limit, a header appears only in `HEADERS`.
 
 use std::collections::HashMap;
 
 use rookery_exchange::KNOWN_HEADERS;
 
-/// Names that are given an index, in order of their first appearance.
+/// The names that have an index, in order of their first appearance.
 #[derive(Debug)]
 pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
@@ -15,24 +13,26 @@ pub(crate) struct HeaderNames {
     is_full: bool,
 }
 
-/// What became of a name.
+/// The result of interning a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interned {
-    /// Its index.
+    /// The index of the name.
     Index(i32),
-    /// It has none, because there are too many names, for the first time.
+    /// The limit was reached for the first time, so the name has no index.
     FirstRefused,
-    /// It has none.
+    /// The limit was reached before, so the name has no index.
     Refused,
 }
 
-/// Peer-chosen names per process: `SYMBOL_COUNT` in request_strings.c less the places for the known names.
+/// The maximum number of names that clients can choose in a process: `SYMBOL_COUNT` in
+/// request_strings.c without the known names.
 pub(crate) const MAX_NAMES: usize = 4096;
-/// Bytes of them: with R's copies, and the last value of each, that stays under 8 MB.
+/// The maximum total length of these names. With R's copies and the last value of each, they take
+/// less than 8 MB.
 const MAX_TOTAL_BYTES: usize = 512 << 10;
-/// R refuses symbols of 10,000 bytes.
+/// The maximum length of a name, because R refuses symbols of 10,000 bytes.
 const MAX_NAME_BYTES: usize = 9_990;
-/// Where the known names end: request_strings.c.
+/// The index of the first interned name, as in request_strings.c.
 const FIRST_INTERNED: i32 = 64;
 const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
@@ -41,7 +41,7 @@ impl HeaderNames {
         HeaderNames { indices: HashMap::new(), bytes: 0, is_full: false }
     }
 
-    /// The index of a name in CGI form.
+    /// Returns the index of a CGI name, and assigns one to a new name.
     pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);
