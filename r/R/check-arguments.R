@@ -1,11 +1,11 @@
 # Checks of arguments, made when an object is created, so that errors name the argument instead of
 # occurring later in a handler.
 
-forked_server <- "this server belongs to the process that this one was forked from: use it there, or start another one here with startServer()."
+forked_server <- "this server belongs to the process from which this one was forked: use it in that process, or start another server here with startServer()."
 
 restored_server <- paste(
-  "this server was started by another R session, and saved and restored since; it does not run in this one.",
-  "Start it anew with startServer()."
+  "this server was started by another R session, saved and restored; it does not run in this session.",
+  "Start it again with startServer()."
 )
 
 # Checks an app as startServer() describes it. The fields of a list are checked as well; an

@@ -28,7 +28,7 @@ serve_address <- function(host, port, tls = NULL) {
   if (ipFamily(host) == -1L) {
     abort_argument(
       "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
-      "\"0.0.0.0\" and \"::\" are for all its networks.",
+      "\"0.0.0.0\" and \"::\" are for all networks.",
       class = "rookery_bad_address"
     )
   }
@@ -99,7 +99,7 @@ abort_address <- function(address, reason) {
   holder <- if (address$port > 0) port_holder(address$port)
   if (grepl("in use", reason, fixed = TRUE)) {
     by <- if (is.null(holder)) {
-      paste0("by a process of another user, or one that cannot be seen from here; ", port_question(address$port))
+      paste0("by a process that this user cannot see; ", port_question(address$port))
     } else {
       paste0("by ", holder)
     }
@@ -113,9 +113,9 @@ abort_address <- function(address, reason) {
     )
   }
   hint <- if (grepl("denied", reason)) {
-    "\nPorts below 1024 are for the administrator on most systems: choose a higher one."
+    "\nOn most systems, ports below 1024 need administrator rights: choose a higher one."
   } else if (grepl("not available|assign", reason)) {
-    paste0("\nNo network interface of this machine has the address ", address$host, "; \"0.0.0.0\" is for all of them.")
+    paste0("\nNo network interface of this machine has the address ", address$host, "; use \"0.0.0.0\" for all interfaces.")
   }
   abort(
     paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),

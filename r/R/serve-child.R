@@ -25,7 +25,7 @@ run_child <- function(command, label, look = function() NULL) {
   }
   if (status$code != 0) {
     abort(
-      paste0("The R that served ", label, " ended with status ", status$code, ": see its output above."),
+      paste0("The R process that served ", label, " ended with status ", status$code, ": see its output above."),
       "rookery_exit",
       status = status$code
     )
@@ -38,7 +38,7 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
     # The password would be passed in the environment, which all processes started by the child
     # inherit.
     abort(
-      "A key that is given as text, or with a password, cannot be handed to the R that serves a path: give the path of a file.",
+      "A key that is given as text, or with a password, cannot be passed to the R process that serves a path: give the path of a file.",
       "rookery_bad_tls"
     )
   }

@@ -125,7 +125,7 @@ detect_server_yml <- function(file) {
     abort_unknown(file, "it has no `engine:` that names a package")
   }
   if (tolower(engine) == "rookery" && engine != "rookery") {
-    abort_file(file, paste0("its `engine:` is `", engine, "`, and names of packages have their case: `rookery`"))
+    abort_file(file, paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`"))
   }
   new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
 }
@@ -212,14 +212,14 @@ what_is_served <- c(
   "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
   "an .Rmd file with `runtime: shiny`, a .qmd file with `server: shiny`",
-  "a site: a folder with index.html and no R file",
+  "a static site: a folder with index.html and without R files",
   "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
 )
 
 abort_unknown <- function(path, reason) {
   abort(
     paste0(
-      "`", path, "` is nothing that can be served: ", reason, ".\nLooked for:\n",
+      "`", path, "` cannot be served: ", reason, ".\nLooked for:\n",
       paste0("  - ", what_is_served, collapse = "\n")
     ),
     "rookery_bad_target",

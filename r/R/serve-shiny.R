@@ -14,7 +14,7 @@ run_shiny <- function(app, address, dots) {
 run_rmarkdown <- function(file, address, dots) {
   # A worker listens on its supervisor's address and not on this one.
   if (!is.null(address$socket) && !is_worker()) {
-    abort("An R Markdown document is served on a port only.", "rookery_bad_address")
+    abort("An R Markdown document can only be served on a port.", "rookery_bad_address")
   }
   shiny_args <- with_defaults(
     as.list(dots[["shiny_args"]]),

@@ -102,7 +102,7 @@ lines_of_tls <- function(tls) {
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
     abort(
       paste0(
-        "A certificate or key that is given as text, or with a password, cannot be handed to the program that starts several workers: ",
+        "A certificate or key that is given as text, or with a password, cannot be passed to the supervisor of the workers: ",
         "give the path of a file."
       ),
       "rookery_bad_tls"

@@ -149,7 +149,7 @@ serve <- function(
   }
   if (!is.null(workers)) {
     abort(
-      "Workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
+      "Workers can only serve a path, because an object exists only in this R process. Give the file or folder of the app.",
       "rookery_bad_target",
       argument = "workers"
     )
@@ -160,7 +160,7 @@ serve <- function(
     hint <- if (length(misspelt) > 0) paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
     abort(
       paste0(
-        "An object of class ", class(target)[[1]], " cannot be served.", hint, " What can be:\n",
+        "An object of class ", class(target)[[1]], " cannot be served.", hint, " These can be served:\n",
         paste0("  - ", what_is_served, collapse = "\n")
       ),
       "rookery_bad_target",
@@ -285,7 +285,7 @@ run_plumber <- function(router, address, dots) {
 # Runs a fiery app, or a plumber2 API, which is a fiery app.
 run_fiery <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort("A fiery app, such as a plumber2 API, is served on a port only.", "rookery_bad_address")
+    abort("A fiery app, such as a plumber2 API, can only be served on a port.", "rookery_bad_address")
   }
   before <- list(host = app$host, port = app$port)
   on.exit({
@@ -305,11 +305,11 @@ run_fiery <- function(app, address, dots) {
 
 run_ambiorix <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort("An ambiorix app is served on a port only.", "rookery_bad_address")
+    abort("An ambiorix app can only be served on a port.", "rookery_bad_address")
   }
   if (!all(c("host", "port") %in% names(formals(app$start)))) {
     abort(
-      "This ambiorix cannot be told where to listen: 2.1 and later can, or serve the file that makes the app.",
+      "This version of ambiorix does not take a host and port: use 2.1 or later, or serve the file that creates the app.",
       "rookery_bad_target"
     )
   }
@@ -343,7 +343,7 @@ run_engine <- function(found, address, dots) {
     return(do.call(launch_server, c(list(settings = found$path, host = host, port = address$port), dots)))
   }
   if (!is.null(address$socket)) {
-    abort("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
+    abort("A `_server.yml` can only be served on a port, because its engine takes a host and a port.", "rookery_bad_address")
   }
   launch <- get0("launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE)
   if (is.null(launch)) {

@@ -112,7 +112,7 @@ setting_table <- rbind.data.frame(
   list(
     name = "domain", former = "domains", argument = "acme(domain)", is_option = FALSE, is_limit = FALSE, stability = "stable",
     default = "none", is_literal = FALSE,
-    wanted = "names of hosts, such as app.example.org",
+    wanted = "host names, such as app.example.org",
     help = "Get a certificate for this name by ACME; may be repeated",
     paragraph = "The certificate is ordered and renewed while the server runs, from Let's Encrypt unless `acme_directory` names another authority. Wildcard names are not supported."
   ),

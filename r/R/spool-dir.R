@@ -10,8 +10,8 @@ spool_dir <- function() {
   }
   if (!dir.exists(dir) || file.access(dir, 3) != 0) {
     abort_argument(
-      setting$where, " names `", dir, "`, which is no folder that this user may write in: ",
-      "make it, or choose another.",
+      setting$where, " names `", dir, "`, which is not a folder that this user can write to: ",
+      "create it, or choose another one.",
       argument = "spool_dir"
     )
   }

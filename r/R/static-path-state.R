@@ -19,7 +19,7 @@ site_update <- function(site, paths, options) {
   if (!is_confirmed) {
     warn(
       paste(
-        "The program in front of the R processes has not confirmed the change of static paths in time.",
+        "The supervisor of the R processes has not confirmed the change of static paths in time.",
         "Until it does, it may serve the static paths as they were before."
       ),
       "rookery_static_paths_unconfirmed"

@@ -109,7 +109,7 @@ tls_config <- function(
     } else if (!inherits(acme, "rookery_acme")) {
       abort_argument("`acme` must be made by acme(), not ", describe(acme), ".")
     } else if (!is.null(cert) || !is.null(key)) {
-      abort_argument("`cert` and `acme` exclude one another: a certificate is there, or an authority issues it.")
+      abort_argument("`cert` and `acme` exclude each other: give a certificate, or an authority that issues one.")
     }
     if (length(cert) != length(key)) {
       abort_argument("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".")
@@ -132,7 +132,7 @@ tls_config <- function(
     }
     if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
       abort_argument(
-        "`acme` needs `redirect_from`, port 80 as a rule, where clients need a certificate: the authority has none."
+        "`acme` needs `redirect_from`, usually port 80, if clients must have a certificate, because the authority has none."
       )
     }
   })
@@ -218,7 +218,7 @@ check_hsts <- function(hsts) {
   check_flag(preload, "hsts$preload")
   if (preload && (!subdomains || age < 31536000)) {
     abort_argument(
-      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more: browsers take no others."
+      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more, because browsers require that."
     )
   }
   list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
@@ -238,7 +238,7 @@ check_choice <- function(value, choices, name) {
   value
 }
 
-redirect_needs_port <- "`redirect_from` is a port beside that of the server: a server on a Unix socket has none."
+redirect_needs_port <- "`redirect_from` needs a server on a port, not on a Unix socket."
 
 # Makes paths absolute, because a child process starts in another folder.
 normalize_pem <- function(pem) {
@@ -259,7 +259,7 @@ open_key <- function(key, password) {
   if (!requireNamespace("openssl", quietly = TRUE)) {
     abort(
       paste0(
-        "To open a key with its password, package openssl has to be installed; or write the key without one: ",
+        "Decrypting a key needs package openssl: install it, or decrypt the key in a shell: ",
         "openssl pkey -in key.pem -out open.pem"
       ),
       "rookery_no_package"
@@ -329,9 +329,9 @@ tls_development <- function() {
   if (made[[3]] || !isTRUE(.globals$development_is_told)) {
     .globals$development_is_told <- TRUE
     message(
-      if (made[[3]]) "Made a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
+      if (made[[3]]) "Created a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
       "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]]),
-      "\nA browser warns once: compare the fingerprint and accept; for curl: --cacert ", made[[1]]
+      "\nBrowsers show a warning: compare the fingerprint and accept. For curl: --cacert ", made[[1]]
     )
   }
   tls

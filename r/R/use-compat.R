@@ -71,7 +71,7 @@ new_which <- function(kind, version, path, loaded) {
 #' @export
 format.rookery_which <- function(x, ...) {
   if (x$kind == "none") {
-    return("No httpuv is installed where this session looks; rookery::use_compat() brings rookery's.")
+    return("No httpuv is installed in the libraries of this session; rookery::use_compat() adds rookery's.")
   }
   whose <- if (x$kind == "rookery") "rookery's httpuv" else "httpuv"
   verb <- if (x$loaded) "uses" else "would use"
@@ -158,13 +158,13 @@ abort_loaded <- function() {
   by <- if (length(users) > 0) {
     paste0(" It is used by ", paste(users, collapse = ", "), ", loaded in this session.")
   } else {
-    " It was loaded by a call of its own in this session (`library(httpuv)` or `httpuv::`)."
+    " It was loaded explicitly in this session (`library(httpuv)` or `httpuv::`)."
   }
   abort(
     paste0(
       "httpuv ", found$version, " from `", found$path, "` is loaded already, and a loaded package cannot be exchanged.",
       by, "\nStart a new R session and call rookery::use_compat() before anything else, ",
-      "or give rookery::serve() the path of the app: it runs in an R of its own."
+      "or give rookery::serve() the path of the app, which then runs in a separate R process."
     ),
     "rookery_httpuv_loaded",
     users = users

@@ -44,7 +44,7 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
   own <- grep("^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE)
   if (length(own) > 0) {
     abort_argument(
-      "`headers` must not have ", own[[1]], ", which the server writes by itself: name a subprotocol in `protocol`."
+      "`headers` must not have ", own[[1]], ", which the server itself sends: name a subprotocol in `protocol`."
     )
   }
   structure(list(protocol = protocol, headers = headers), class = "rookery_accept_ws")

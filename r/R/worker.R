@@ -39,7 +39,7 @@ tls_of_supervisor <- function(tls) {
   own <- .globals$tls$tls
   if (!is.null(tls) && !identical(tls, own)) {
     cat(
-      "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve` to speak\n",
+      "rookery: this is ", worker_name(), ", and `tls` is ignored: `rookery serve` handles HTTPS\n",
       sep = "", file = stderr()
     )
   }

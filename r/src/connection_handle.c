@@ -30,13 +30,13 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     // A restored handle has its tag, but not its address. The tag may name another connection by
     // now.
     if (R_ExternalPtrAddr(handle) == NULL) {
-        abort_with("rookery_restored", "this %s was saved and restored: its connection was another R session's", what);
+        abort_with("rookery_restored", "this %s was saved and restored, but its connection belongs to another R session", what);
     }
     if (R_ExternalPtrAddr(handle) != mark()) {
         abort_with(
             "rookery_in_fork",
-            "this %s belongs to the process that this one was forked from: give the %s back as the fork's value "
-            "(`parallel::mccollect()`), and send it, or close the %s, there",
+            "this %s belongs to the process from which this one was forked: return the %s as the value of the fork "
+            "(`parallel::mccollect()`), and send it or close the %s in that process",
             what, given, what);
     }
     return REAL(R_ExternalPtrTag(handle))[0];

@@ -343,8 +343,8 @@ SEXP ffi_service(SEXP timeout_ms) {
     if (event_is_being_read()) {
         abort_with(
             "rookery_service_failed",
-            "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "
-            "call service() from a callback of package later (`later::later(function() service(NA))`)");
+            "service() cannot run in a finalizer while a request or a message is being read: "
+            "call it from a callback of package later (`later::later(function() service(NA))`)");
     }
     double ms = Rf_asReal(timeout_ms);
     struct service service = {0, false, pumping, later_wait_loop()};

@@ -83,7 +83,7 @@ SEXP caught_trace(SEXP caught) {
 
 // Returns the message to use if no condition was caught, and NULL if one was.
 const char* caught_text(SEXP caught) {
-    return caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    return caught == R_NilValue ? "interrupted, or ended by a restart" : NULL;
 }
 
 // Returns a condition with its traceback in the form of guard_caught().

@@ -198,7 +198,7 @@ static void fail(const struct invocation* invocation, struct guard* guard, char 
     if (failure == FAILURE_INTERRUPT) {
         text = "interrupted";
     } else if (text == NULL && caught == R_NilValue) {
-        text = "left by a restart or a condition that is no error";
+        text = "ended by a restart, or by a condition that is not an error";
     }
     if (route[0] == '\0') {
         rk_route(event->slot, event->id, route, ROUTE_MAX);

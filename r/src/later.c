@@ -242,8 +242,8 @@ int later_loop_use(int id) {
         is_reported = true;
         log_error(
             "an event loop of package later", R_NilValue,
-            "servers and clients use as many private loops as they can (63): those made in a further one belong to "
-            "the global loop, and later::run_now(loop = ) does not serve them. Stop the servers that are not needed.");
+            "servers and clients already use 63 private event loops, the maximum: those in a further loop belong to "
+            "the global loop, and later::run_now(loop = ) does not serve them. Stop servers that are not needed.");
     }
     loops[at].users++;
     return at;
@@ -318,7 +318,7 @@ static void on_wake(void* data) {
         UNPROTECT(1);
     }
     if (failed) {
-        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
+        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled only by service()");
     }
 }
 
@@ -327,7 +327,7 @@ static void on_wake(void* data) {
 void later_enable_wakeup(void) {
     if (!later_is_loaded() && wake_pipe[0] < 0) {
         if (!pipe_new(wake_pipe)) {
-            abort_with("rookery_no_server", "a pipe cannot be made: too many files are open");
+            abort_with("rookery_no_server", "cannot create a pipe: too many files are open");
         }
         addInputHandler(R_InputHandlers, wake_pipe[0], on_wake, WAKE_ACTIVITY);
     }

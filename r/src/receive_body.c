@@ -5,7 +5,7 @@
 static double ticket_part(SEXP receiver, int part) {
     SEXP ticket = variable(receiver, syms.ticket);
     if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 3) {
-        abort_with("rookery_bad_argument", "this receive_body() is no request's");
+        abort_with("rookery_bad_argument", "this receive_body() object does not belong to a request");
     }
     return REAL(ticket)[part];
 }
@@ -21,7 +21,7 @@ static SEXP call_over(SEXP receiver, const char* reason) {
 // Begins to receive a body, after onHeaders has returned a receiver. Runs guarded.
 const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req) {
     if (variable(receiver, syms.ticket) != NULL) {
-        return "receive_body() has received another request's body: make one for each";
+        return "this receive_body() object has received the body of another request: create one for each request";
     }
     char text[ROUTE_MAX];
     Rf_defineVar(syms.ticket, PROTECT(ticket_new(event->slot, event->id)), receiver);

@@ -31,8 +31,8 @@ static void* lent_start(SEXP bytes) {
     if (start == NULL) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request was collected together with the object that held it: where a finalizer is to "
-            "have it, keep a copy (`body <- c(req$rook.input$read())`)");
+            "the body of this request was collected together with the object that referred to it: for use in a "
+            "finalizer, keep a copy (`body <- c(req$rook.input$read())`)");
     }
     return start;
 }

@@ -214,7 +214,7 @@ static const char* read_status(SEXP value, int* status) {
     }
     // 1xx responses are sent by the server only. NaN fails both comparisons.
     if (!(number >= 200 && number < 1000)) {
-        return is_receiver(value) ? "receive_body() is for `onHeaders`: the body has been read here"
+        return is_receiver(value) ? "receive_body() can only be returned by `onHeaders`: the body was read before `call`"
                                  : "`status` must be a number from 200 to 999";
     }
     *status = (int)number;
@@ -248,11 +248,11 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
     lacks_file = false;
     if (is_accepted_ws(value)) {
-        return "accept_ws() is for `onHeaders` of a WebSocket's handshake, and not promised";
+        return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and not by a promise";
     }
     switch (TYPEOF(value)) {
     case NILSXP:
-        return "it is NULL, not a list with `status`, `headers` and `body`";
+        return "the response is NULL, not a list with `status`, `headers` and `body`";
     case VECSXP:
     case ENVSXP:
     case S4SXP:
@@ -262,7 +262,7 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
         UNPROTECT(1);
         return problem;
     default:
-        return "it is not a list with `status`, `headers` and `body`";
+        return "the response is not a list with `status`, `headers` and `body`";
     }
 }
 

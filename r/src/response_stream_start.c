@@ -24,11 +24,11 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     PROTECT(source);
     if (TYPEOF(source) != ENVSXP) {
         UNPROTECT(1);
-        return "`body` is a stream that has been taken apart";
+        return "`body` is a stream object without its source";
     }
     if (stream_field(source, syms.handle) != R_NilValue) {
         UNPROTECT(1);
-        return "`body` is a stream that has answered another request: make one for each";
+        return "`body` is a stream that was used for another request: create one for each request";
     }
     int rules = stream_field(source, syms.pull) == R_NilValue ? 0 : RK_PULLED;
     if (Rf_asLogical(stream_field(source, syms.is_events)) == TRUE) {

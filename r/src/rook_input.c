@@ -43,14 +43,14 @@ static void check_readable(SEXP ticket) {
     if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
         abort_with(
             "rookery_in_fork",
-            "the body of this request belongs to the process that this one was forked from: read it there, before the "
+            "the body of this request belongs to the process from which this one was forked: read it before the "
             "fork (`body <- req$rook.input$read()`)");
     }
     if (!rk_is_held(slot_of(ticket), id_of(ticket))) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request is gone, because the request has been answered: read it before "
-            "(`body <- req$rook.input$read()`), or answer with a promise, which keeps it until it is settled");
+            "the body of this request is no longer available, because the response has been sent: read it before "
+            "(`body <- req$rook.input$read()`), or return a promise, which keeps the body until it is resolved");
     }
 }
 

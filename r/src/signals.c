@@ -346,7 +346,7 @@ bool take_stop_request(void) {
 // Installs the handlers. R is interrupted `seconds` after the first signal.
 SEXP ffi_signals_watch(SEXP seconds) {
     if (stage != NOT_WATCHING) {
-        abort_with("rookery_bad_state", "serve() runs already in this session");
+        abort_with("rookery_bad_state", "serve() is already running in this session");
     }
     seen = 0;
     is_heeded = 0;

@@ -8,7 +8,7 @@
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_free();
-        abort_with("rookery_bad_argument", "the result is longer than a string of R's can be, 2147483647 bytes");
+        abort_with("rookery_bad_argument", "the result is longer than the maximum length of a string in R, 2147483647 bytes");
     }
     SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
     rk_text_free();

@@ -26,7 +26,7 @@ const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP r
     }
     struct rk_bytes chosen;
     if (rk_ws_accept(event->slot, event->id, names, count, compression, &chosen) != RK_OK) {
-        return "it is no handshake that waits for an answer, or the subprotocol is none";
+        return "no handshake is waiting for a response, or the subprotocol is invalid";
     }
     const char* problem = response_headers(event->slot, event->id, headers);
     if (problem != NULL) {
