@@ -27,17 +27,17 @@
 mod application;
 mod blocking;
 mod config;
+mod connections;
 mod http;
+mod logging;
 mod net;
-mod observe;
-mod peers;
 mod rejection;
 mod runtime;
 pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, MakeApplication, Upstream};
-pub use blocking::thread::with_signals_blocked;
+pub use blocking::signal_mask::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
@@ -45,6 +45,7 @@ pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
+pub use logging::{access_log, output};
 pub use net::descriptor::CloseInChild;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
@@ -52,14 +53,13 @@ pub use net::network_address::network_address;
 pub use net::proxy_header;
 pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
 pub use net::unix_stream::UnixStream;
-pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
 };
 #[doc(hidden)]
-pub use websocket::tunnel::follow_for_fuzzer;
+pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
@@ -76,7 +76,7 @@ pub mod tls {
     //! # Ok::<(), rookery_server::tls::TlsError>(())
     //! ```
 
-    pub use crate::net::tls::certificate::Issued;
+    pub use crate::net::tls::certificate::IssuedCertificate;
     pub use crate::net::tls::certificate_store::Tls;
     pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;

@@ -2,11 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use rookery_worker::{CLASSES, Classes, Histogram, R, Snapshot, now};
+use rookery_worker_protocol::{
+    Histogram, RState, STATUS_CLASSES, Snapshot, StatusClassCounters, now,
+};
 use serde_json::{Value, json};
 
-use crate::text::{Metrics, in_words, milliseconds, seconds};
-use crate::usage::{open_descriptors, own_memory, processor_time};
+use crate::format::{Metrics, format_duration, milliseconds, seconds};
+use crate::process_usage::{open_descriptors, own_memory, processor_time};
 
 /// An R process that serves.
 #[derive(Debug)]
@@ -36,13 +38,13 @@ pub struct RProcess {
 }
 
 /// Returns what R does by its scoreboard, and for how long. R was started at `started`.
-pub fn what_r_does(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
+pub fn r_activity(read: &Snapshot, started: SystemTime) -> (&'static str, Duration) {
     let now = now();
     let state = match read.r {
-        R::Starting => "starting",
-        R::Idle if read.is_idle(now) => "idle",
-        // It has not said for a while that it waits, so it does not: see `IDLE_IS_RENEWED`.
-        R::Idle | R::Busy | R::Messages => "busy",
+        RState::Starting => "starting",
+        RState::Idle if read.is_idle(now) => "idle",
+        // It has not said for a while that it waits, so it does not: see `IDLE_RENEWAL_INTERVAL`.
+        RState::Idle | RState::Busy | RState::Messages => "busy",
     };
     // What it was given before is not what it starts with.
     let lasts =
@@ -79,7 +81,7 @@ impl RProcess {
     /// Returns its memory and its processor time as people read them.
     pub fn used(&self) -> [String; 2] {
         let memory = own_memory(self.pid).map(|bytes| format!("{} MB", bytes / 1_000_000));
-        [memory, processor_time(self.pid).map(in_words)]
+        [memory, processor_time(self.pid).map(format_duration)]
             .map(|value| value.unwrap_or_else(|| "-".to_owned()))
     }
 }
@@ -88,13 +90,13 @@ impl Metrics {
     /// Adds requests: how many were answered, and how long they took.
     pub fn requests(
         &mut self,
-        answered: &Classes,
+        answered: &StatusClassCounters,
         waited: &Histogram,
         took: &Histogram,
         answered_in: &Histogram,
     ) {
         let help = "Requests of the app that were answered, by class of status.";
-        let classes = CLASSES.into_iter().zip(answered.read());
+        let classes = STATUS_CLASSES.into_iter().zip(answered.read());
         self.family("requests_total", "counter", help).values("requests_total", "class", classes);
         let help = "From a request's coming to its going to a worker, or to R's beginning with it.";
         self.histogram("queue_seconds", help, waited);

@@ -5,22 +5,22 @@
 
 #![cfg(target_os = "linux")]
 
-mod counts;
+mod backend_registry;
 mod pool;
+mod pool_counters;
 mod process;
-mod roster;
-mod status;
+mod report;
 mod supervise;
 mod worker_id;
 
-pub use pool::{PoolLimits, Sticky, pool, read_for_fuzzer, server_name, told_for_fuzzer};
+pub use backend_registry::{Availability, Backend, BackendRegistry};
+pub use pool::{PoolLimits, SessionAffinity, pool, read_for_fuzzer, server_name, told_for_fuzzer};
 #[doc(hidden)]
 pub use pool::{ReadReply, read_reply_for_fuzzer};
 pub use process::{Exit, memory_limit};
-pub use roster::{Member, Roster, Standing};
-pub use status::{Readiness, Status};
+pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use supervise::{
-    Front, MOST_WORKERS, MemoryLimit, News, Outcome, Plan, Public, Recycle, Request, Times,
-    open_files, supervise,
+    Frontend, MOST_WORKERS, MemoryLimit, Outcome, PublicListeners, RecyclePolicy,
+    SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, open_files, supervise,
 };
 pub use worker_id::WorkerId;

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::{Config, ListenerConfig, Server};
-use rookery_supervisor::{Member, PoolLimits, Roster, WorkerId, pool};
-use rookery_worker::{R, Scoreboard, now};
+use rookery_supervisor::{Backend, BackendRegistry, PoolLimits, WorkerId, pool};
+use rookery_worker_protocol::{RState, SharedScoreboard, now};
 
 const REPLY: &[u8] =
     b"HTTP/1.1 200 OK\r\ndate: Sat, 21 Nov 2026 00:00:00 GMT\r\ncontent-type: text/plain\r\ncontent-length: 13\r\n\r\nHello, World!";
 
-/// Answers every request with the same, and every frame with one of a server's.
+/// AdminHandler every request with the same, and every frame with one of a server's.
 fn serve(mut connection: UnixStream) {
     counting::leave_this_thread_out();
     let mut buffer = [0; 4096];
@@ -77,24 +77,24 @@ fn steady_state_allocates_little() {
             std::thread::spawn(move || serve(connection));
         }
     });
-    let (board, memory) = Scoreboard::create().unwrap();
-    let theirs = Scoreboard::attach(&memory).unwrap();
-    theirs.r_is(R::Idle, now());
+    let (board, memory) = SharedScoreboard::create().unwrap();
+    let theirs = SharedScoreboard::attach(&memory).unwrap();
+    theirs.r_is(RState::Idle, now());
     std::thread::spawn(move || {
         counting::leave_this_thread_out();
         loop {
-            theirs.r_is(R::Idle, now());
+            theirs.r_is(RState::Idle, now());
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    let roster = Arc::new(Roster::default());
+    let roster = Arc::new(BackendRegistry::default());
     let server = Server::with_application(
         Config::default(),
         pool(Arc::clone(&roster), PoolLimits::default()),
     );
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    roster.join(&Member::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
+    roster.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nodelay(true).unwrap();

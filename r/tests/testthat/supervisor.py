@@ -1,4 +1,4 @@
-"""A supervisor for tests: starts a worker with a socket, a control channel and a scoreboard, as crates/worker has them.
+"""A supervisor for tests: starts a worker with a socket, a control channel and a scoreboard, as crates/worker-protocol has them.
 
     supervisor.py SOCKET OUTPUT PROGRAM [ARGUMENT ...]
 
@@ -15,7 +15,7 @@ import struct
 import subprocess
 import sys
 
-# The layout of crates/worker/src/board.rs.
+# The layout of crates/worker-protocol/src/scoreboard.rs.
 VERSION = 4
 PLACES = 1024
 HEADER = 192

@@ -29,16 +29,16 @@ test_that("what an authority cannot do is said before it is asked", {
   start <- function(...) {
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
   }
-  expect_error(start("*.a.org"), "no certificate for `\\*.a.org`")
-  expect_error(start("localhost"), "the whole internet knows")
-  expect_error(start("a.org", email = "me"), "`me` is no address of mail")
-  expect_error(start("a.org", directory = "http://ca.example/"), "its address begins with https://")
-  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a port from which requests are sent on")
+  expect_error(start("*.a.org"), "no certificate can be ordered for `\\*.a.org`")
+  expect_error(start("localhost"), "only for public names")
+  expect_error(start("a.org", email = "me"), "`me` is not an e-mail address")
+  expect_error(start("a.org", directory = "http://ca.example/"), "it must be an https:// URL")
+  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a redirect port")
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
   file <- withr::local_tempfile(lines = "")
   expect_error(
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme("a.org", agree_tos = TRUE, dir = file))),
-    "certificates cannot be kept in"
+    "certificates cannot be stored in"
   )
 })
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ArgMatches;
 use rookery_server::access_log::Format;
 use rookery_settings::{Source, Value};
-use rookery_status::AdminAt;
+use rookery_status::AdminAddress;
 
 use super::options::Options;
 use super::wrong;
@@ -55,7 +55,7 @@ pub(crate) struct Serve {
     pub(crate) settings: Settings,
     pub(crate) workers: Workers,
     /// Where it answers those who look after it, besides the socket in its own folder.
-    pub(crate) admin: Option<AdminAt>,
+    pub(crate) admin: Option<AdminAddress>,
     /// Whether pages may be in frames of other sites.
     pub(crate) is_embedded: bool,
     /// How long it serves on after a signal has asked it to end, and says that it is not ready.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, table};
-use rookery_status::AdminAt;
+use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
 use crate::command_line::Serve;
@@ -106,12 +106,12 @@ pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure
 ///
 /// # Errors
 /// Fails when it could not be listened on if it were free.
-pub(crate) fn check_admin(at: &AdminAt) -> Result<Option<String>, Failure> {
+pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
     let (address, shown) = match at {
-        AdminAt::Tcp(socket) => {
+        AdminAddress::Tcp(socket) => {
             (Address::Tcp { host: socket.ip().to_string(), socket: *socket }, socket.to_string())
         }
-        AdminAt::Unix(path) => (Address::Unix(path.clone()), path.display().to_string()),
+        AdminAddress::Unix(path) => (Address::Unix(path.clone()), path.display().to_string()),
     };
     match address.try_to_bind() {
         Ok(()) => Ok(None),
@@ -182,7 +182,7 @@ mod tests {
         has("max_body_size", "10 MB", "`/srv/_server.yml`, line 5");
         has("error_detail", "full", "ROOKERY_ERROR_DETAIL");
         has("idle_timeout", "2 min", "default");
-        has("limits.max_client_memory", "a quarter of what", AT_START);
+        has("limits.max_client_memory", "a quarter of the memory", AT_START);
         for row in table::all().filter(|row| row.places != Places::R) {
             has(
                 if row.shown == Shown::No {

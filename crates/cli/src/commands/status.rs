@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rookery_status::{ADMIN_SOCKET, AdminAt, run_folders};
+use rookery_status::{ADMIN_SOCKET, AdminAddress, run_folders};
 
 use crate::failure::Failure;
 use crate::settings::admin_address;
@@ -73,7 +73,7 @@ fn tell_found(wanted: Option<&Wanted>, is_json: bool) -> Result<Vec<u8>, Failure
 /// What is wrong with one that is meant, or may be.
 fn said(
     pid: u32,
-    place: &AdminAt,
+    place: &AdminAddress,
     wanted: Option<&Wanted>,
     is_json: bool,
 ) -> Result<Option<Vec<u8>>, String> {
@@ -139,17 +139,17 @@ impl Wanted {
 }
 
 /// An address, a socket, or neither.
-fn place(which: &OsStr) -> Option<AdminAt> {
+fn place(which: &OsStr) -> Option<AdminAddress> {
     if let Some(Ok(at)) = which.to_str().map(admin_address::address) {
         return Some(at);
     }
     let path = settle(Path::new(which));
     let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
-    is_socket.then_some(AdminAt::Unix(path))
+    is_socket.then_some(AdminAddress::Unix(path))
 }
 
 /// Those of this user, by their process id.
-fn places() -> Vec<(u32, AdminAt)> {
+fn places() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
     // Where the path would be too long elsewhere.
     if parents[0] != Path::new("/tmp") {
@@ -157,7 +157,7 @@ fn places() -> Vec<(u32, AdminAt)> {
     }
     let folders = parents.iter().flat_map(|parent| run_folders(parent));
     let mut places: Vec<_> =
-        folders.map(|(pid, folder)| (pid, AdminAt::Unix(folder.join(ADMIN_SOCKET)))).collect();
+        folders.map(|(pid, folder)| (pid, AdminAddress::Unix(folder.join(ADMIN_SOCKET)))).collect();
     places.sort_by_key(|(pid, _)| *pid);
     places
 }
@@ -168,14 +168,14 @@ fn target(text: &[u8]) -> Option<&OsStr> {
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
 }
 
-fn ask(place: &AdminAt, path: &str) -> io::Result<Vec<u8>> {
+fn ask(place: &AdminAddress, path: &str) -> io::Result<Vec<u8>> {
     match place {
-        AdminAt::Tcp(address) => {
+        AdminAddress::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             exchange(stream, path)
         }
-        AdminAt::Unix(socket) => {
+        AdminAddress::Unix(socket) => {
             let stream = UnixStream::connect(socket)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             exchange(stream, path)
@@ -213,13 +213,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert_eq!(place(socket.as_os_str()), Some(AdminAt::Unix(socket.clone())));
+        assert_eq!(place(socket.as_os_str()), Some(AdminAddress::Unix(socket.clone())));
         assert_eq!(
             place(OsStr::new("unix:/none/there")),
-            Some(AdminAt::Unix("/none/there".into()))
+            Some(AdminAddress::Unix("/none/there".into()))
         );
         let address = "127.0.0.1:9100".parse().unwrap();
-        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAt::Tcp(address)));
+        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAddress::Tcp(address)));
         for other in ["1234", "app/", "/none/there"] {
             assert_eq!(place(OsStr::new(other)), None, "{other}");
         }
@@ -257,7 +257,7 @@ mod tests {
                 }
                 stream.write_all(says.as_bytes()).unwrap();
             });
-            let said = ask(&AdminAt::Unix(path.clone()), "/status");
+            let said = ask(&AdminAddress::Unix(path.clone()), "/status");
             answers.join().unwrap();
             assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
         }

@@ -84,7 +84,7 @@ fn system() -> String {
     format!(
         "{name}, {}, {}",
         kernel.unwrap_or_else(|_| std::env::consts::ARCH.to_owned()),
-        rookery_status::counted(processors, "processor")
+        rookery_status::format_count(processors, "processor")
     )
 }
 

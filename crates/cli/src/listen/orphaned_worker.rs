@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_supervisor::Times;
+use rookery_supervisor::Timeouts;
 
 use crate::failure::tell;
 use crate::listen::address::Address;
@@ -21,7 +21,7 @@ pub(crate) fn wait<'a>(addresses: impl IntoIterator<Item = &'a Address>, signals
     if rookery_systemd::Activation::has_sockets() {
         return;
     }
-    let within = Times::default().stop + GRACE;
+    let within = Timeouts::default().stop + GRACE;
     let until = Instant::now() + within;
     let mut is_told = false;
     for address in addresses {

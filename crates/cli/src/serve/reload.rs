@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rookery_server::tls::Tls;
 use rookery_settings::{Applies, Group, Setting};
-use rookery_supervisor::{Request, Status};
+use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
 
 use crate::app_detection::Target;
 use crate::command_line::Serve;
@@ -24,7 +24,7 @@ pub(crate) struct Reload {
     /// The settings that the server was started with.
     pub(crate) start: Serve,
     pub(crate) planner: Planner,
-    pub(crate) status: Arc<Status>,
+    pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
     /// What has been reported about the settings.
     pub(crate) notes: Mutex<Vec<String>>,
@@ -32,10 +32,10 @@ pub(crate) struct Reload {
 
 impl Reload {
     /// Reads and checks the settings, applies those of HTTPS, and returns the request for the supervisor.
-    pub(crate) fn request(&self) -> Request {
+    pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
-            Ok(serve) => Request::Change(Box::new(self.planner.plan(&serve, None))),
-            Err(failure) => Request::RefuseReload(failure.message()),
+            Ok(serve) => SupervisorCommand::Change(Box::new(self.planner.plan(&serve, None))),
+            Err(failure) => SupervisorCommand::RefuseReload(failure.message()),
         }
     }
 

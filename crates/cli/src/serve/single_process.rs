@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 
 use rookery_server::output;
 use rookery_settings::lines::Lines;
-use rookery_status::AdminAt;
+use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
 use crate::command_line::Serve;
@@ -63,8 +63,8 @@ fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -
     serve.settings.hand_over(&mut lines);
     hand_over_log(serve, log, &mut lines);
     match &serve.admin {
-        Some(AdminAt::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
-        Some(AdminAt::Unix(path)) => {
+        Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
+        Some(AdminAddress::Unix(path)) => {
             lines.line("admin", &[b"unix:", path.as_os_str().as_bytes()].concat())
         }
         None => {}

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use rookery_server::access_log::{Format, Reopener};
 use rookery_server::{Config, ListenerConfig, Notice, Server, SpoolFolder, output};
-use rookery_status::{About, Admin, Answers};
+use rookery_status::{AdminHandler, AdminListener, ServerInfo};
 use rookery_supervisor::{
-    Exit, Front, MemoryLimit, News, Outcome, Plan, PoolLimits, Public, Readiness, Recycle, Request,
-    Roster, Status, Sticky, Times, memory_limit, open_files, pool, server_name, supervise,
+    BackendRegistry, Exit, Frontend, MemoryLimit, Outcome, PoolLimits, PublicListeners,
+    ReadinessPolicy, RecyclePolicy, SessionAffinity, SupervisorCommand, SupervisorConfig,
+    SupervisorEvent, SupervisorStatus, Timeouts, memory_limit, open_files, pool, server_name,
+    supervise,
 };
 use rookery_systemd::ServiceManager;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -61,7 +63,7 @@ pub(crate) fn serve(
     let settings = asked.settings.of_server()?;
     let config = settings.config;
     let limits = pool_limits(workers, asked, &config, target, address);
-    let roster = Arc::new(Roster::default());
+    let roster = Arc::new(BackendRegistry::default());
     let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
     let log_to = log;
     let log = log_to.open(format_of(asked.format, workers))?;
@@ -73,7 +75,7 @@ pub(crate) fn serve(
         sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
-        tells_request_id: asked.settings.tells_request_id(),
+        sends_request_id: asked.settings.tells_request_id(),
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),
@@ -82,9 +84,9 @@ pub(crate) fn serve(
     orphaned_worker::wait(std::iter::once(address).chain(beside), &signals);
     let ports = Ports::listen(&server, address, beside, site, &asked.settings)?;
     let public = if asked.may_accept() { Some(public(&ports, log_to)?) } else { None };
-    let status = Status::new(
+    let status = SupervisorStatus::new(
         Arc::clone(&roster),
-        About { target: target.path.display().to_string(), address: ports.shown.clone() },
+        ServerInfo { target: target.path.display().to_string(), address: ports.shown.clone() },
         readiness(workers),
     );
     let status = Arc::new(status);
@@ -99,8 +101,11 @@ pub(crate) fn serve(
         screen: screen.text(is_coloured()),
         opens_browser: asked.opens_browser,
         ports,
-        admin: Admin::start(Answers::new(Arc::clone(&status) as _), asked.admin.as_ref())
-            .map_err(|error| Failure::Address(error.to_string()))?,
+        admin: AdminListener::start(
+            AdminHandler::new(Arc::clone(&status) as _),
+            asked.admin.as_ref(),
+        )
+        .map_err(|error| Failure::Address(error.to_string()))?,
         manager: ServiceManager::from_environment(),
         state: Cell::new((Phase::Starting, Told::default())),
         failure: RefCell::default(),
@@ -168,8 +173,8 @@ fn result_of(outcome: Outcome, failure: Option<String>) -> Result<(), Failure> {
 }
 
 /// Returns when something should be sent to this server.
-pub(crate) fn readiness(workers: &Workers) -> Readiness {
-    Readiness { min_ready: workers.min_ready, drain_status: workers.drain_status }
+pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
+    ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
 }
 
 fn pool_limits(
@@ -197,9 +202,9 @@ fn pool_limits(
         keeps_half_closed: workers.keep_half_closed,
         name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
         sticky: match workers.sticky {
-            workers::Sticky::Auto => Sticky::Auto,
-            workers::Sticky::None => Sticky::None,
-            workers::Sticky::Cookie => Sticky::Cookie,
+            workers::Sticky::Auto => SessionAffinity::Auto,
+            workers::Sticky::None => SessionAffinity::None,
+            workers::Sticky::Cookie => SessionAffinity::Cookie,
         },
         is_embedded: asked.is_embedded,
         ..PoolLimits::default()
@@ -216,11 +221,11 @@ pub(crate) struct Planner {
 
 impl Planner {
     /// Returns the plan of the supervisor for these settings.
-    pub(crate) fn plan(&self, asked: &Serve, public: Option<Public>) -> Plan {
+    pub(crate) fn plan(&self, asked: &Serve, public: Option<PublicListeners>) -> SupervisorConfig {
         let workers = &asked.workers;
         let (of_worker, target) = (asked.clone(), self.target.clone());
         let (address, log) = (self.address.clone(), self.log.clone());
-        Plan {
+        SupervisorConfig {
             workers: workers.count,
             spares: workers.spares,
             surges: workers.surge > 0,
@@ -232,20 +237,20 @@ impl Planner {
             public,
             folder: std::env::temp_dir(),
             files: self.files,
-            times: Times {
+            times: Timeouts {
                 start: workers.start_timeout,
                 drain: workers.drain,
                 sessions: workers.drain_sessions,
                 busy: workers.kill_stuck,
                 interrupts: asked.settings.0.flag("interrupt_requests"),
                 delay: asked.shutdown_delay,
-                stop: if workers.is_interactive { workers.drain } else { Times::default().stop },
+                stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },
             },
             restarts: workers.restarts,
             is_on_terminal: workers.is_interactive,
             start_retries: workers.start_retries,
             fails_fast: workers.fail_fast,
-            recycle: Recycle {
+            recycle: RecyclePolicy {
                 requests: workers.max_requests,
                 age: workers.max_age,
                 memory: most_memory(workers, memory_limit()),
@@ -256,7 +261,7 @@ impl Planner {
 }
 
 /// The listeners that clients connect to, for workers to accept on.
-fn public(ports: &Ports, log: &LogTo) -> Result<Public, Failure> {
+fn public(ports: &Ports, log: &LogTo) -> Result<PublicListeners, Failure> {
     let failed =
         |error| Failure::Serving(format!("The listeners cannot be handed to a worker: {error}."));
     let (sockets, redirects) = ports.copies().map_err(failed)?;
@@ -265,7 +270,7 @@ fn public(ports: &Ports, log: &LogTo) -> Result<Public, Failure> {
         LogTo::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
         LogTo::Nothing | LogTo::File(_) => None,
     };
-    Ok(Public { sockets, redirects, log })
+    Ok(PublicListeners { sockets, redirects, log })
 }
 
 /// Returns how lines of the log look: of several workers they say which one it was.
@@ -307,7 +312,7 @@ struct Door {
     /// The start-up screen, with colour if the terminal has it.
     screen: String,
     opens_browser: bool,
-    admin: Admin,
+    admin: AdminListener,
     manager: ServiceManager,
     /// What the service manager has been told.
     state: Cell<(Phase, Told)>,
@@ -355,7 +360,7 @@ fn status_line(doing: String, told: Told, workers: usize) -> String {
     parts.join(", ")
 }
 
-impl Front for Door {
+impl Frontend for Door {
     fn ready(&self) {
         say(&self.screen);
         if self.opens_browser {
@@ -388,20 +393,20 @@ impl Front for Door {
         self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
     }
 
-    fn hear(&self, news: News<'_>) {
+    fn hear(&self, news: SupervisorEvent<'_>) {
         match news {
-            News::Leaving => {
+            SupervisorEvent::Leaving => {
                 self.is(Phase::Stopping);
                 self.manager.stopping("Waiting until nothing more is sent here");
             }
             // What is served goes on.
-            News::Started(folder) => {
+            SupervisorEvent::Started(folder) => {
                 if let Err(error) = self.admin.listen_in(folder) {
                     tell(&format!("`rookery status` will not find this server: {error}"));
                 }
             }
             // The thread of the connections has answered before, and this is that of the workers.
-            News::Turned { ready, workers, failures } => {
+            SupervisorEvent::Turned { ready, workers, failures } => {
                 self.manager.ping_watchdog();
                 let now = Told { ready, failures: if failures < STORM { 0 } else { failures } };
                 let (phase, told) = self.state.get();
@@ -415,23 +420,27 @@ impl Front for Door {
                     self.manager.status(&status_line(doing, now, workers));
                 }
             }
-            News::Failed(message) => *self.failure.borrow_mut() = Some(message.to_owned()),
+            SupervisorEvent::Failed(message) => {
+                *self.failure.borrow_mut() = Some(message.to_owned())
+            }
             // Before it serves, a manager waits for that and for no end of a reload.
-            News::Reloading if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) => {
+            SupervisorEvent::Reloading
+                if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) =>
+            {
                 self.is(Phase::Reloading);
                 self.manager.reloading("Replacing workers");
             }
-            News::Reloaded if self.state.get().0 == Phase::Reloading => {
+            SupervisorEvent::Reloaded if self.state.get().0 == Phase::Reloading => {
                 self.is(Phase::Serving);
                 self.manager.ready(&self.status());
             }
-            News::Reloading | News::Reloaded => {}
+            SupervisorEvent::Reloading | SupervisorEvent::Reloaded => {}
         }
     }
 }
 
 /// Has workers replaced when a file of the app has changed.
-fn watch(reload: Arc<Reload>, ask: UnboundedSender<Request>) -> Result<(), Failure> {
+fn watch(reload: Arc<Reload>, ask: UnboundedSender<SupervisorCommand>) -> Result<(), Failure> {
     let mut changes = Changes::of(&reload.target.folder);
     let watching =
         std::thread::Builder::new().name("rookery-changes".to_owned()).spawn(move || {
@@ -455,7 +464,7 @@ fn pass_signals_on(
     reload: &Reload,
     log: Option<&Reopener>,
     terminal: Option<&Terminal>,
-    ask: &UnboundedSender<Request>,
+    ask: &UnboundedSender<SupervisorCommand>,
 ) {
     let (mut stops, mut asked_to_stop) = (Stops::new(), 0);
     while let Some(caught) = signals.next() {
@@ -468,11 +477,11 @@ fn pass_signals_on(
             }
         }
         let asked = if caught.asks_for_logs() {
-            Request::ReopenLog
+            SupervisorCommand::ReopenLog
         } else if caught.asks_for_more() {
-            Request::More
+            SupervisorCommand::More
         } else if caught.asks_for_fewer() {
-            Request::Fewer
+            SupervisorCommand::Fewer
         } else if caught.asks_for_reload() || caught.asks_for_restart() {
             if asked_to_stop > 0 {
                 continue;
@@ -487,7 +496,7 @@ fn pass_signals_on(
                 // A third finds this told.
                 let _ = SECOND.set(caught);
             }
-            Request::Stop
+            SupervisorCommand::Stop
         };
         if ask.send(asked).is_err() {
             return;

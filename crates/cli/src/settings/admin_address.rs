@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use rookery_status::AdminAt;
+use rookery_status::AdminAddress;
 
 use crate::failure::Failure;
 use crate::user_paths::settle;
 
 /// # Errors
 /// When it is no address.
-pub(crate) fn address(text: &str) -> Result<AdminAt, Failure> {
-    match AdminAt::parse(text) {
-        Some(AdminAt::Unix(path)) => Ok(AdminAt::Unix(settle(Path::new(&path)))),
-        Some(tcp @ AdminAt::Tcp(_)) => Ok(tcp),
+pub(crate) fn address(text: &str) -> Result<AdminAddress, Failure> {
+    match AdminAddress::parse(text) {
+        Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(settle(Path::new(&path)))),
+        Some(tcp @ AdminAddress::Tcp(_)) => Ok(tcp),
         None => Err(Failure::CommandLine(format!(
             "`--admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
         ))),
@@ -26,9 +26,17 @@ mod tests {
 
     #[test]
     fn a_socket_is_where_the_command_was_given() {
-        assert_eq!(address("[::1]:9100").unwrap(), AdminAt::Tcp("[::1]:9100".parse().unwrap()));
-        assert_eq!(address("unix:/run/r/admin").unwrap(), AdminAt::Unix("/run/r/admin".into()));
-        assert!(matches!(address("unix:a").unwrap(), AdminAt::Unix(path) if path.is_absolute()));
+        assert_eq!(
+            address("[::1]:9100").unwrap(),
+            AdminAddress::Tcp("[::1]:9100".parse().unwrap())
+        );
+        assert_eq!(
+            address("unix:/run/r/admin").unwrap(),
+            AdminAddress::Unix("/run/r/admin".into())
+        );
+        assert!(
+            matches!(address("unix:a").unwrap(), AdminAddress::Unix(path) if path.is_absolute())
+        );
         assert!(said(address("9100")).ends_with("not `9100`."));
     }
 }

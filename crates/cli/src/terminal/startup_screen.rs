@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rookery_server::network_address;
 use rookery_server::tls::DevelopmentCertificate;
-use rookery_status::{AdminAt, counted};
+use rookery_status::{AdminAddress, format_count};
 
 use crate::app_detection::Target;
 use crate::listen::listeners::Ports;
@@ -26,7 +26,7 @@ pub(crate) struct Screen<'a> {
     pub(crate) network: Vec<String>,
     /// The certificate of `--tls dev`.
     pub(crate) development: Option<&'a DevelopmentCertificate>,
-    pub(crate) admin: Option<&'a AdminAt>,
+    pub(crate) admin: Option<&'a AdminAddress>,
     /// Whether a change of a file restarts the workers.
     pub(crate) reloads: bool,
 }
@@ -49,7 +49,7 @@ impl<'a> Screen<'a> {
     pub(crate) fn text(&self, is_coloured: bool) -> String {
         let pen = Pen { is_coloured };
         let workers =
-            self.workers.map(|count| format!(" with {}", counted(count as usize, "worker")));
+            self.workers.map(|count| format!(" with {}", format_count(count as usize, "worker")));
         let mut lines = vec![
             format!(
                 "{} {}: {}{}",
@@ -87,10 +87,10 @@ impl<'a> Screen<'a> {
             }
         }
         match self.admin {
-            Some(AdminAt::Tcp(address)) => {
+            Some(AdminAddress::Tcp(address)) => {
                 detail("Admin", &pen.address(&format!("http://{address}")))
             }
-            Some(AdminAt::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
+            Some(AdminAddress::Unix(path)) => detail("Admin", &format!("unix:{}", path.display())),
             None => {}
         }
         if self.reloads {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_exchange::Exchange;
 use rookery_server::access_log::AccessLog;
 use rookery_server::{Config, Limits, ListenerConfig, SupervisorRequest};
-use rookery_worker::{CALL_HEADER, KEEP_WEBSOCKETS, Message, PublicSockets, Received};
+use rookery_worker_protocol::{KEEP_WEBSOCKETS, Message, PublicSockets, Received, WORKER_HEADER};
 
 use crate::supervised::Worker;
 use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
@@ -48,7 +48,7 @@ fn who(exchange: &mut Exchange) {
     let text = format!(
         "{} {}",
         exchange.remote().is_some(),
-        exchange.header(CALL_HEADER.as_bytes()).is_some()
+        exchange.header(WORKER_HEADER.as_bytes()).is_some()
     );
     exchange.set_reply_body(text.as_bytes());
 }
@@ -79,7 +79,7 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     assert_eq!(early.reply().unwrap().body, b"true false");
     assert_eq!(worker.board.read().connections, 1);
     // What only a supervisor says is a header like any other.
-    early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{CALL_HEADER}: x\r\n\r\n"));
+    early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: x\r\n\r\n"));
     assert_eq!(early.reply().unwrap().body, b"true true");
     says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
     // Now the supervisor accepts on the same socket.
@@ -194,7 +194,7 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     assert_eq!(client.get("/").status, 200);
     let address = public.address;
     // The supervisor is killed: all that it has is closed.
-    let (nobody, _) = rookery_worker::Control::pair().unwrap();
+    let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));

@@ -15,9 +15,10 @@ use rookery_server::{
     Config, Limits, Listener, ListenerConfig, Server, Supervision, SupervisorRequest,
     TrustedProxies,
 };
-use rookery_worker::{
-    ASK_AGAIN, Announced, Body, CALL_HEADER, Call, Client as Certificate, Control, GO_ON,
-    Inherited, Message, PublicSockets, Received, Scoreboard, Ticket,
+use rookery_worker_protocol::{
+    BodyLength, BodyState, ClientCertificate as Certificate, ControlChannel, HEAD_ACCEPTED,
+    HEAD_UNDECIDED, Inherited, Message, PublicSockets, Received, SharedScoreboard, Ticket,
+    WORKER_HEADER, WorkerHeader,
 };
 
 use crate::application::{Application, NoWaker};
@@ -31,8 +32,8 @@ pub(crate) struct Worker {
     pub(crate) server: Server,
     supervision: Arc<Supervision>,
     path: PathBuf,
-    pub(crate) control: Control,
-    pub(crate) board: Scoreboard,
+    pub(crate) control: ControlChannel,
+    pub(crate) board: SharedScoreboard,
     pub(crate) asked: Receiver<SupervisorRequest>,
     _folder: tempfile::TempDir,
 }
@@ -55,13 +56,13 @@ impl Worker {
         let path = folder.path().join("worker");
         let listener = UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let (control, theirs) = Control::pair().unwrap();
-        let (board, memory) = Scoreboard::create().unwrap();
+        let (control, theirs) = ControlChannel::pair().unwrap();
+        let (board, memory) = SharedScoreboard::create().unwrap();
         let (asks, asked) = mpsc::channel();
         let inherited = Inherited {
             listener,
-            control: Control::attach(theirs).unwrap(),
-            scoreboard: Scoreboard::attach(&memory).unwrap(),
+            control: ControlChannel::attach(theirs).unwrap(),
+            scoreboard: SharedScoreboard::attach(&memory).unwrap(),
             public,
             log: None,
             cookie: None,
@@ -150,8 +151,8 @@ fn get(client: &mut Client, lines: &str) -> (u16, String) {
     (reply.status, String::from_utf8(reply.body).unwrap())
 }
 
-fn call() -> Call {
-    Call {
+fn call() -> WorkerHeader {
+    WorkerHeader {
         ticket: Ticket::new(3, 1),
         is_https: true,
         remote: Some("192.0.2.7:12345".parse().unwrap()),
@@ -161,7 +162,7 @@ fn call() -> Call {
             fingerprint: "a".repeat(64),
             subject: "CN=Ada \u{e9}".to_owned(),
         }),
-        body: Body::Here,
+        body: BodyState::Included,
     }
 }
 
@@ -171,7 +172,7 @@ fn the_supervisor_says_of_each_request_whose_it_is() {
     let mut client = worker.connect();
     // What the client says of itself is in the request as well, and is not believed.
     let lines = "X-Forwarded-Proto: http\r\nX-Request-Id: theirs\r\n";
-    let said = format!("{CALL_HEADER}: {}\r\n{lines}", call());
+    let said = format!("{WORKER_HEADER}: {}\r\n{lines}", call());
     let word = Ticket::new(3, 1).unwrap().word();
     assert_eq!(
         get(&mut client, &said),
@@ -183,7 +184,7 @@ fn the_supervisor_says_of_each_request_whose_it_is() {
         )
     );
     // The next over the same connection is somebody else's, and of the one before nothing is left.
-    let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", Call::default()));
+    let (_, body) = get(&mut client, &format!("{WORKER_HEADER}: {}\r\n", WorkerHeader::default()));
     assert!(body.starts_with("- - false 0 ") && !body.contains("abc-1"), "{body}");
     assert!(body.ends_with("\nhost"), "{body}");
     // Nothing is said: a person at the socket.
@@ -195,9 +196,9 @@ fn the_supervisor_says_of_each_request_whose_it_is() {
 fn what_no_supervisor_says_is_refused() {
     let worker = Worker::new(Config::default(), echo(whose));
     for lines in [
-        format!("{CALL_HEADER}: 1 - http\r\n"),
-        format!("{CALL_HEADER}: \r\n"),
-        format!("{CALL_HEADER}: {}\r\n{CALL_HEADER}: {}\r\n", call(), call()),
+        format!("{WORKER_HEADER}: 1 - http\r\n"),
+        format!("{WORKER_HEADER}: \r\n"),
+        format!("{WORKER_HEADER}: {}\r\n{WORKER_HEADER}: {}\r\n", call(), call()),
     ] {
         let (status, body) = get(&mut worker.connect(), &lines);
         assert_eq!(status, 400, "{body}");
@@ -207,14 +208,14 @@ fn what_no_supervisor_says_is_refused() {
 #[test]
 fn nobody_else_is_believed() {
     let app = App::with(Config::default(), ListenerConfig::default(), echo(whose));
-    let (_, body) = get(&mut app.connect(), &format!("{CALL_HEADER}: {}\r\n", call()));
+    let (_, body) = get(&mut app.connect(), &format!("{WORKER_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("127.0.0.1:") && body.contains(" false 0 "), "{body}");
     assert!(body.ends_with("\nhost rookery-call"), "{body}");
     // A proxy over a Unix socket is no supervisor.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let site = ListenerConfig {
-        proxies: TrustedProxies::of(["unix"]).unwrap(),
+        proxies: TrustedProxies::parse(["unix"]).unwrap(),
         ..ListenerConfig::default()
     };
     let _listener = app.server.listen_unix(&path, None, site).unwrap();
@@ -222,7 +223,7 @@ fn nobody_else_is_believed() {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut client =
         Client { socket: TcpStream::from(OwnedFd::from(socket)), tls: None, read: Vec::new() };
-    let (_, body) = get(&mut client, &format!("{CALL_HEADER}: {}\r\n", call()));
+    let (_, body) = get(&mut client, &format!("{WORKER_HEADER}: {}\r\n", call()));
     assert!(body.starts_with("- - false 0 "), "{body}");
 }
 
@@ -231,20 +232,20 @@ fn nobody_else_is_believed() {
 fn a_head_may_be_larger_by_what_the_supervisor_says() {
     let limits = Limits { head_bytes: 16 << 10, header_lines: 120, ..Limits::default() };
     let long = Certificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
-    let said = Call { client: Some(long), ..call() };
+    let said = WorkerHeader { client: Some(long), ..call() };
     let lines = (0..119)
         .fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
     assert!(
         lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes
     );
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
-    let (status, body) = get(&mut worker.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n"));
+    let (status, body) = get(&mut worker.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n"));
     assert_eq!(status, 200, "{body}");
     assert!(body.starts_with("192.0.2.7:12345 "), "{body}");
     // A client that says the same is told that it is too much.
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), echo(whose));
-    assert_eq!(get(&mut app.connect(), &format!("{lines}{CALL_HEADER}: {said}\r\n")).0, 431);
+    assert_eq!(get(&mut app.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n")).0, 431);
 }
 
 /// What a supervisor keeps for the next request is not closed in its face.
@@ -312,7 +313,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     worker.control.send(Message::Leaving).unwrap();
     worker.is_pinged(8);
     // Its end is heard once.
-    let (nobody, _) = Control::pair().unwrap();
+    let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
     worker.listen(ListenerConfig::default());
@@ -455,11 +456,11 @@ fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
 }
 
 /// A reply, and what the worker says to its supervisor in it.
-fn post(client: &mut Client, path: &str, body: Body, lines: &str) -> (u16, Option<String>) {
-    let said = Call { body, ..call() };
-    client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{CALL_HEADER}: {said}\r\n{lines}"));
+fn post(client: &mut Client, path: &str, body: BodyState, lines: &str) -> (u16, Option<String>) {
+    let said = WorkerHeader { body, ..call() };
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: {said}\r\n{lines}"));
     let reply = client.reply().expect("a reply");
-    (reply.status, reply.header(CALL_HEADER).map(str::to_owned))
+    (reply.status, reply.header(WORKER_HEADER).map(str::to_owned))
 }
 
 #[test]
@@ -467,13 +468,13 @@ fn a_head_is_shown_alone_and_once() {
     let (worker, seen) = worker_with_heads();
     let mut client = worker.connect();
     let seen = || std::mem::take(&mut *seen.lock().unwrap());
-    let later = |announced| Body::Later(announced);
+    let later = |announced| BodyState::Deferred(announced);
     for (announced, status, said, line) in [
-        (Announced::Bytes(7), 204, Some(GO_ON), "head 7 - 0"),
-        (Announced::Nothing, 204, Some(GO_ON), "head - - 0"),
-        (Announced::Bytes(101), 413, None, "head 101 - 0"),
-        (Announced::Bytes(5 << 30), 413, None, "head 5368709120 - 0"),
-        (Announced::Chunked, 413, None, "head - chunked 0"),
+        (BodyLength::Bytes(7), 204, Some(HEAD_ACCEPTED), "head 7 - 0"),
+        (BodyLength::Unknown, 204, Some(HEAD_ACCEPTED), "head - - 0"),
+        (BodyLength::Bytes(101), 413, None, "head 101 - 0"),
+        (BodyLength::Bytes(5 << 30), 413, None, "head 5368709120 - 0"),
+        (BodyLength::Chunked, 413, None, "head - chunked 0"),
     ] {
         let answer = post(&mut client, "/", later(announced), "\r\n");
         assert_eq!(answer, (status, said.map(str::to_owned)), "{announced:?}");
@@ -481,12 +482,12 @@ fn a_head_is_shown_alone_and_once() {
     }
     // With its body it is not shown again, unless nobody has said that it was.
     let with = "Content-Length: 7\r\n\r\n1234567";
-    assert_eq!(post(&mut client, "/", Body::Seen, with), (200, None));
+    assert_eq!(post(&mut client, "/", BodyState::HeadSeen, with), (200, None));
     assert_eq!(seen(), ["request 7 - 7"]);
-    assert_eq!(post(&mut client, "/", Body::Here, with), (200, None));
+    assert_eq!(post(&mut client, "/", BodyState::Included, with), (200, None));
     assert_eq!(seen(), ["head 7 - 0", "request 7 - 7"]);
     // What is above the server's own limit is none of the application's.
-    let most = later(Announced::Bytes(11 << 30));
+    let most = later(BodyLength::Bytes(11 << 30));
     assert_eq!(post(&mut worker.connect(), "/", most, "\r\n"), (413, None));
     assert_eq!(seen(), [""; 0]);
 }
@@ -495,22 +496,25 @@ fn a_head_is_shown_alone_and_once() {
 fn a_head_whose_body_is_to_come_in_pieces_is_shown_again_with_it() {
     let (worker, seen) = worker_with_heads();
     let mut client = worker.connect();
-    let alone = Body::Later(Announced::Bytes(7));
-    assert_eq!(post(&mut client, "/pieces", alone, "\r\n"), (204, Some(ASK_AGAIN.to_owned())));
+    let alone = BodyState::Deferred(BodyLength::Bytes(7));
+    assert_eq!(post(&mut client, "/pieces", alone, "\r\n"), (204, Some(HEAD_UNDECIDED.to_owned())));
     until("its end is not told", || seen.lock().unwrap().len() == 2);
     assert_eq!(*seen.lock().unwrap(), ["head 7 - 0", "end Client"]);
     // The connection is in step, and the exchange has come back.
-    assert_eq!(post(&mut client, "/", alone, "\r\n"), (204, Some(GO_ON.to_owned())));
+    assert_eq!(post(&mut client, "/", alone, "\r\n"), (204, Some(HEAD_ACCEPTED.to_owned())));
 }
 
 #[test]
 fn a_head_alone_has_no_body_and_one_that_nobody_wants_to_see_goes_on() {
     let (worker, seen) = worker_with_heads();
-    let alone = Body::Later(Announced::Bytes(7));
+    let alone = BodyState::Deferred(BodyLength::Bytes(7));
     let with = "Content-Length: 7\r\n\r\n1234567";
     assert_eq!(post(&mut worker.connect(), "/", alone, with), (400, None));
     assert!(seen.lock().unwrap().is_empty());
     let worker = Worker::new(Config::default(), with_heads(Arc::clone(&seen)));
-    assert_eq!(post(&mut worker.connect(), "/", alone, "\r\n"), (204, Some(GO_ON.to_owned())));
+    assert_eq!(
+        post(&mut worker.connect(), "/", alone, "\r\n"),
+        (204, Some(HEAD_ACCEPTED.to_owned()))
+    );
     assert!(seen.lock().unwrap().is_empty());
 }

@@ -10,20 +10,20 @@
 //!
 //! What becomes of a request whose worker dies depends on one thing alone: whether R had begun it. The worker's scoreboard says so.
 
-mod answer;
-mod call;
-mod connection;
+mod attempt;
+mod deferred_body;
+mod error_reply;
 mod framing;
-mod head;
-mod pace;
+mod latency_estimate;
+mod pool_backend;
 mod queue;
-mod relay;
-mod reply;
-mod request;
-mod request_body;
+mod request_writer;
+mod response_forwarder;
+mod session_affinity;
+mod spooled_body;
 mod state;
-mod sticky;
-mod worker;
+mod tunnel;
+mod worker_connection;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -34,12 +34,12 @@ use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, Soc
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::{Application, MakeApplication, Upstream};
 
-use crate::roster::{MakeCookie, Roster};
+use crate::backend_registry::{BackendRegistry, MakeCookie};
 #[doc(hidden)]
 pub use framing::{ReadReply, read_reply_for_fuzzer};
-use queue::Waiting;
+use queue::QueuedRequest;
+pub use session_affinity::{SessionAffinity, server_name};
 use state::State;
-pub use sticky::{Sticky, server_name};
 
 /// Bounds of what waits.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub struct PoolLimits {
     /// `HAProxy`'s `abortonclose`: most that do so have left.
     pub keeps_half_closed: bool,
     /// Whether clients come back to their worker.
-    pub sticky: Sticky,
+    pub sticky: SessionAffinity,
     /// The end of the name of the cookie by which clients come back to their worker, in characters
     /// that a cookie's name may have (RFC 6265, 4.1.1). Default: empty, which is right for a host
     /// with one server.
@@ -85,7 +85,7 @@ impl Default for PoolLimits {
             sessions: usize::MAX,
             retries_begun: false,
             keeps_half_closed: false,
-            sticky: Sticky::Auto,
+            sticky: SessionAffinity::Auto,
             name: String::new(),
             is_embedded: false,
         }
@@ -93,9 +93,9 @@ impl Default for PoolLimits {
 }
 
 /// The workers of a roster as an application, for [`Server::with_application`](rookery_server::Server::with_application).
-pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
-    let keys = Arc::new(sticky::Keys::new(&limits.name));
-    if limits.sticky != Sticky::None {
+pub fn pool(roster: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
+    let keys = Arc::new(session_affinity::Keys::new(&limits.name));
+    if limits.sticky != SessionAffinity::None {
         roster.set_cookies(Box::new(Cookies {
             keys: Arc::clone(&keys),
             is_embedded: limits.is_embedded,
@@ -110,14 +110,17 @@ pub fn pool(roster: Arc<Roster>, limits: PoolLimits) -> MakeApplication {
 
 /// Makes the cookies that workers give to clients whose connections they accept themselves.
 struct Cookies {
-    keys: Arc<sticky::Keys>,
+    keys: Arc<session_affinity::Keys>,
     is_embedded: bool,
 }
 
 impl MakeCookie for Cookies {
     fn cookie(&self, slot: u32, epoch: u64) -> SessionCookie {
         // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
-        self.keys.session_cookie(sticky::Named::new(slot as u16, epoch as u32), self.is_embedded)
+        self.keys.session_cookie(
+            session_affinity::CookieTarget::new(slot as u16, epoch as u32),
+            self.is_embedded,
+        )
     }
 }
 
@@ -125,14 +128,17 @@ impl MakeCookie for Cookies {
 /// fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
-    let keys = sticky::Keys::new("");
-    (keys.read(cookies).named().is_some(), keys.names.removed_from(cookies))
+    let keys = session_affinity::Keys::new("");
+    (keys.read(cookies).named().is_some(), keys.names.without_own(cookies))
 }
 
 /// Whether a query names a worker, and whether it has that alone. For the fuzzer.
 #[doc(hidden)]
 pub fn told_for_fuzzer(query: &[u8]) -> (bool, bool) {
-    (matches!(sticky::told(query), sticky::Told::Worker(_)), sticky::is_ours_alone(query))
+    (
+        matches!(session_affinity::told(query), session_affinity::UrlAffinity::Worker(_)),
+        session_affinity::is_ours_alone(query),
+    )
 }
 
 /// See the module.
@@ -144,17 +150,19 @@ impl Application for Pool {
         state.count_event();
         match event {
             Event::Request(exchange) => {
-                state.enqueue(Waiting::new(exchange, false)).map_err(PushError::Full)?;
+                state.enqueue(QueuedRequest::new(exchange, false)).map_err(PushError::Full)?;
             }
             Event::Head(exchange) => {
-                state.enqueue(Waiting::new(exchange, true)).map_err(PushError::Full)?;
+                state.enqueue(QueuedRequest::new(exchange, true)).map_err(PushError::Full)?;
             }
             Event::Closed { socket, .. } => {
                 if let Some(relay) = state.take_relay(socket) {
                     relay.end();
                 }
             }
-            Event::Room { stream, .. } => state.with_outlet(stream, reply::Outlet::has_room),
+            Event::Room { stream, .. } => {
+                state.with_outlet(stream, response_forwarder::ResponseSink::has_room)
+            }
             Event::Departed { stream, .. } => {
                 if let Some(outlet) = state.take_outlet(stream) {
                     outlet.depart();

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use rookery_exchange::Exchange;
 
-use super::sticky::{self, Asks};
-use crate::counts::Gauge;
+use super::session_affinity::{self, RequestKind};
+use crate::pool_counters::QueueGauge;
 
 /// A request that waits for a worker.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedRequest {
     pub(super) exchange: Box<Exchange>,
     pub(super) came: Instant,
     /// Since when it waits: it has been with a worker before, if it came earlier.
@@ -24,15 +24,15 @@ pub(super) struct Waiting {
     /// Whether this is its head alone: its body is taken once the app has seen that.
     pub(super) is_head: bool,
     /// The kind of the request, once it has been read. Used only with sticky sessions.
-    pub(super) asks: Option<Asks>,
+    pub(super) asks: Option<RequestKind>,
     /// The start of a worker that did not begin it in time, and is not given it again.
     pub(super) avoids: Option<u64>,
 }
 
-impl Waiting {
-    pub(super) fn new(exchange: Box<Exchange>, is_head: bool) -> Waiting {
+impl QueuedRequest {
+    pub(super) fn new(exchange: Box<Exchange>, is_head: bool) -> QueuedRequest {
         let now = Instant::now();
-        Waiting {
+        QueuedRequest {
             exchange,
             came: now,
             since: now,
@@ -47,22 +47,26 @@ impl Waiting {
 
     /// Returns true if a session begins with the request.
     pub(super) fn begins(&self) -> bool {
-        self.asks.is_some_and(sticky::begins)
+        self.asks.is_some_and(session_affinity::begins)
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Waiting>,
+pub(super) struct RequestQueue {
+    waiting: VecDeque<QueuedRequest>,
     /// Requests that name no worker, by age, where clients come back to their worker: they have been looked
     /// at, and are given to whichever worker is free. A look verifies a signature, so each has one only.
-    parked: VecDeque<Waiting>,
+    parked: VecDeque<QueuedRequest>,
 }
 
-impl Queue {
+impl RequestQueue {
     /// Puts a request behind the others, of which there may be `most`; it comes back when there are.
-    pub(super) fn push(&mut self, waiting: Waiting, most: usize) -> Result<(), Box<Exchange>> {
+    pub(super) fn push(
+        &mut self,
+        waiting: QueuedRequest,
+        most: usize,
+    ) -> Result<(), Box<Exchange>> {
         if self.is_full(most) {
             return Err(waiting.exchange);
         }
@@ -71,12 +75,12 @@ impl Queue {
     }
 
     /// Puts one where its age says: whose worker has ended may be older than those that are there.
-    pub(super) fn insert(&mut self, waiting: Waiting) {
+    pub(super) fn insert(&mut self, waiting: QueuedRequest) {
         insert(&mut self.waiting, waiting);
     }
 
     /// Since when the first waits, and how many do.
-    pub(super) fn tell(&self, gauge: &Gauge) {
+    pub(super) fn tell(&self, gauge: &QueueGauge) {
         let firsts = [&self.waiting, &self.parked].into_iter().filter_map(VecDeque::front);
         gauge.set(self.len(), firsts.map(|first| first.since).min());
     }
@@ -90,7 +94,7 @@ impl Queue {
     }
 
     /// Puts one aside until [`unpark`](Self::unpark).
-    pub(super) fn park(&mut self, waiting: Waiting) {
+    pub(super) fn park(&mut self, waiting: QueuedRequest) {
         insert(&mut self.parked, waiting);
     }
 
@@ -99,13 +103,19 @@ impl Queue {
     }
 
     /// Takes the oldest parked request that `is_wanted`.
-    pub(super) fn take_parked(&mut self, is_wanted: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+    pub(super) fn take_parked(
+        &mut self,
+        is_wanted: impl Fn(&QueuedRequest) -> bool,
+    ) -> Option<QueuedRequest> {
         let at = self.parked.iter().position(is_wanted)?;
         self.parked.remove(at)
     }
 
     /// Takes all requests that are `wanted` out of those that wait.
-    pub(super) fn take_all(&mut self, wanted: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+    pub(super) fn take_all(
+        &mut self,
+        wanted: impl Fn(&QueuedRequest) -> bool,
+    ) -> Vec<QueuedRequest> {
         if !self.waiting.iter().any(&wanted) {
             return Vec::new();
         }
@@ -121,12 +131,12 @@ impl Queue {
     }
 
     /// Takes out those put aside that have waited for so long.
-    pub(super) fn take_overdue_parked(&mut self, time: Duration) -> Vec<Waiting> {
+    pub(super) fn take_overdue_parked(&mut self, time: Duration) -> Vec<QueuedRequest> {
         take_overdue(&mut self.parked, time)
     }
 
     /// Takes out those that have waited for so long, which are in front.
-    pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<Waiting> {
+    pub(super) fn take_overdue(&mut self, time: Duration) -> Vec<QueuedRequest> {
         take_overdue(&mut self.waiting, time)
     }
 
@@ -135,16 +145,16 @@ impl Queue {
     }
 
     /// Puts back a request that has just been taken from the front.
-    pub(super) fn push_front(&mut self, waiting: Waiting) {
+    pub(super) fn push_front(&mut self, waiting: QueuedRequest) {
         self.waiting.push_front(waiting);
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
+    pub(super) fn pop(&mut self) -> Option<QueuedRequest> {
         self.waiting.pop_front()
     }
 
     /// Takes out those whose clients have gone.
-    pub(super) fn take_departed(&mut self) -> Vec<Waiting> {
+    pub(super) fn take_departed(&mut self) -> Vec<QueuedRequest> {
         let mut all_gone = Vec::new();
         for waiting in [&mut self.waiting, &mut self.parked] {
             let (gone, left) =
@@ -157,13 +167,13 @@ impl Queue {
 }
 
 /// At its place by age, which is nearly always the last.
-fn insert(into: &mut VecDeque<Waiting>, waiting: Waiting) {
+fn insert(into: &mut VecDeque<QueuedRequest>, waiting: QueuedRequest) {
     let at = into.partition_point(|other| other.since <= waiting.since);
     into.insert(at, waiting);
 }
 
 /// Takes the first out while they have waited for so long.
-fn take_overdue(from: &mut VecDeque<Waiting>, time: Duration) -> Vec<Waiting> {
+fn take_overdue(from: &mut VecDeque<QueuedRequest>, time: Duration) -> Vec<QueuedRequest> {
     let overdue = from.iter().take_while(|waiting| waiting.since.elapsed() >= time).count();
     from.drain(..overdue).collect()
 }
@@ -172,15 +182,15 @@ fn take_overdue(from: &mut VecDeque<Waiting>, time: Duration) -> Vec<Waiting> {
 mod tests {
     use super::*;
 
-    fn waiting(id: u64) -> Waiting {
+    fn waiting(id: u64) -> QueuedRequest {
         let mut exchange = Exchange::new();
         exchange.begin(id, 1, 0);
-        Waiting::new(exchange, false)
+        QueuedRequest::new(exchange, false)
     }
 
     #[test]
     fn it_is_bounded_and_who_has_gone_has_no_place_in_it() {
-        let mut queue = Queue::default();
+        let mut queue = RequestQueue::default();
         let first = waiting(1);
         let fate = first.exchange.fate();
         queue.push(first, 2).unwrap();
@@ -199,7 +209,7 @@ mod tests {
 
     #[test]
     fn who_is_put_aside_counts_and_is_the_first_afterwards_by_age() {
-        let mut queue = Queue::default();
+        let mut queue = RequestQueue::default();
         let [first, second, third, fourth] = [1, 2, 3, 4].map(waiting);
         let gone = fourth.exchange.fate();
         for one in [third, first, fourth] {
@@ -223,7 +233,7 @@ mod tests {
 
     #[test]
     fn one_that_is_older_comes_before_the_others() {
-        let mut queue = Queue::default();
+        let mut queue = RequestQueue::default();
         let [first, second, third] = [1, 2, 3].map(waiting);
         for one in [second, third, first] {
             queue.insert(one);

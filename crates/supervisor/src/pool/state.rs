@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_exchange::{Command, Ended, Exchange, IoWaker, SocketId, StreamId, Upstream};
-use rookery_worker::Held;
+use rookery_worker_protocol::TicketGuard;
 
 use super::PoolLimits;
-use super::answer::Refusal;
-use super::call;
-use super::head;
-use super::queue::{Queue, Waiting};
-use super::relay::Relay;
-use super::reply::Outlet;
-use super::sticky::{Keys, Sticky};
-use super::worker::Worker;
-use crate::counts::Counts;
-use crate::roster::Roster;
+use super::attempt;
+use super::deferred_body;
+use super::error_reply::ErrorReply;
+use super::pool_backend::PoolBackend;
+use super::queue::{QueuedRequest, RequestQueue};
+use super::response_forwarder::ResponseSink;
+use super::session_affinity::{Keys, SessionAffinity};
+use super::tunnel::Tunnel;
+use crate::backend_registry::BackendRegistry;
+use crate::pool_counters::PoolCounters;
 
 /// How often it is looked whether an R has become idle, while requests wait: what tells it otherwise is its reply. So a look finds one
 /// only where R waits for a promise, or did something of its own; while looks find nothing they become rarer, up to
@@ -47,14 +47,14 @@ const KEPT_BYTES: usize = 64 << 10;
 /// See the module.
 pub(super) struct State {
     pub(super) limits: PoolLimits,
-    roster: Arc<Roster>,
+    roster: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
     commands: RefCell<VecDeque<Command>>,
     events: Cell<u64>,
     buffers: RefCell<Vec<Vec<u8>>>,
     keys: Arc<Keys>,
-    queue: RefCell<Queue>,
-    workers: RefCell<Vec<Rc<Worker>>>,
+    queue: RefCell<RequestQueue>,
+    workers: RefCell<Vec<Rc<PoolBackend>>>,
     choices: Cell<u64>,
     /// Whether there may be requests in the queues whose clients have gone.
     has_departed: Cell<bool>,
@@ -69,8 +69,8 @@ pub(super) struct State {
     pub(super) given: Cell<u64>,
     /// Whether anything has gone to a worker since the thread slept.
     pub(super) has_passed_on: Cell<bool>,
-    relays: RefCell<HashMap<SocketId, Rc<Relay>>>,
-    outlets: RefCell<HashMap<StreamId, Rc<Outlet>>>,
+    relays: RefCell<HashMap<SocketId, Rc<Tunnel>>>,
+    outlets: RefCell<HashMap<StreamId, Rc<ResponseSink>>>,
     /// Notified when the workers have changed, and when a request that was given to one has waited too long.
     pub(super) news: tokio::sync::Notify,
     /// Notified when a request has been given to a worker and `is_watch_asleep`.
@@ -115,7 +115,7 @@ async fn watch_given(state: Rc<State>) {
 
 impl State {
     pub(super) fn new(
-        roster: Arc<Roster>,
+        roster: Arc<BackendRegistry>,
         limits: PoolLimits,
         keys: Arc<Keys>,
         waker: Arc<dyn IoWaker>,
@@ -153,8 +153,8 @@ impl State {
         })
     }
 
-    /// What is counted, for whoever asks.
-    pub(super) fn counts(&self) -> &Counts {
+    /// What is format_count, for whoever asks.
+    pub(super) fn counts(&self) -> &PoolCounters {
         &self.roster.counts
     }
 
@@ -163,11 +163,11 @@ impl State {
     /// Whether the app is shown the head of a request before its body is taken.
     pub(super) fn sees_head(&self, exchange: &Exchange) -> bool {
         self.workers.borrow().iter().any(|worker| worker.member.sees_heads())
-            && head::is_shown(exchange)
+            && deferred_body::is_shown(exchange)
     }
 
     /// Takes a request, or its head; it comes back when too many wait.
-    pub(super) fn enqueue(self: &Rc<Self>, waiting: Waiting) -> Result<(), Box<Exchange>> {
+    pub(super) fn enqueue(self: &Rc<Self>, waiting: QueuedRequest) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
         waiting.exchange.set_waiting(true);
         waiting.exchange.note_upstream(|upstream| {
@@ -194,7 +194,7 @@ impl State {
     /// Takes a request back whose worker has not answered it, and which has `waited` in the queue
     /// before: its time with the worker does not count. Its place is behind the requests that have
     /// waited longer, since timeouts are looked for in front.
-    pub(super) fn put_back(self: &Rc<Self>, mut waiting: Waiting, waited: Duration) {
+    pub(super) fn put_back(self: &Rc<Self>, mut waiting: QueuedRequest, waited: Duration) {
         let now = Instant::now();
         waiting.since = now.checked_sub(waited).unwrap_or(now);
         waiting.exchange.set_waiting(true);
@@ -233,9 +233,9 @@ impl State {
         self.drop_departed();
         let is_shiny = self.is_shiny();
         let is_sticky = match self.limits.sticky {
-            Sticky::Auto => is_shiny,
-            Sticky::None => false,
-            Sticky::Cookie => true,
+            SessionAffinity::Auto => is_shiny,
+            SessionAffinity::None => false,
+            SessionAffinity::Cookie => true,
         };
         self.look_at_parked();
         if is_sticky {
@@ -287,28 +287,28 @@ impl State {
         }
     }
 
-    fn refuse_late(&self, waiting: Waiting) {
+    fn refuse_late(&self, waiting: QueuedRequest) {
         self.counts().refused_late.add(1);
-        self.refuse(waiting, Refusal::NoWorker);
+        self.refuse(waiting, ErrorReply::NoWorker);
     }
 
     /// Whether nobody has a place for what is behind a request either, when nobody has for it. A handshake is let in by fewer workers than
     /// others are, and so is one that avoids a worker.
-    fn is_last_to_be_looked_at(&self, waiting: &Waiting) -> bool {
+    fn is_last_to_be_looked_at(&self, waiting: &QueuedRequest) -> bool {
         waiting.avoids.is_none()
             && (!waiting.exchange.is_upgrade() || self.limits.sessions == usize::MAX)
     }
 
     /// Gives a request to the worker that can begin with it best; it comes back when there is none. `is_passed_by`: a handshake has come
     /// back before it.
-    fn give(self: &Rc<Self>, waiting: Waiting, is_passed_by: bool) -> Option<Waiting> {
+    fn give(self: &Rc<Self>, waiting: QueuedRequest, is_passed_by: bool) -> Option<QueuedRequest> {
         let is_upgrade = waiting.exchange.is_upgrade();
         if is_upgrade && is_passed_by {
             return Some(waiting);
         }
         if is_upgrade && self.is_full_of_sessions() {
             self.counts().refused_sessions.add(1);
-            self.refuse(waiting, Refusal::Full);
+            self.refuse(waiting, ErrorReply::Full);
             return None;
         }
         let Some((worker, held)) = self.choose(is_upgrade, false, &waiting) else {
@@ -319,7 +319,7 @@ impl State {
     }
 
     /// The next whose client is still there.
-    fn next(&self) -> Option<Waiting> {
+    fn next(&self) -> Option<QueuedRequest> {
         loop {
             let waiting = self.queue.borrow_mut().pop()?;
             if !waiting.exchange.is_departed() {
@@ -337,8 +337,8 @@ impl State {
         &self,
         begins: bool,
         counts_sessions: bool,
-        waiting: &Waiting,
-    ) -> Option<(Rc<Worker>, Held)> {
+        waiting: &QueuedRequest,
+    ) -> Option<(Rc<PoolBackend>, TicketGuard)> {
         let workers = self.workers.borrow();
         let avoids = waiting.avoids.filter(|epoch| has_other(&workers, *epoch));
         let best = workers
@@ -358,11 +358,11 @@ impl State {
     }
 
     /// Gives a request to a worker that has been chosen for it.
-    fn start(self: &Rc<Self>, worker: Rc<Worker>, held: Held, waiting: Waiting) {
+    fn start(self: &Rc<Self>, worker: Rc<PoolBackend>, held: TicketGuard, waiting: QueuedRequest) {
         if self.is_watch_asleep.get() {
             self.has_given.notify_one();
         }
-        call::start(self, worker, held, waiting);
+        attempt::start(self, worker, held, waiting);
     }
 
     /// Whether there are workers, and each has as many sessions as it may.
@@ -408,7 +408,7 @@ impl State {
         });
         for member in members {
             if !workers.iter().any(|worker| worker.member.epoch == member.epoch) {
-                workers.push(Worker::new(member));
+                workers.push(PoolBackend::new(member));
             }
         }
         drop(workers);
@@ -431,8 +431,8 @@ impl State {
         }
     }
 
-    /// Answers in place of a worker.
-    pub(super) fn refuse(&self, mut waiting: Waiting, refusal: Refusal) {
+    /// AdminHandler in place of a worker.
+    pub(super) fn refuse(&self, mut waiting: QueuedRequest, refusal: ErrorReply) {
         waiting.exchange.set_waiting(false);
         waiting.exchange.note_upstream(|upstream| upstream.ends(refusal.ended(), Instant::now()));
         refusal.answer(&mut waiting.exchange);
@@ -478,38 +478,38 @@ impl State {
 
     // ---- WebSockets and streams ----
 
-    pub(super) fn add_relay(&self, socket: SocketId, relay: Rc<Relay>) {
+    pub(super) fn add_relay(&self, socket: SocketId, relay: Rc<Tunnel>) {
         self.relays.borrow_mut().insert(socket, relay);
     }
 
-    pub(super) fn relay(&self, socket: SocketId) -> Option<Rc<Relay>> {
+    pub(super) fn relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow().get(&socket).cloned()
     }
 
-    pub(super) fn take_relay(&self, socket: SocketId) -> Option<Rc<Relay>> {
+    pub(super) fn take_relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow_mut().remove(&socket)
     }
 
-    pub(super) fn add_outlet(&self, stream: StreamId, outlet: Rc<Outlet>) {
+    pub(super) fn add_outlet(&self, stream: StreamId, outlet: Rc<ResponseSink>) {
         self.outlets.borrow_mut().insert(stream, outlet);
     }
 
-    pub(super) fn with_outlet(&self, stream: StreamId, body: impl FnOnce(&Outlet)) {
+    pub(super) fn with_outlet(&self, stream: StreamId, body: impl FnOnce(&ResponseSink)) {
         if let Some(outlet) = self.outlets.borrow().get(&stream) {
             body(outlet);
         }
     }
 
-    pub(super) fn take_outlet(&self, stream: StreamId) -> Option<Rc<Outlet>> {
+    pub(super) fn take_outlet(&self, stream: StreamId) -> Option<Rc<ResponseSink>> {
         self.outlets.borrow_mut().remove(&stream)
     }
 }
 
 /// Returns whether a worker is ready besides the one with this epoch.
-fn has_other(workers: &[Rc<Worker>], epoch: u64) -> bool {
+fn has_other(workers: &[Rc<PoolBackend>], epoch: u64) -> bool {
     workers.iter().any(|worker| worker.member.epoch != epoch && worker.is_taken_for_ready())
 }
 
-mod placing;
+mod session_routing;
 #[cfg(test)]
 mod tests;

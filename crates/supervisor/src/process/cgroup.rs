@@ -8,25 +8,25 @@ const NO_LIMIT: u64 = 1 << 60;
 
 /// Where the system tells of control groups.
 #[derive(Debug, Clone)]
-pub(crate) struct Groups {
+pub(crate) struct ControlGroups {
     /// The groups of this process, `/proc/self/cgroup`.
     own: PathBuf,
     /// Where their folders are, `/sys/fs/cgroup`.
     root: PathBuf,
 }
 
-impl Default for Groups {
-    fn default() -> Groups {
-        Groups { own: "/proc/self/cgroup".into(), root: "/sys/fs/cgroup".into() }
+impl Default for ControlGroups {
+    fn default() -> ControlGroups {
+        ControlGroups { own: "/proc/self/cgroup".into(), root: "/sys/fs/cgroup".into() }
     }
 }
 
 /// Bytes that this process and all that it starts may have together, by its control group; `None` where nobody limits them.
 pub fn memory_limit() -> Option<u64> {
-    Groups::default().memory_limit()
+    ControlGroups::default().memory_limit()
 }
 
-impl Groups {
+impl ControlGroups {
     /// The least of its own limit and those of the groups around it.
     fn memory_limit(&self) -> Option<u64> {
         let second = self.folders(false).into_iter().map(|folder| folder.join("memory.max"));
@@ -102,8 +102,8 @@ impl Groups {
 
 /// Files in the place of the system's.
 #[cfg(test)]
-pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> Groups {
-    let groups = Groups { own: folder.join("own"), root: folder.join("root") };
+pub(crate) fn stand_in(folder: &Path, own: &str, files: &[(&str, &str)]) -> ControlGroups {
+    let groups = ControlGroups { own: folder.join("own"), root: folder.join("root") };
     fs::write(&groups.own, own).unwrap();
     for (path, text) in files {
         let file = groups.root.join(path);

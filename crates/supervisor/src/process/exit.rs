@@ -51,7 +51,7 @@ impl fmt::Display for Exit {
 
 /// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ended {
+pub(crate) struct ProcessEnd {
     pub(crate) exit: Exit,
     /// The processor time that it has had, with that of the children that it has waited for.
     pub(crate) time: Duration,
@@ -94,7 +94,7 @@ fn has_ended(pid: libc::pid_t) -> bool {
 /// Kills the remaining processes of the group that an ended process has led, and then reaps that
 /// process. Until then the system gives the ids of the process and of its group to no other
 /// process.
-pub(crate) fn reap(pid: libc::pid_t) -> Ended {
+pub(crate) fn reap(pid: libc::pid_t) -> ProcessEnd {
     let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
     // SAFETY: passes no memory. The process is a zombie, so that its group is still its own.
     unsafe { libc::kill(-pid, libc::SIGKILL) };
@@ -111,7 +111,7 @@ pub(crate) fn reap(pid: libc::pid_t) -> Ended {
         Duration::from_secs(u64::try_from(it.tv_sec).unwrap_or(0))
             + Duration::from_micros(u64::try_from(it.tv_usec).unwrap_or(0))
     };
-    Ended {
+    ProcessEnd {
         // Somebody else has waited for it: how it ended is not known.
         exit: if waited < 0 { Exit::Status(-1) } else { ExitStatus::from_raw(status).into() },
         time: time(usage.ru_utime) + time(usage.ru_stime),

@@ -6,12 +6,12 @@ mod output;
 mod spawn;
 mod start_output;
 
-pub(crate) use cgroup::Groups;
+pub(crate) use cgroup::ControlGroups;
 pub use cgroup::memory_limit;
 #[cfg(test)]
 pub(crate) use cgroup::stand_in;
 pub use exit::Exit;
-pub(crate) use exit::{Ended, reap, wait};
+pub(crate) use exit::{ProcessEnd, reap, wait};
 pub(crate) use output::pass_on;
-pub(crate) use spawn::{Start, spawn};
-pub(crate) use start_output::{Kept, StartOutput};
+pub(crate) use spawn::{WorkerStart, spawn};
+pub(crate) use start_output::{HeldOutput, StartOutput};

@@ -2,13 +2,13 @@
 //! with the worker's number and process before it.
 //!
 //! The pipes of the workers are read whether or not anybody reads this process's output: lines that
-//! have no room are dropped and counted, so that R never blocks on its own output.
+//! have no room are dropped and format_count, so that R never blocks on its own output.
 
 use rookery_server::output::LineWriter;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 
-use super::Kept;
+use super::HeldOutput;
 
 /// Bytes of a line; a longer one is told in parts.
 const MOST_LINE: usize = 64 << 10;
@@ -18,7 +18,7 @@ pub(crate) async fn pass_on(
     to: LineWriter,
     mut pipe: pipe::Receiver,
     prefix: String,
-    mut kept: Kept,
+    mut kept: HeldOutput,
 ) {
     let mut lines = Lines::new(prefix.into_bytes());
     let mut read = Vec::with_capacity(MOST_LINE);

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rookery_status::RunFolder;
-use rookery_worker::{Control, HandOver, PublicDescriptors, Scoreboard};
+use rookery_worker_protocol::{
+    ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
+};
 use tokio::net::unix::pipe;
 
 use crate::worker_id::WorkerId;
@@ -22,7 +24,7 @@ const THREADS: [&str; 3] = ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 
 /// Which start of which worker.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Start {
+pub(crate) struct WorkerStart {
     pub(crate) slot: u32,
     /// Of how many, spares included.
     pub(crate) workers: u32,
@@ -38,8 +40,8 @@ pub(crate) struct Start {
 #[derive(Debug)]
 pub(crate) struct Spawned {
     pub(crate) child: Child,
-    pub(crate) control: Control,
-    pub(crate) board: Scoreboard,
+    pub(crate) control: ControlChannel,
+    pub(crate) board: SharedScoreboard,
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
@@ -53,7 +55,7 @@ pub(crate) struct Spawned {
 pub(crate) fn spawn(
     mut command: Command,
     folder: &RunFolder,
-    start: Start,
+    start: WorkerStart,
     files: Option<libc::rlimit>,
     public: PublicDescriptors<'_>,
     is_on_terminal: bool,
@@ -61,11 +63,11 @@ pub(crate) fn spawn(
     let socket = folder.socket(start.slot, start.epoch);
     let temporary = folder.temporary(start.slot, start.epoch)?;
     let listener = UnixListener::bind(&socket)?;
-    let (control, their_control) = Control::pair()?;
-    let (board, memory) = Scoreboard::create()?;
+    let (control, their_control) = ControlChannel::pair()?;
+    let (board, memory) = SharedScoreboard::create()?;
     let id = WorkerId::new()?;
     let called = id.to_string();
-    for name in rookery_worker::NAMES {
+    for name in rookery_worker_protocol::NAMES {
         command.env_remove(name);
     }
     let threads = (std::thread::available_parallelism().map_or(1, usize::from)
@@ -76,7 +78,7 @@ pub(crate) fn spawn(
             command.env(name, threads.to_string());
         }
     }
-    let hand_over = HandOver {
+    let hand_over = WorkerEnvironment {
         listener: listener.as_fd(),
         control: their_control.as_fd(),
         scoreboard: memory.as_fd(),

@@ -51,9 +51,9 @@ struct Starts {
 
 impl StartOutput {
     /// Returns what keeps the two streams of a new start.
-    pub(crate) fn begin(&self) -> [Kept; 2] {
+    pub(crate) fn begin(&self) -> [HeldOutput; 2] {
         let is_held = std::mem::replace(&mut self.0.starts.borrow_mut().is_begun, true);
-        [false, true].map(|is_stderr| Kept {
+        [false, true].map(|is_stderr| HeldOutput {
             starts: self.clone(),
             over: self.0.is_over.subscribe(),
             is_stderr,
@@ -78,7 +78,7 @@ impl StartOutput {
 
 /// One stream of one start.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct HeldOutput {
     starts: StartOutput,
     over: watch::Receiver<bool>,
     is_stderr: bool,
@@ -91,7 +91,7 @@ pub(crate) struct Kept {
     text: Vec<u8>,
 }
 
-impl Kept {
+impl HeldOutput {
     fn is_over(&self) -> bool {
         *self.over.borrow()
     }

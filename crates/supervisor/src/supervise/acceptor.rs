@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_worker::Message;
+use rookery_worker_protocol::Message;
 
 /// How long the acknowledgement of a worker is waited for. Its I/O thread gives it at once.
 pub(super) const WITHIN: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ enum State {
 
 /// An action of the supervisor. Several are carried out in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(super) enum AcceptorAction {
     /// Has the front end accept, or not. Carried out before anything else is done.
     SetFrontEnd(bool),
     /// Tells the worker of this start something.
@@ -77,25 +77,31 @@ impl Acceptor {
 
     /// Takes the next step towards the process that is to accept: the worker of the start `wish`, or
     /// the front end if it is `None`.
-    pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<Act> {
+    pub(super) fn turn(&mut self, wish: Option<u64>, now: Instant) -> Vec<AcceptorAction> {
         match (self.state, wish) {
             (State::FrontEnd, Some(epoch)) if !self.has_refused(epoch, now) => {
                 let number = self.next();
                 self.state = State::HandingToWorker { epoch, number, until: now + WITHIN };
-                vec![Act::SetFrontEnd(false), Act::Tell(epoch, Message::Accept(number))]
+                vec![
+                    AcceptorAction::SetFrontEnd(false),
+                    AcceptorAction::Tell(epoch, Message::Accept(number)),
+                ]
             }
             (State::HandingToWorker { epoch, until, .. }, _) if now >= until => {
                 self.refused = Some((epoch, now + RETRY));
                 self.state = State::FrontEnd;
                 let number = self.next();
-                vec![Act::Tell(epoch, Message::StopAccepting(number)), Act::SetFrontEnd(true)]
+                vec![
+                    AcceptorAction::Tell(epoch, Message::StopAccepting(number)),
+                    AcceptorAction::SetFrontEnd(true),
+                ]
             }
             (State::HandingToWorker { epoch, .. } | State::Worker { epoch }, wish)
                 if wish != Some(epoch) =>
             {
                 let number = self.next();
                 self.state = State::TakingBack { epoch, number, until: now + WITHIN };
-                vec![Act::Tell(epoch, Message::StopAccepting(number))]
+                vec![AcceptorAction::Tell(epoch, Message::StopAccepting(number))]
             }
             (State::TakingBack { epoch, until, .. }, _) if now >= until => {
                 self.refused = Some((epoch, now + RETRY));
@@ -112,7 +118,7 @@ impl Acceptor {
         answered: u64,
         accepts: bool,
         now: Instant,
-    ) -> Vec<Act> {
+    ) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, number, .. } if (epoch, number) == (of, answered) => {
                 if accepts {
@@ -133,7 +139,7 @@ impl Acceptor {
     }
 
     /// Handles the end of a worker's process.
-    pub(super) fn ended(&mut self, of: u64) -> Vec<Act> {
+    pub(super) fn ended(&mut self, of: u64) -> Vec<AcceptorAction> {
         match self.state {
             State::HandingToWorker { epoch, .. }
             | State::Worker { epoch }
@@ -146,9 +152,9 @@ impl Acceptor {
         }
     }
 
-    fn front_end(&mut self) -> Vec<Act> {
+    fn front_end(&mut self) -> Vec<AcceptorAction> {
         self.state = State::FrontEnd;
-        vec![Act::SetFrontEnd(true)]
+        vec![AcceptorAction::SetFrontEnd(true)]
     }
 
     fn has_refused(&self, epoch: u64, now: Instant) -> bool {

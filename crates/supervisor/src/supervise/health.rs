@@ -22,7 +22,7 @@ pub(super) struct Health {
 
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HealthVerdict {
     /// To send this ping.
     Ping(u64),
     /// Nothing.
@@ -32,24 +32,28 @@ pub(super) enum Verdict {
     /// To give it nothing, because it does not answer.
     Silent,
     /// To end it.
-    Stuck,
+    Unresponsive,
 }
 
 impl Health {
     /// What is to be done now; `is_stopped` asks the system whether the process is.
-    pub(super) fn look(&mut self, now: Instant, is_stopped: impl FnOnce() -> bool) -> Verdict {
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        is_stopped: impl FnOnce() -> bool,
+    ) -> HealthVerdict {
         let Some((_, since)) = self.asked else {
             self.pings += 1;
             self.asked = Some((self.pings, now));
-            return Verdict::Ping(self.pings);
+            return HealthVerdict::Ping(self.pings);
         };
         match now.duration_since(since) {
-            silence if silence < LATE => Verdict::Wait,
+            silence if silence < LATE => HealthVerdict::Wait,
             // Whoever stopped it may be looking at it with a debugger.
-            _ if is_stopped() => Verdict::Stopped,
-            silence if silence >= STUCK => Verdict::Stuck,
-            silence if silence >= SILENT => Verdict::Silent,
-            _ => Verdict::Wait,
+            _ if is_stopped() => HealthVerdict::Stopped,
+            silence if silence >= STUCK => HealthVerdict::Unresponsive,
+            silence if silence >= SILENT => HealthVerdict::Silent,
+            _ => HealthVerdict::Wait,
         }
     }
 
@@ -80,17 +84,17 @@ mod tests {
         let mut health = Health::default();
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!(health.look(now, || true), Verdict::Ping(1));
-        assert_eq!(health.look(now + LATE / 2, || true), Verdict::Wait);
-        assert_eq!(health.look(at(1), || false), Verdict::Wait);
-        assert_eq!(health.look(at(1), || true), Verdict::Stopped);
-        assert_eq!(health.look(at(5), || false), Verdict::Silent);
-        assert_eq!(health.look(at(60), || false), Verdict::Stuck);
-        assert_eq!(health.look(at(6000), || true), Verdict::Stopped);
+        assert_eq!(health.look(now, || true), HealthVerdict::Ping(1));
+        assert_eq!(health.look(now + LATE / 2, || true), HealthVerdict::Wait);
+        assert_eq!(health.look(at(1), || false), HealthVerdict::Wait);
+        assert_eq!(health.look(at(1), || true), HealthVerdict::Stopped);
+        assert_eq!(health.look(at(5), || false), HealthVerdict::Silent);
+        assert_eq!(health.look(at(60), || false), HealthVerdict::Unresponsive);
+        assert_eq!(health.look(at(6000), || true), HealthVerdict::Stopped);
         health.is_suspended = true;
         assert!(!health.answered(7));
         assert!(health.answered(1) && !health.is_suspended && !health.answered(1));
-        assert_eq!(health.look(at(6001), || true), Verdict::Ping(2));
+        assert_eq!(health.look(at(6001), || true), HealthVerdict::Ping(2));
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! The supervisor: as many workers as there are to be, started, watched, replaced and ended. It runs on the process's first thread,
-//! and the pool on the server's; what passes between them is the [`Roster`].
+//! and the pool on the server's; what passes between them is the [`BackendRegistry`].
 
 mod acceptor;
-mod backoff;
 mod health;
+mod lost_wakeup;
 mod recycle;
-mod replace;
-mod slow;
-mod stalled;
+mod replacement_queue;
+mod restart_backoff;
+mod slow_log;
 mod state;
-mod stuck;
 mod warmup;
-mod worker;
+mod worker_process;
+mod worker_timeout;
 
 use std::fmt;
 use std::io;
@@ -23,14 +23,14 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
+use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
-use crate::roster::Roster;
-pub use recycle::{MemoryLimit, Recycle};
+pub use recycle::{MemoryLimit, RecyclePolicy};
 use state::Supervisor;
 
 /// What is to be run.
 #[allow(clippy::struct_excessive_bools, reason = "choices that have nothing to do with each other")]
-pub struct Plan {
+pub struct SupervisorConfig {
     /// How many workers.
     pub workers: u32,
     /// How many more that wait, ready, to take the place of one that ends.
@@ -42,13 +42,13 @@ pub struct Plan {
     pub command: Box<dyn Fn(bool) -> Result<Command, String> + Send>,
     /// The public listeners, which the front end has as well: while one worker is wanted and is the only one there is, it accepts on
     /// them in place of the front end. None: the front end always does.
-    pub public: Option<Public>,
+    pub public: Option<PublicListeners>,
     /// Where the folder of sockets and temporary files is made.
     pub folder: PathBuf,
     /// How many descriptors a worker may have open: what this process might, before it raised that for itself.
     pub files: Option<libc::rlimit>,
     /// How long what takes time may take.
-    pub times: Times,
+    pub times: Timeouts,
     /// What a new worker is asked for before it is given requests: paths.
     pub warmup: Vec<String>,
     /// How often each worker's start is tried again, after ever longer pauses, while none has ever
@@ -63,14 +63,14 @@ pub struct Plan {
     /// Whether it is over when all workers end again and again without having answered anything. Else they are tried on.
     pub fails_fast: bool,
     /// When a worker is replaced by a new one.
-    pub recycle: Recycle,
+    pub recycle: RecyclePolicy,
     /// Called with a line for the person who runs it.
     pub tell: fn(&str),
 }
 
 /// The public listeners, as they are handed to workers.
 #[derive(Debug, Default)]
-pub struct Public {
+pub struct PublicListeners {
     /// The sockets of the address.
     pub sockets: Vec<OwnedFd>,
     /// The sockets from which requests in the clear are redirected to HTTPS.
@@ -79,9 +79,9 @@ pub struct Public {
     pub log: Option<OwnedFd>,
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for SupervisorConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan")
+        f.debug_struct("SupervisorConfig")
             .field("workers", &self.workers)
             .field("times", &self.times)
             .finish_non_exhaustive()
@@ -90,7 +90,7 @@ impl fmt::Debug for Plan {
 
 /// How long what takes time may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub struct Timeouts {
     /// From a worker's start until it is ready: it is ended then, and started again. Default 60 s.
     pub start: Duration,
     /// How long what a worker has in hand is waited for, before it is asked to end. Default 60 s.
@@ -108,20 +108,20 @@ pub struct Times {
     pub delay: Duration,
 }
 
-impl Times {
+impl Timeouts {
     /// The same where WebSockets are not waited for any longer than requests: for a worker whose place or memory is wanted.
-    fn without_sessions(self) -> Times {
-        Times { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
+    fn without_sessions(self) -> Timeouts {
+        Timeouts { sessions: self.sessions.map(|sessions| sessions.min(self.drain)), ..self }
     }
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             start: Duration::from_secs(60),
             drain: Duration::from_secs(60),
             sessions: None,
-            stop: rookery_worker::END_WITHIN,
+            stop: rookery_worker_protocol::EXIT_TIMEOUT,
             busy: None,
             interrupts: false,
             delay: Duration::ZERO,
@@ -142,12 +142,12 @@ pub const MOST_WORKERS: u32 = 1000;
 
 /// What a person or a system asks for.
 #[derive(Debug)]
-pub enum Request {
+pub enum SupervisorCommand {
     /// To replace all workers, one after the other.
     Reload,
-    /// To replace all workers by those of another plan. [`Plan::public`], [`Plan::folder`],
-    /// [`Plan::files`] and [`Plan::is_on_terminal`] stay as they are.
-    Change(Box<Plan>),
+    /// To replace all workers by those of another plan. [`SupervisorConfig::public`], [`SupervisorConfig::folder`],
+    /// [`SupervisorConfig::files`] and [`SupervisorConfig::is_on_terminal`] stay as they are.
+    Change(Box<SupervisorConfig>),
     /// To report that a reload was asked for and refused, with the reason.
     RefuseReload(String),
     /// To have workers reopen the file of the access log.
@@ -161,7 +161,7 @@ pub enum Request {
 }
 
 /// The server in front of the workers.
-pub trait Front {
+pub trait Frontend {
     /// Workers answer from now on.
     fn ready(&self);
 
@@ -186,18 +186,18 @@ pub trait Front {
         0
     }
 
-    /// How often it is to [turn](News::Turned) at least, a second at most: whoever watches it may wait for less.
+    /// How often it is to [turn](SupervisorEvent::Turned) at least, a second at most: whoever watches it may wait for less.
     fn turns_every(&self) -> Duration {
         Duration::MAX
     }
 
     /// What others may want to know.
-    fn hear(&self, _news: News<'_>) {}
+    fn hear(&self, _news: SupervisorEvent<'_>) {}
 }
 
 /// What happens to a supervisor, for whoever watches it.
 #[derive(Debug, Clone, Copy)]
-pub enum News<'a> {
+pub enum SupervisorEvent<'a> {
     /// It runs; what is its alone lies in this folder.
     Started(&'a Path),
     /// It has turned once more, as it does at least every second.
@@ -229,7 +229,7 @@ pub enum Outcome {
     /// All workers ended again and again without having answered anything.
     CrashLoop,
     /// A worker ended by itself, and is not to be started again: it has finished (status 0), or
-    /// [`Plan::restarts`] is false.
+    /// [`SupervisorConfig::restarts`] is false.
     Ended(Exit),
 }
 
@@ -239,10 +239,10 @@ pub enum Outcome {
 /// # Errors
 /// The system's: no folder, no runtime.
 pub fn supervise(
-    plan: Plan,
-    roster: Arc<Roster>,
-    requests: UnboundedReceiver<Request>,
-    front: &dyn Front,
+    plan: SupervisorConfig,
+    roster: Arc<BackendRegistry>,
+    requests: UnboundedReceiver<SupervisorCommand>,
+    front: &dyn Frontend,
 ) -> io::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rookery_status::own_memory_beyond;
 
-use super::worker::{Phase, Worker};
+use super::worker_process::{WorkerPhase, WorkerProcess};
 
 /// So many looks in a row have to find too much memory, this far apart: R gives some back at its next collection.
 const SAMPLES: u32 = 3;
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// When a worker is replaced; each is up to a tenth less, by its start, so that workers that started together do not go together.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Recycle {
+pub struct RecyclePolicy {
     /// Requests that it has answered.
     pub requests: Option<u64>,
     /// How long ago it was started.
@@ -64,39 +64,39 @@ impl MemoryLimit {
 
 /// Why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(super) enum ReplaceReason {
     Reload,
     Requests(u64),
     Age(Duration),
     Memory(u64),
 }
 
-impl Reason {
+impl ReplaceReason {
     /// As machines are told.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Reason::Reload => "reload",
-            Reason::Requests(_) => "requests",
-            Reason::Age(_) => "age",
-            Reason::Memory(_) => "memory",
+            ReplaceReason::Reload => "reload",
+            ReplaceReason::Requests(_) => "requests",
+            ReplaceReason::Age(_) => "age",
+            ReplaceReason::Memory(_) => "memory",
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for ReplaceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Reload => f.write_str("it is reloaded"),
-            Reason::Requests(requests) => write!(f, "it has answered {requests} requests"),
-            Reason::Age(age) => write!(f, "it is {} s old", age.as_secs()),
-            Reason::Memory(bytes) => write!(f, "it has {} MB of memory", bytes / 1_000_000),
+            ReplaceReason::Reload => f.write_str("it is reloaded"),
+            ReplaceReason::Requests(requests) => write!(f, "it has answered {requests} requests"),
+            ReplaceReason::Age(age) => write!(f, "it is {} s old", age.as_secs()),
+            ReplaceReason::Memory(bytes) => write!(f, "it has {} MB of memory", bytes / 1_000_000),
         }
     }
 }
 
 /// What is known of a worker's memory.
 #[derive(Debug, Default)]
-pub(super) struct Age {
+pub(super) struct MemoryWatch {
     looked: Option<Instant>,
     sampled: Option<Instant>,
     too_much: u32,
@@ -105,20 +105,25 @@ pub(super) struct Age {
     first: Option<u64>,
 }
 
-impl Recycle {
+impl RecyclePolicy {
     /// Why a worker is to be replaced, if it is.
-    pub(super) fn reason(&self, worker: &mut Worker, workers: u32, now: Instant) -> Option<Reason> {
-        if worker.phase != Phase::Ready {
+    pub(super) fn reason(
+        &self,
+        worker: &mut WorkerProcess,
+        workers: u32,
+        now: Instant,
+    ) -> Option<ReplaceReason> {
+        if worker.phase != WorkerPhase::Ready {
             return None;
         }
         let spread = |most: u64| less(most, worker.start.epoch);
         let answered = worker.member.answered();
         if self.requests.is_some_and(|most| answered >= spread(most)) {
-            return Some(Reason::Requests(answered));
+            return Some(ReplaceReason::Requests(answered));
         }
         let age = now.duration_since(worker.began);
         if self.age.is_some_and(|most| age.as_millis() >= spread(most.as_millis() as u64).into()) {
-            return Some(Reason::Age(age));
+            return Some(ReplaceReason::Age(age));
         }
         let limit = self.memory?;
         let is_share = matches!(limit, MemoryLimit::Shared(_));
@@ -126,7 +131,7 @@ impl Recycle {
         // A share is raised to one and a half of what the first look has found, which must be exact then.
         let bytes =
             worker.age.look(most, is_share, now, || own_memory_beyond(worker.pid, most / 3 * 2));
-        bytes.filter(|_| !is_share || age >= SHARE_AGE).map(Reason::Memory)
+        bytes.filter(|_| !is_share || age >= SHARE_AGE).map(ReplaceReason::Memory)
     }
 }
 
@@ -136,7 +141,7 @@ fn less(most: u64, start: u64) -> u64 {
     (most - (u128::from(most) * u128::from(chance % 101) / 1000) as u64).max(1)
 }
 
-impl Age {
+impl MemoryWatch {
     /// Whether its R is to be asked, once, to give back what it does not need: the next look judges.
     pub(super) fn asks_to_collect(&mut self) -> bool {
         std::mem::take(&mut self.is_to_collect)
@@ -202,7 +207,7 @@ mod tests {
 
     #[test]
     fn memory_has_to_be_too_much_for_a_while() {
-        let mut age = Age::default();
+        let mut age = MemoryWatch::default();
         let now = Instant::now();
         let mut look =
             |seconds, bytes| age.look(100, false, now + Duration::from_secs(seconds), || bytes);
@@ -225,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_app_that_has_more_than_its_share_when_it_is_new_may_grow_by_half() {
-        let mut age = Age::default();
+        let mut age = MemoryWatch::default();
         let now = Instant::now();
         let mut look = |seconds, bytes| {
             age.look(100, true, now + Duration::from_secs(seconds), || Some(bytes))
@@ -242,7 +247,7 @@ mod tests {
 
     #[test]
     fn far_too_much_memory_is_not_waited_with() {
-        let mut age = Age::default();
+        let mut age = MemoryWatch::default();
         let now = Instant::now();
         let mut look = |milliseconds, bytes| {
             age.look(100, false, now + Duration::from_millis(milliseconds), || Some(bytes))
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn an_app_that_has_far_too_much_when_it_is_new_is_not_replaced_each_second() {
-        let mut age = Age::default();
+        let mut age = MemoryWatch::default();
         let now = Instant::now();
         let mut look = |seconds, bytes| {
             age.look(100, false, now + Duration::from_secs(seconds), || Some(bytes))

@@ -4,10 +4,10 @@ mod accepting;
 mod busy;
 mod events;
 mod exits;
-mod number;
 mod pings;
 mod replacing;
 mod report;
+mod scaling;
 mod spares;
 mod starts;
 
@@ -18,20 +18,20 @@ use std::time::{Duration, Instant};
 
 use rookery_server::static_files::read_announcement;
 use rookery_status::{RunFolder, own_memory};
-use rookery_worker::Message;
+use rookery_worker_protocol::Message;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 
 use super::acceptor::Acceptor;
-use super::backoff::Backoff;
-use super::recycle::Reason;
-use super::replace::Replacements;
-use super::warmup::Warmed;
-use super::worker::{Event, Phase, Worker};
-use super::{Front, News, Outcome, Plan, Request};
-use crate::process::{Groups, StartOutput};
-use crate::roster::Roster;
-use report::History;
+use super::recycle::ReplaceReason;
+use super::replacement_queue::ReplacementQueue;
+use super::restart_backoff::RestartBackoff;
+use super::warmup::WarmupResult;
+use super::worker_process::{WorkerEvent, WorkerPhase, WorkerProcess};
+use super::{Frontend, Outcome, SupervisorCommand, SupervisorConfig, SupervisorEvent};
+use crate::backend_registry::BackendRegistry;
+use crate::process::{ControlGroups, StartOutput};
+use report::ReportHistory;
 
 /// How often is looked while something is to happen soon: a start, a drain, an end.
 const SOON: Duration = Duration::from_millis(50);
@@ -57,9 +57,9 @@ struct Slot {
     successor: Option<u64>,
     /// When it is to be started.
     start_at: Option<Instant>,
-    backoff: Backoff,
+    backoff: RestartBackoff,
     /// The same of those that were to take its place, and until when no other is tried for what has been found wrong with it.
-    replacing: (Backoff, Option<Instant>),
+    replacing: (RestartBackoff, Option<Instant>),
     /// Starts that have ended before they were ready.
     failed_starts: u32,
     /// Whether a start has failed in a way that another start cannot mend.
@@ -70,7 +70,7 @@ struct Slot {
 
 /// Whether it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Course {
+enum RunState {
     Serving,
     /// It serves on, and says that it will not for long.
     Leaving {
@@ -86,26 +86,26 @@ enum Course {
 
 /// See the module.
 pub(super) struct Supervisor<'a> {
-    plan: Plan,
-    roster: Arc<Roster>,
-    front: &'a dyn Front,
-    /// How many workers are to serve: `Plan::workers`, until more or fewer were asked for.
+    plan: SupervisorConfig,
+    roster: Arc<BackendRegistry>,
+    front: &'a dyn Frontend,
+    /// How many workers are to serve: `SupervisorConfig::workers`, until more or fewer were asked for.
     wanted: u32,
     /// The numbers of workers and spares that a reload has asked for, until it has succeeded.
     numbers_to_come: Option<(u32, u32)>,
     folder: RunFolder,
-    events: UnboundedSender<Event>,
-    happened: UnboundedReceiver<Event>,
+    events: UnboundedSender<WorkerEvent>,
+    happened: UnboundedReceiver<WorkerEvent>,
     slots: Vec<Slot>,
-    workers: HashMap<u64, Worker>,
-    replacements: Replacements,
+    workers: HashMap<u64, WorkerProcess>,
+    replacements: ReplacementQueue,
     acceptor: Acceptor,
     epochs: u64,
     generation: u64,
     /// Whether a reload has begun of which it is still to be said that all workers have been replaced.
     is_reload_untold: bool,
     was_ready: bool,
-    course: Course,
+    course: RunState,
     /// How it ends when what is in hand has been finished.
     outcome: Outcome,
     /// When workers have failed, within the last minute.
@@ -116,16 +116,16 @@ pub(super) struct Supervisor<'a> {
     /// When it is told next what the end waits for.
     told_of_drain: Option<Instant>,
     /// What others are told besides.
-    history: History,
+    history: ReportHistory,
     /// Output of workers that have ended, and since when.
     outputs: Vec<(JoinHandle<()>, Instant)>,
 }
 
 impl<'a> Supervisor<'a> {
     pub(super) fn new(
-        plan: Plan,
-        roster: Arc<Roster>,
-        front: &'a dyn Front,
+        plan: SupervisorConfig,
+        roster: Arc<BackendRegistry>,
+        front: &'a dyn Frontend,
     ) -> io::Result<Supervisor<'a>> {
         let (events, happened) = mpsc::unbounded_channel();
         let now = Instant::now();
@@ -141,35 +141,35 @@ impl<'a> Supervisor<'a> {
             events,
             happened,
             workers: HashMap::new(),
-            replacements: Replacements::default(),
+            replacements: ReplacementQueue::default(),
             acceptor: Acceptor::new(),
             epochs: 0,
             generation: 0,
             is_reload_untold: false,
             was_ready: false,
-            course: Course::Serving,
+            course: RunState::Serving,
             outcome: Outcome::Stopped,
             failures: VecDeque::new(),
             start_output: StartOutput::default(),
             looked: now,
             told_of_drain: None,
-            history: History::begin(Groups::default()),
+            history: ReportHistory::begin(ControlGroups::default()),
             outputs: Vec::new(),
         })
     }
 
     pub(super) async fn run(
         mut self,
-        mut requests: UnboundedReceiver<Request>,
+        mut requests: UnboundedReceiver<SupervisorCommand>,
     ) -> io::Result<Outcome> {
         let mut has_requests = true;
-        self.front.hear(News::Started(self.folder.path()));
+        self.front.hear(SupervisorEvent::Started(self.folder.path()));
         loop {
             self.look();
             self.apply_numbers();
             self.look_at_accepting();
             self.report();
-            if let Course::Ending(outcome) = self.course {
+            if let RunState::Ending(outcome) = self.course {
                 if self.workers.is_empty() {
                     // What they wrote last is read and written.
                     let all = async {
@@ -181,7 +181,7 @@ impl<'a> Supervisor<'a> {
                     if let (Outcome::NeverReady, Some(message)) =
                         (outcome, self.start_output.message())
                     {
-                        self.front.hear(News::Failed(&message));
+                        self.front.hear(SupervisorEvent::Failed(&message));
                     }
                     return Ok(outcome);
                 }
@@ -191,10 +191,10 @@ impl<'a> Supervisor<'a> {
             tokio::select! {
                 biased;
                 Some(event) = self.happened.recv() => match event {
-                    Event::Said(epoch, message) => self.hear(epoch, message),
-                    Event::Announced(epoch) => self.hear_announced(epoch),
-                    Event::Warmed(epoch, warmed) => self.warmed(epoch, warmed),
-                    Event::Ended(epoch, pid) => self.ended(epoch, pid),
+                    WorkerEvent::Message(epoch, message) => self.hear(epoch, message),
+                    WorkerEvent::Announced(epoch) => self.hear_announced(epoch),
+                    WorkerEvent::WarmedUp(epoch, warmed) => self.warmed(epoch, warmed),
+                    WorkerEvent::Ended(epoch, pid) => self.ended(epoch, pid),
                 },
                 request = requests.recv(), if has_requests => match request {
                     Some(request) => self.asked(request),
@@ -206,10 +206,10 @@ impl<'a> Supervisor<'a> {
     }
 
     fn is_settled(&self) -> bool {
-        self.course == Course::Serving
+        self.course == RunState::Serving
             && self.acceptor.is_settled()
             && self.slots.iter().all(|slot| slot.start_at.is_none())
-            && self.workers.values().all(Worker::is_settled)
+            && self.workers.values().all(WorkerProcess::is_settled)
     }
 
     fn tell(&self, line: &str) {
@@ -218,14 +218,14 @@ impl<'a> Supervisor<'a> {
 
     // ---- what is asked for ----
 
-    fn asked(&mut self, request: Request) {
+    fn asked(&mut self, request: SupervisorCommand) {
         match (request, self.course) {
-            (Request::Change(plan), Course::Serving) => {
+            (SupervisorCommand::Change(plan), RunState::Serving) => {
                 self.change(*plan);
-                self.asked(Request::Reload);
+                self.asked(SupervisorCommand::Reload);
             }
-            (Request::RefuseReload(why), Course::Serving) => self.refuse_reload(why),
-            (Request::Reload, Course::Serving) => {
+            (SupervisorCommand::RefuseReload(why), RunState::Serving) => self.refuse_reload(why),
+            (SupervisorCommand::Reload, RunState::Serving) => {
                 self.generation += 1;
                 self.is_reload_untold = true;
                 self.tell(&match self.wanted {
@@ -238,13 +238,13 @@ impl<'a> Supervisor<'a> {
                 self.begin_reload();
             }
             // Nobody has been sent here whom it would have to wait for, before a worker was ready.
-            (Request::Stop, Course::Serving)
+            (SupervisorCommand::Stop, RunState::Serving)
                 if self.was_ready && !self.plan.times.delay.is_zero() =>
             {
-                self.course = Course::Leaving { until: Instant::now() + self.plan.times.delay };
-                self.front.hear(News::Leaving);
+                self.course = RunState::Leaving { until: Instant::now() + self.plan.times.delay };
+                self.front.hear(SupervisorEvent::Leaving);
             }
-            (Request::Stop, Course::Serving) => {
+            (SupervisorCommand::Stop, RunState::Serving) => {
                 if !self.was_ready {
                     self.tell("stopping: no worker is ready yet, and nothing is being served");
                 }
@@ -252,27 +252,31 @@ impl<'a> Supervisor<'a> {
             }
             // A second one: nothing is waited for.
             (
-                Request::Stop,
-                Course::Leaving { .. } | Course::Draining { .. } | Course::Ending(_),
+                SupervisorCommand::Stop,
+                RunState::Leaving { .. } | RunState::Draining { .. } | RunState::Ending(_),
             ) => {
                 self.end(Outcome::Stopped);
                 for worker in self.workers.values_mut() {
                     worker.kill();
                 }
             }
-            (Request::ReopenLog, _) => {
+            (SupervisorCommand::ReopenLog, _) => {
                 for worker in self.workers.values().filter(|worker| worker.start.is_public) {
                     worker.say(Message::ReopenLog);
                 }
             }
-            (Request::More, Course::Serving | Course::Leaving { .. }) => self.want_more(),
-            (Request::Fewer, Course::Serving | Course::Leaving { .. }) => self.want_fewer(),
+            (SupervisorCommand::More, RunState::Serving | RunState::Leaving { .. }) => {
+                self.want_more()
+            }
+            (SupervisorCommand::Fewer, RunState::Serving | RunState::Leaving { .. }) => {
+                self.want_fewer()
+            }
             (
-                Request::Reload
-                | Request::Change(_)
-                | Request::RefuseReload(_)
-                | Request::More
-                | Request::Fewer,
+                SupervisorCommand::Reload
+                | SupervisorCommand::Change(_)
+                | SupervisorCommand::RefuseReload(_)
+                | SupervisorCommand::More
+                | SupervisorCommand::Fewer,
                 _,
             ) => {}
         }
@@ -281,12 +285,12 @@ impl<'a> Supervisor<'a> {
     fn drain(&mut self) {
         self.front.drain();
         self.retire_all();
-        self.course = Course::Draining { until: Instant::now() + self.plan.times.drain };
+        self.course = RunState::Draining { until: Instant::now() + self.plan.times.drain };
     }
 
     fn end(&mut self, outcome: Outcome) {
-        if !matches!(self.course, Course::Ending(_)) {
-            self.course = Course::Ending(outcome);
+        if !matches!(self.course, RunState::Ending(_)) {
+            self.course = RunState::Ending(outcome);
             for worker in self.workers.values_mut() {
                 worker.leaves.get_or_insert("stopped");
                 self.roster.drain(&worker.member);
@@ -301,12 +305,12 @@ impl<'a> Supervisor<'a> {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         match message {
             Message::Ready { is_sticky, sees_heads }
-                if matches!(worker.phase, Phase::Starting { .. }) =>
+                if matches!(worker.phase, WorkerPhase::Starting { .. }) =>
             {
                 worker.member.set_sticky(is_sticky);
                 worker.member.set_sees_heads(sees_heads);
                 if self.plan.warmup.is_empty() {
-                    worker.phase = Phase::Ready;
+                    worker.phase = WorkerPhase::Ready;
                     self.is_ready(epoch);
                 } else {
                     worker.warm_up(&self.plan.warmup, &self.events);
@@ -323,18 +327,18 @@ impl<'a> Supervisor<'a> {
             }
             Message::Accepting(number) => self.on_acknowledged(epoch, number, true),
             Message::NotAccepting(number) => self.on_acknowledged(epoch, number, false),
-            Message::Leaving if worker.phase == Phase::Ready => {
+            Message::Leaving if worker.phase == WorkerPhase::Ready => {
                 // It ends by itself, or another server takes the place of the one that it has stopped.
                 worker.leaves.get_or_insert(ASKED);
                 self.roster.suspend(&worker.member);
                 let until = Instant::now() + self.plan.times.start;
-                worker.phase = Phase::Draining { until, sessions: until };
+                worker.phase = WorkerPhase::Draining { until, sessions: until };
                 self.call_on_spares();
             }
             Message::Ready { is_sticky, sees_heads } if worker.is_between_servers() => {
                 worker.member.set_sticky(is_sticky);
                 worker.member.set_sees_heads(sees_heads);
-                (worker.phase, worker.leaves) = (Phase::Ready, None);
+                (worker.phase, worker.leaves) = (WorkerPhase::Ready, None);
                 self.roster.resume(&worker.member);
             }
             _ => {}
@@ -351,22 +355,22 @@ impl<'a> Supervisor<'a> {
         worker.say(Message::Applied(number));
     }
 
-    fn warmed(&mut self, epoch: u64, warmed: Warmed) {
+    fn warmed(&mut self, epoch: u64, warmed: WarmupResult) {
         let Some(worker) = self.workers.get_mut(&epoch) else { return };
         // It may have been asked to end meanwhile, or have taken too long.
-        if !matches!(worker.phase, Phase::Starting { .. }) {
+        if !matches!(worker.phase, WorkerPhase::Starting { .. }) {
             return;
         }
         let name = format!("worker {} ({})", worker.start.slot, worker.pid);
         match warmed {
-            Warmed::Up(remarks) => {
-                worker.phase = Phase::Ready;
+            WarmupResult::Succeeded(remarks) => {
+                worker.phase = WorkerPhase::Ready;
                 for remark in remarks {
                     self.tell(&format!("the warm-up of {name}: {remark}"));
                 }
                 self.is_ready(epoch);
             }
-            Warmed::Fails(why) => {
+            WarmupResult::Failed(why) => {
                 worker.leaves = Some("warmup");
                 worker.stop(self.plan.times.stop);
                 self.tell(&format!("the warm-up of {name} has failed, {why}: it is ended"));
@@ -389,14 +393,14 @@ impl<'a> Supervisor<'a> {
         // Where another is to take its place, that is still to come.
         let reason = if place.successor.is_none() { self.replacements.finish(slot) } else { None };
         if takes_place {
-            place.replacing = (Backoff::default(), None);
+            place.replacing = (RestartBackoff::default(), None);
             let old = place.current.replace(epoch);
             self.hurry_those_before(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
-                old.leaves = reason.map(Reason::name);
+                old.leaves = reason.map(ReplaceReason::name);
                 self.roster.drain(&old.member);
                 // One that has too much memory would have it for as long.
-                let is_large = matches!(reason, Some(Reason::Memory(_)));
+                let is_large = matches!(reason, Some(ReplaceReason::Memory(_)));
                 let times = self.plan.times;
                 old.drain(if is_large { times.without_sessions() } else { times });
             }
@@ -433,7 +437,7 @@ impl<'a> Supervisor<'a> {
         self.slots.iter().filter(|slot| !slot.is_given_up).all(|slot| {
             let current = slot.current.and_then(|current| self.workers.get(&current));
             current.is_some_and(|worker| {
-                worker.start.generation == generation && worker.phase == Phase::Ready
+                worker.start.generation == generation && worker.phase == WorkerPhase::Ready
             })
         })
     }
@@ -444,7 +448,7 @@ impl<'a> Supervisor<'a> {
         let now = Instant::now();
         for worker in self.workers.values_mut() {
             match worker.phase {
-                Phase::Starting { until } if now >= until => {
+                WorkerPhase::Starting { until } if now >= until => {
                     let (number, pid) = (worker.start.slot, worker.pid);
                     let time = self.plan.times.start.as_secs_f64();
                     (self.plan.tell)(&format!(
@@ -454,12 +458,13 @@ impl<'a> Supervisor<'a> {
                     worker.stop(self.plan.times.stop);
                 }
                 // It may still start another server.
-                Phase::Draining { until, .. } if worker.is_between_servers() && now < until => {}
-                Phase::Draining { .. } if worker.is_between_servers() => {
+                WorkerPhase::Draining { until, .. }
+                    if worker.is_between_servers() && now < until => {}
+                WorkerPhase::Draining { .. } if worker.is_between_servers() => {
                     worker.leaves = Some("start");
                     worker.stop(self.plan.times.stop);
                 }
-                Phase::Draining { until, sessions } => {
+                WorkerPhase::Draining { until, sessions } => {
                     let has_sessions = worker.member.load().1 > 0;
                     let is_over = now >= until && (now >= sessions || !has_sessions);
                     let within = ENDS_SESSIONS
@@ -472,7 +477,7 @@ impl<'a> Supervisor<'a> {
                         worker.end_sessions(left);
                     }
                 }
-                Phase::Stopping { until } if now >= until => worker.kill(),
+                WorkerPhase::Stopping { until } if now >= until => worker.kill(),
                 _ => {}
             }
         }
@@ -484,14 +489,14 @@ impl<'a> Supervisor<'a> {
         });
         self.tell_of_drains(now);
         match self.course {
-            Course::Ending(_) => {}
-            Course::Draining { until } => {
+            RunState::Ending(_) => {}
+            RunState::Draining { until } => {
                 if now >= until || self.connections() == 0 {
                     self.end(self.outcome);
                 }
             }
-            Course::Leaving { until } if now >= until => self.drain(),
-            Course::Serving | Course::Leaving { .. } => {
+            RunState::Leaving { until } if now >= until => self.drain(),
+            RunState::Serving | RunState::Leaving { .. } => {
                 if now.duration_since(self.looked) >= SELDOM {
                     self.looked = now;
                     self.look_at_health(now);

@@ -14,27 +14,29 @@ const STATUS_LINE: usize = 12;
 
 /// How it went.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Warmed {
+pub(super) enum WarmupResult {
     /// Well, but for these, of which people are told: the app has no such path, or shows it to nobody.
-    Up(Vec<String>),
+    Succeeded(Vec<String>),
     /// The app fails.
-    Fails(String),
+    Failed(String),
 }
 
 /// Asks for each path, one after the other. How long that may take is the caller's to say.
-pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> Warmed {
+pub(super) async fn warm_up(socket: PathBuf, paths: Vec<String>) -> WarmupResult {
     let mut remarks = Vec::new();
     for path in paths {
         match get(&socket, &path).await {
             Ok(status @ 500..) => {
-                return Warmed::Fails(format!("`{path}` was answered with {status}"));
+                return WarmupResult::Failed(format!("`{path}` was answered with {status}"));
             }
             Ok(status @ 400..) => remarks.push(format!("`{path}` was answered with {status}")),
             Ok(_) => {}
-            Err(error) => return Warmed::Fails(format!("`{path}` was not answered: {error}")),
+            Err(error) => {
+                return WarmupResult::Failed(format!("`{path}` was not answered: {error}"));
+            }
         }
     }
-    Warmed::Up(remarks)
+    WarmupResult::Succeeded(remarks)
 }
 
 /// The status of a reply that has come whole.
@@ -77,7 +79,7 @@ mod tests {
     }
 
     /// What comes of replies, each of which answers one request.
-    fn warmed(replies: Vec<&'static str>, paths: &[&str]) -> Warmed {
+    fn warmed(replies: Vec<&'static str>, paths: &[&str]) -> WarmupResult {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -105,16 +107,16 @@ mod tests {
     fn what_fails_is_told_from_what_is_not_there() {
         let ok = "HTTP/1.1 200 OK\r\n\r\nbody";
         let none = "HTTP/1.1 404 Not Found\r\n\r\n";
-        assert_eq!(warmed(vec![ok, ok], &["/a", "/b"]), Warmed::Up(vec![]));
+        assert_eq!(warmed(vec![ok, ok], &["/a", "/b"]), WarmupResult::Succeeded(vec![]));
         assert_eq!(
             warmed(vec![none, ok], &["/a", "/b"]),
-            Warmed::Up(vec!["`/a` was answered with 404".to_owned()])
+            WarmupResult::Succeeded(vec!["`/a` was answered with 404".to_owned()])
         );
         assert_eq!(
             warmed(vec!["HTTP/1.1 500 Oh\r\n\r\n"], &["/a", "/b"]),
-            Warmed::Fails("`/a` was answered with 500".to_owned())
+            WarmupResult::Failed("`/a` was answered with 500".to_owned())
         );
-        let Warmed::Fails(said) = warmed(vec![""], &["/a"]) else {
+        let WarmupResult::Failed(said) = warmed(vec![""], &["/a"]) else {
             panic!("it has not been answered")
         };
         assert!(said.starts_with("`/a` was not answered: "), "{said}");

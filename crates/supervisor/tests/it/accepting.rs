@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Recycle, Request, Standing, Times};
+use rookery_supervisor::{Availability, Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
 use crate::front::{Client, Reply, until};
 use crate::running::{Running, Wish, is_told, lives, send_signal, while_};
@@ -82,7 +82,7 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
         .collect();
     for _ in 0..8 {
         let before = running.pids();
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         until("another serves", || {
             running.pids().len() == 1 && running.pids().iter().all(|pid| !before.contains(pid))
         });
@@ -96,18 +96,18 @@ fn a_reload_of_the_only_worker_fails_no_request_and_refuses_no_connection() {
 
 #[test]
 fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay() {
-    let times = Times { sessions: Some(Duration::from_secs(600)), ..Times::default() };
+    let times = Timeouts { sessions: Some(Duration::from_secs(600)), ..Timeouts::default() };
     let running = Running::new(Wish { times, ..direct() });
     let old = running.until_worker_accepts();
     let mut socket = running.connect();
     assert_eq!(socket.upgrade("/ws").status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || {
         running
             .roster
             .members()
             .iter()
-            .any(|it| it.standing() == Standing::Ready && i64::from(it.pid) != i64::from(old))
+            .any(|it| it.standing() == Availability::Ready && i64::from(it.pid) != i64::from(old))
     });
     assert!(running.front_end_accepts());
     assert_ne!(ask(&running, "/pid"), old.to_string());
@@ -124,12 +124,12 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
 
 #[test]
 fn websockets_of_a_worker_that_is_replaced_are_closed_as_a_restart() {
-    let times = Times { drain: Duration::from_secs(1), ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(1), ..Timeouts::default() };
     let running = Running::new(Wish { times, ..direct() });
     let old = running.until_worker_accepts();
     let mut socket = running.connect();
     assert_eq!(socket.upgrade("/ws").status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     let (opcode, payload) = socket.frame();
     assert_eq!((opcode, &payload[..2]), (8, &1012_u16.to_be_bytes()[..]));
     until("the old one has gone", || !lives(old));
@@ -141,12 +141,12 @@ fn a_second_worker_has_the_front_end_accept_until_it_is_given_up() {
     let first = running.until_worker_accepts();
     let mut kept = running.connect();
     assert_eq!(kept.get("/slot").text(), "0");
-    running.ask(Request::More);
+    running.ask(SupervisorCommand::More);
     until("the front end accepts", || running.front_end_accepts());
     // A connection stays where it was accepted.
     assert_eq!(kept.get("/pid").text(), first.to_string());
     until("both serve", || running.pids().len() == 2);
-    running.ask(Request::Fewer);
+    running.ask(SupervisorCommand::Fewer);
     until("one is left", || running.pids().len() == 1);
     until("it accepts", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), first.to_string());
@@ -174,7 +174,7 @@ fn a_stop_finishes_what_the_worker_has_accepted_and_frees_the_address() {
     client.send("GET /sleep/500 HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut idle = running.connect();
     assert_eq!(idle.get("/slot").status, 200);
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     assert_eq!(client.reply("GET").status, 200);
     assert!(!idle.fill() && !client.fill());
     assert_eq!(running.outcome(), Outcome::Stopped);
@@ -188,7 +188,7 @@ fn a_reload_that_fails_leaves_the_worker_accepting() {
     let running =
         Running::new(Wish { mode: |start| if start == 1 { "fails" } else { "" }, ..direct() });
     let pid = running.until_worker_accepts();
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it is told", || is_told(&["the reload has failed: the new worker 0"]));
     until("the worker accepts again", || !running.front_end_accepts());
     assert_eq!(ask(&running, "/pid"), pid.to_string());
@@ -200,7 +200,7 @@ fn without_room_for_two_the_front_end_holds_requests_until_the_new_worker_is_rea
     let old = running.until_worker_accepts();
     let mut kept = running.connect();
     assert_eq!(kept.get("/pid").text(), old.to_string());
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("the old one has gone", || !lives(old));
     assert_ne!(ask(&running, "/pid"), old.to_string());
     until("the new one accepts", || !running.front_end_accepts());
@@ -210,11 +210,11 @@ fn without_room_for_two_the_front_end_holds_requests_until_the_new_worker_is_rea
 fn a_worker_that_was_started_as_one_of_several_accepts_once_it_has_been_replaced() {
     let running = Running::new(Wish { workers: 2, is_direct: true, ..Wish::default() });
     assert!(running.front_end_accepts());
-    running.ask(Request::Fewer);
+    running.ask(SupervisorCommand::Fewer);
     until("one is left", || running.pids().len() == 1);
     while_(200);
     assert!(running.front_end_accepts(), "it was not given the listeners");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("the new one accepts", || !running.front_end_accepts());
 }
 
@@ -244,7 +244,7 @@ fn ask_with(running: &Running, path: &str, cookie: &str) -> Reply {
 
 #[test]
 fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_generations_live() {
-    let times = Times { sessions: Some(Duration::from_secs(600)), ..Times::default() };
+    let times = Timeouts { sessions: Some(Duration::from_secs(600)), ..Timeouts::default() };
     let running = Running::new(Wish { times, mode: |_| "sticky", ..direct() });
     let old = running.until_worker_accepts();
     let page = running.get("/pid");
@@ -259,12 +259,12 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     );
     let mut socket = running.connect();
     assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n")).status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || running.roster.members().len() == 2);
     until("the front end accepts", || running.front_end_accepts());
     // What belongs to the page is still had from the worker that rendered it, and a new page is not.
     until("the old one drains", || {
-        running.roster.members().iter().any(|it| it.standing() == Standing::Draining)
+        running.roster.members().iter().any(|it| it.standing() == Availability::Draining)
     });
     assert_eq!(ask_with(&running, "/pid", &given).text(), old.to_string());
     let other = running.get("/pid");
@@ -300,7 +300,7 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
 
 #[test]
 fn requests_of_its_own_clients_count_for_the_replacement_of_a_worker() {
-    let recycle = Recycle { requests: Some(20), ..Recycle::default() };
+    let recycle = RecyclePolicy { requests: Some(20), ..RecyclePolicy::default() };
     let running = Running::new(Wish { recycle, ..direct() });
     let pid = running.until_worker_accepts();
     let mut client = running.connect();
@@ -322,7 +322,7 @@ fn a_kill_at_any_step_of_a_change_of_generation_leaves_a_worker_that_accepts() {
     for step in 0..12_u64 {
         running.until_worker_accepts();
         let old = running.pids()[0];
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         // From before the front end accepts to after the new worker does.
         while_(step * 15);
         // The old one, or whichever has been started last.

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::Times;
+use rookery_supervisor::Timeouts;
 
 use crate::front::until;
 use crate::running::{Running, Wish, is_told, lives};
 
-fn patient_for(milliseconds: u64) -> Times {
-    Times { busy: Some(Duration::from_millis(milliseconds)), ..Times::default() }
+fn patient_for(milliseconds: u64) -> Timeouts {
+    Timeouts { busy: Some(Duration::from_millis(milliseconds)), ..Timeouts::default() }
 }
 
-fn interrupting_after(milliseconds: u64) -> Times {
-    Times { interrupts: true, ..patient_for(milliseconds) }
+fn interrupting_after(milliseconds: u64) -> Timeouts {
+    Timeouts { interrupts: true, ..patient_for(milliseconds) }
 }
 
 #[test]

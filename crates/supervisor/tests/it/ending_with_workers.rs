@@ -1,6 +1,6 @@
 //! Ends of workers that are the end of the server.
 
-use rookery_supervisor::{Exit, Outcome, Request};
+use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
 
 use crate::front::until;
 use crate::running::{Running, Wish, is_told, send_signal};
@@ -70,7 +70,7 @@ fn without_restarts_the_end_of_a_worker_is_passed_on() {
 fn without_restarts_workers_are_replaced_all_the_same() {
     let mut running = Running::new(Wish { workers: 1, restarts: false, ..Wish::default() });
     let pid = running.pids()[0];
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || running.pids().first().is_some_and(|other| *other != pid));
     until("the first has ended", || is_told(&["as it was to"]));
     assert_eq!(running.get("/pid").status, 200);

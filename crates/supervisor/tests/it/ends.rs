@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_supervisor::{Outcome, Recycle, Request, Times};
+use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
 use crate::front::{PATIENCE, until};
 use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
@@ -60,7 +60,7 @@ fn all_that_was_begun_is_answered_before_the_end() {
 
 #[test]
 fn one_that_does_not_end_is_killed() {
-    let times = Times { stop: Duration::from_millis(500), ..Times::default() };
+    let times = Timeouts { stop: Duration::from_millis(500), ..Timeouts::default() };
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let pids = running.pids();
     assert_eq!(running.stop(), Outcome::Stopped);
@@ -70,15 +70,15 @@ fn one_that_does_not_end_is_killed() {
 #[test]
 fn a_second_stop_waits_for_nothing() {
     let long = 10 * PATIENCE;
-    let times = Times { drain: long, stop: long, ..Times::default() };
+    let times = Timeouts { drain: long, stop: long, ..Timeouts::default() };
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let mut client = running.connect();
     let held = std::thread::spawn(move || client.get("/sleep/6000000").status);
     until("it has begun", || running.roster.members().iter().any(|member| member.load().0 == 1));
     let began = Instant::now();
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     while_(100);
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(began.elapsed() < 5 * PATIENCE);
     assert_eq!(held.join().unwrap(), 502);
@@ -111,7 +111,7 @@ fn one_that_is_stopped_is_given_nothing_and_is_not_killed() {
 
 #[test]
 fn workers_are_replaced_before_they_have_answered_too_much() {
-    let recycle = Recycle { requests: Some(100), ..Recycle::default() };
+    let recycle = RecyclePolicy { requests: Some(100), ..RecyclePolicy::default() };
     let running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
@@ -124,7 +124,7 @@ fn workers_are_replaced_before_they_have_answered_too_much() {
 
 #[test]
 fn workers_are_replaced_when_they_are_old() {
-    let recycle = Recycle { age: Some(Duration::from_secs(2)), ..Recycle::default() };
+    let recycle = RecyclePolicy { age: Some(Duration::from_secs(2)), ..RecyclePolicy::default() };
     let mut running = Running::new(Wish { recycle, ..Wish::default() });
     let first = running.pids();
     until("both are others", || running.pids().iter().all(|pid| !first.contains(pid)));

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Recycle, Request, Times};
+use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
 use crate::front::until;
 use crate::running::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
 fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {
-    let recycle = Recycle { requests: Some(50), ..Recycle::default() };
+    let recycle = RecyclePolicy { requests: Some(50), ..RecyclePolicy::default() };
     let running = Running::new(Wish { workers: 1, recycle, ..Wish::default() });
     let first = running.pids()[0];
     until("it is told", || is_told(&[&format!("worker 0 ({first}) is ready, ")]));
@@ -41,17 +41,17 @@ fn what_r_is_long_at_is_told_and_when_it_is_over() {
 
 #[test]
 fn what_an_end_waits_for_is_told() {
-    let times = Times { drain: Duration::from_secs(120), ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(120), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let first = running.pids()[0];
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     let said = format!("worker 0 ({first}) is to end: waiting for 0 requests and 1 WebSocket, ");
     until("it is told of a worker", || is_told(&[&said]));
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     until("it is told of all", || is_told(&["ending: waiting for 1 connection, "]));
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     assert_eq!(running.outcome(), Outcome::Stopped);
     assert!(!lives(first));
 }

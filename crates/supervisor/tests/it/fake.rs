@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
 use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
-use rookery_supervisor::{Member, WorkerId};
-use rookery_worker::{CALL_HEADER, Call, R, Scoreboard, Ticket, now};
+use rookery_supervisor::{Backend, WorkerId};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader, now};
 
 struct NoWaker;
 
@@ -51,7 +51,7 @@ pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
 
 /// See the module.
 pub(crate) struct FakeWorker {
-    pub(crate) member: Arc<Member>,
+    pub(crate) member: Arc<Backend>,
     pub(crate) gate: Arc<Gate>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -78,30 +78,30 @@ impl FakeWorker {
 
     fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
         let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
-        let (board, memory) = Scoreboard::create().unwrap();
-        let theirs = Scoreboard::attach(&memory).unwrap();
+        let (board, memory) = SharedScoreboard::create().unwrap();
+        let theirs = SharedScoreboard::attach(&memory).unwrap();
         let server = Server::new(Config::default(), Box::new(NoWaker));
         let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
         let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
-        theirs.r_is(R::Idle, now());
+        theirs.r_is(RState::Idle, now());
         let thread = std::thread::spawn({
             let (link, is_over, gate) =
                 (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    theirs.r_is(R::Idle, now());
+                    theirs.r_is(RState::Idle, now());
                     link.wait(Duration::from_millis(20));
                     while let Some(event) = link.next() {
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
-                        theirs.r_is(R::Busy, now());
+                        theirs.r_is(RState::Busy, now());
                         answer(slot, &link, &theirs, &gate, event);
                     }
                 }
             }
         });
-        let member = Member::new(
+        let member = Backend::new(
             (slot, epoch),
             pid_of(slot, epoch),
             WorkerId::new().unwrap(),
@@ -142,7 +142,7 @@ impl Drop for FakeWorker {
     }
 }
 
-pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, event: Event) {
+pub(crate) fn answer(slot: u32, link: &Link, board: &SharedScoreboard, gate: &Gate, event: Event) {
     match event {
         Event::Head(exchange) => {
             board.take();
@@ -162,8 +162,9 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
         }
         Event::Request(mut exchange) => {
             board.take();
-            let call =
-                exchange.header(CALL_HEADER.as_bytes()).map(|value| Call::parse(value).unwrap());
+            let call = exchange
+                .header(WORKER_HEADER.as_bytes())
+                .map(|value| WorkerHeader::parse(value).unwrap());
             // A server that has a supervisor has taken the header out.
             let ticket =
                 call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
@@ -206,7 +207,7 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &Scoreboard, gate: &Gate, ev
 }
 
 /// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
-fn head(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn head(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
@@ -224,7 +225,7 @@ fn head(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange
     }
 }
 
-fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
+fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHeader>) {
     let path = String::from_utf8(exchange.path().to_vec()).unwrap();
     let (kind, rest) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
     let number = rest.parse().unwrap_or(0);
@@ -314,7 +315,7 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&Call>) {
 }
 
 /// As many pieces as the path says, the last of them when the gate is open.
-fn pieces(link: &Link, board: &Scoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn pieces(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
     exchange.begin_reply(200);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rookery_server::access_log::{AccessLog, OwnedRecord};
 use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_supervisor::{PoolLimits, Roster, pool};
+use rookery_supervisor::{BackendRegistry, PoolLimits, pool};
 use tempfile::TempDir;
 
 use crate::fake::FakeWorker;
@@ -25,8 +25,8 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// See the module.
-pub(crate) struct Front {
-    pub(crate) roster: Arc<Roster>,
+pub(crate) struct Frontend {
+    pub(crate) roster: Arc<BackendRegistry>,
     pub(crate) workers: Vec<FakeWorker>,
     pub(crate) address: SocketAddr,
     folder: TempDir,
@@ -35,18 +35,18 @@ pub(crate) struct Front {
     server: Server,
 }
 
-impl Front {
-    pub(crate) fn new(workers: u32) -> Front {
-        Front::with(workers, PoolLimits::default(), Config::default())
+impl Frontend {
+    pub(crate) fn new(workers: u32) -> Frontend {
+        Frontend::with(workers, PoolLimits::default(), Config::default())
     }
 
-    pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Front {
-        let roster = Arc::new(Roster::default());
+    pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Frontend {
+        let roster = Arc::new(BackendRegistry::default());
         let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
         let site =
             ListenerConfig { files: roster.files(), sees_heads: true, ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
-        let mut front = Front {
+        let mut front = Frontend {
             roster,
             workers: Vec::new(),
             address: listener.local_addr().unwrap(),

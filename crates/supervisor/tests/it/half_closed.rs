@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rookery_exchange::Ended;
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, Sticky};
+use rookery_supervisor::{PoolLimits, SessionAffinity};
 
-use crate::front::{Client, Front, Log, until};
+use crate::front::{Client, Frontend, Log, until};
 use crate::status::Admin;
 
 const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -18,11 +18,11 @@ fn patient() -> PoolLimits {
     PoolLimits { queue_time: Duration::from_secs(600), ..PoolLimits::default() }
 }
 
-fn begun(front: &Front, at: usize) -> usize {
+fn begun(front: &Frontend, at: usize) -> usize {
     front.workers[at].gate.begun.load(Ordering::Relaxed)
 }
 
-fn queued(front: &Front, count: f64) {
+fn queued(front: &Frontend, count: f64) {
     let admin = Admin::of_roster(&front.roster);
     until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
 }
@@ -41,7 +41,7 @@ fn is_gone(client: &mut Client, log: &Log) {
 
 #[test]
 fn who_waits_counts_as_gone_however_the_fin_comes() {
-    let front = Front::with(1, patient(), Config::default());
+    let front = Frontend::with(1, patient(), Config::default());
     let log = front.log();
     let held = front.ask("/hold");
     until("it is begun", || begun(&front, 0) == 1);
@@ -65,7 +65,7 @@ fn who_waits_counts_as_gone_however_the_fin_comes() {
 
 #[test]
 fn what_a_worker_has_is_answered() {
-    let front = Front::with(1, patient(), Config::default());
+    let front = Frontend::with(1, patient(), Config::default());
     let mut client = front.connect();
     client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
@@ -79,7 +79,7 @@ fn what_a_worker_has_is_answered() {
 #[test]
 fn who_waits_is_answered_where_that_is_asked_for() {
     let front =
-        Front::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
+        Frontend::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
     let held = front.ask("/hold");
     until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();
@@ -94,7 +94,7 @@ fn who_waits_is_answered_where_that_is_asked_for() {
 #[test]
 fn one_that_has_to_wait_again_counts_as_gone() {
     // One ahead of what R does.
-    let mut front = Front::with(1, PoolLimits { ahead: 1, ..patient() }, Config::default());
+    let mut front = Frontend::with(1, PoolLimits { ahead: 1, ..patient() }, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
     until("it is begun", || begun(&front, 0) == 1);
@@ -113,8 +113,9 @@ fn one_that_has_to_wait_again_counts_as_gone() {
 
 #[test]
 fn who_waits_for_one_worker_counts_as_gone_as_well() {
-    let limits = PoolLimits { sticky: Sticky::Cookie, in_flight: 1, queue: 2, ..patient() };
-    let front = Front::with(2, limits, Config::default());
+    let limits =
+        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, queue: 2, ..patient() };
+    let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut client = front.connect();
     let page = client.get("/slot");
@@ -143,7 +144,7 @@ fn who_waits_for_one_worker_counts_as_gone_as_well() {
 
 #[test]
 fn a_handshake_that_waits_counts_as_gone() {
-    let front = Front::with(0, patient(), Config::default());
+    let front = Frontend::with(0, patient(), Config::default());
     let log = front.log();
     let mut client = front.connect();
     client.send(

@@ -3,19 +3,19 @@
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
-use crate::front::{Client, Front, until};
+use crate::front::{Client, Frontend, until};
 
 /// Bytes of a body that is asked for first.
 const LARGE: usize = 2 << 20;
 
-fn front(workers: u32) -> Front {
-    let mut front = Front::new(0);
+fn front(workers: u32) -> Frontend {
+    let mut front = Frontend::new(0);
     (0..workers).for_each(|slot| front.join_seeing_heads(slot));
     front
 }
 
 /// Heads that a worker has been shown, and requests that it has begun.
-fn seen(front: &Front, at: usize) -> (usize, usize) {
+fn seen(front: &Frontend, at: usize) -> (usize, usize) {
     let gate = &front.workers[at].gate;
     (gate.heads.load(Ordering::Relaxed), gate.begun.load(Ordering::Relaxed))
 }
@@ -44,7 +44,7 @@ fn what_the_app_refuses_is_not_taken() {
             (413, "larger than the app takes"),
             "{lines}"
         );
-        assert!(reply.header(rookery_worker::CALL_HEADER).is_none(), "{}", reply.head);
+        assert!(reply.header(rookery_worker_protocol::WORKER_HEADER).is_none(), "{}", reply.head);
         assert_eq!(seen(&front, 0), (at + 1, 0));
     }
     // A client that sends without waiting is told as well.
@@ -125,7 +125,7 @@ fn a_worker_that_ends_with_the_head_is_a_502_and_no_body_is_taken() {
 
 #[test]
 fn an_app_without_such_a_wish_is_not_asked() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     let body = vec![7; LARGE];
     assert!(client.request("POST", "/echo", &body).body == body);

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::front::Front;
+use crate::front::Frontend;
 
 /// What an attacker would have the worker take for a request of its own.
 const HIDDEN: &str = "GET /status/299 HTTP/1.1\r\nHost: hidden\r\nX-Rest: ";
@@ -47,7 +47,7 @@ const BODIES: [&str; 6] = [
 ];
 
 /// What comes back for these bytes, and then a FIN.
-fn exchange(front: &Front, bytes: &[u8]) -> String {
+fn exchange(front: &Frontend, bytes: &[u8]) -> String {
     let mut socket = TcpStream::connect(front.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     // It may have been refused before it was all there.
@@ -60,7 +60,7 @@ fn exchange(front: &Front, bytes: &[u8]) -> String {
 
 #[test]
 fn both_hops_see_the_same_requests() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let begun = || front.workers[0].gate.begun.load(Ordering::Relaxed);
     let mut answered = 0;
     for method in ["POST", "GET"] {
@@ -90,7 +90,7 @@ fn both_hops_see_the_same_requests() {
 
 #[test]
 fn what_says_two_lengths_comes_to_no_worker() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     for head in [2, 3, 4, 5, 6, 7, 8, 9, 14, 15].map(|at: usize| AMBIGUOUS[at]) {
         let said = exchange(
             &front,
@@ -106,7 +106,7 @@ fn what_says_two_lengths_comes_to_no_worker() {
 
 #[test]
 fn who_takes_his_time_holds_no_worker() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let slow: Vec<_> = (0..300)
         .map(|at| {
             let mut socket = TcpStream::connect(front.address).unwrap();

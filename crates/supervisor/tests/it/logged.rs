@@ -7,10 +7,10 @@ use std::time::Duration;
 use rookery_exchange::{Ended, Upstream, UpstreamWorker};
 use rookery_server::access_log::OwnedRecord;
 use rookery_server::{Config, Limits};
-use rookery_supervisor::{PoolLimits, Sticky};
+use rookery_supervisor::{PoolLimits, SessionAffinity};
 
 use crate::fake::pid_of;
-use crate::front::{Client, Front, Reply, until};
+use crate::front::{Client, Frontend, Reply, until};
 use crate::status::Admin;
 
 fn upstream(line: &OwnedRecord) -> Upstream {
@@ -21,13 +21,13 @@ fn worker(slot: u32, epoch: u64) -> UpstreamWorker {
     UpstreamWorker { slot, pid: pid_of(slot, epoch), epoch }
 }
 
-fn begun(front: &Front, at: usize) {
+fn begun(front: &Frontend, at: usize) {
     until("it is begun", || front.workers[at].gate.begun.load(Ordering::Relaxed) == 1);
 }
 
 #[test]
 fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let (log, admin) = (front.log(), Admin::of_roster(&front.roster));
     let mut client = front.connect();
     let mut lines = Vec::new();
@@ -63,7 +63,7 @@ fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
 #[test]
 fn a_request_that_went_to_another_worker_says_so() {
     let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
-    let mut front = Front::with(1, limits, Config::default());
+    let mut front = Frontend::with(1, limits, Config::default());
     let log = front.log();
     let held = front.ask("/hold");
     begun(&front, 0);
@@ -78,7 +78,7 @@ fn a_request_that_went_to_another_worker_says_so() {
 
 #[test]
 fn what_a_worker_died_with_is_a_d() {
-    let mut front = Front::new(1);
+    let mut front = Frontend::new(1);
     let log = front.log();
     let held = front.ask("/hold");
     begun(&front, 0);
@@ -105,14 +105,14 @@ fn what_a_worker_died_with_is_a_d() {
 #[test]
 fn what_nobody_had_time_for_is_a_q() {
     let limits = PoolLimits { queue_time: Duration::from_millis(300), ..PoolLimits::default() };
-    let front = Front::with(0, limits, Config::default());
+    let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     assert_eq!(front.connect().get("/slot").status, 503);
     let late = log.line();
     assert!(upstream(&late).queued >= Duration::from_millis(300), "{late:?}");
     let limits =
         PoolLimits { queue: 1, queue_time: Duration::from_secs(600), ..PoolLimits::default() };
-    let front = Front::with(0, limits, Config::default());
+    let front = Frontend::with(0, limits, Config::default());
     let log = front.log();
     let mut waits = front.connect();
     waits.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -131,7 +131,7 @@ fn what_nobody_had_time_for_is_a_q() {
         assert_eq!((upstream.retries(), upstream.took), (0, None));
     }
     let full =
-        Front::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
+        Frontend::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
     let log = full.log();
     let mut client = full.connect();
     assert_eq!((client.upgrade("/ws").status, log.line().ended), (101, None));
@@ -142,7 +142,7 @@ fn what_nobody_had_time_for_is_a_q() {
 #[test]
 fn what_took_too_long_is_a_t() {
     let limits = Limits { request_time: Duration::from_millis(500), ..Limits::default() };
-    let front = Front::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
+    let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let log = front.log();
     assert_eq!(front.connect().get("/hold").status, 504);
     let line = log.line();
@@ -152,7 +152,7 @@ fn what_took_too_long_is_a_t() {
 
 #[test]
 fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let log = front.log();
     for (path, has_worker) in [("/hold", true), ("/slot", false)] {
         let mut client = front.connect();
@@ -193,7 +193,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
 
 #[test]
 fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
-    let mut front = Front::new(0);
+    let mut front = Frontend::new(0);
     front.join_seeing_heads(0);
     let (log, admin) = (front.log(), Admin::of_roster(&front.roster));
     let mut client = front.connect();
@@ -218,8 +218,8 @@ fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
 
 #[test]
 fn requests_of_one_client_have_one_session_which_is_not_its_cookie() {
-    let limits = PoolLimits { sticky: Sticky::Cookie, ..PoolLimits::default() };
-    let front = Front::with(2, limits, Config::default());
+    let limits = PoolLimits { sticky: SessionAffinity::Cookie, ..PoolLimits::default() };
+    let front = Frontend::with(2, limits, Config::default());
     let log = front.log();
     let mut sessions = Vec::new();
     for _ in 0..10 {

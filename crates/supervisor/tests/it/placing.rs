@@ -4,17 +4,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, Sticky};
-use rookery_worker::now;
+use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_worker_protocol::now;
 
-use crate::front::{Client, Front, Reply, until};
+use crate::front::{Client, Frontend, Reply, until};
 
 /// Longer than a request takes on a busy machine, and shorter than the patience of these tests.
 const QUEUE_TIME: Duration = Duration::from_secs(3);
 
-fn front(workers: u32, queue_time: Duration) -> Front {
-    let limits = PoolLimits { sticky: Sticky::Cookie, queue_time, ..PoolLimits::default() };
-    Front::with(workers, limits, Config::default())
+fn front(workers: u32, queue_time: Duration) -> Frontend {
+    let limits =
+        PoolLimits { sticky: SessionAffinity::Cookie, queue_time, ..PoolLimits::default() };
+    Frontend::with(workers, limits, Config::default())
 }
 
 fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
@@ -24,7 +25,7 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 
 /// Asks on a thread of its own.
 fn begin(
-    front: &Front,
+    front: &Frontend,
     method: &'static str,
     path: &'static str,
     headers: &str,
@@ -43,16 +44,16 @@ fn cookie(reply: &Reply) -> String {
     format!("Cookie: {}\r\n", set.split(';').next().unwrap())
 }
 
-fn at(front: &Front, slot: &str) -> usize {
+fn at(front: &Frontend, slot: &str) -> usize {
     front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap()
 }
 
-fn is_idle(front: &Front, at: usize) -> bool {
+fn is_idle(front: &Frontend, at: usize) -> bool {
     front.workers[at].member.board.read().is_idle(now())
 }
 
 /// Holds the worker that this cookie names, until its gate is opened.
-fn hold(front: &Front, at: usize, with: &str) -> JoinHandle<Reply> {
+fn hold(front: &Frontend, at: usize, with: &str) -> JoinHandle<Reply> {
     until("it is idle", || is_idle(front, at));
     let begun = front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held = begin(front, "POST", "/hold", with);
@@ -94,7 +95,7 @@ fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
     assert_eq!(first.join().unwrap().status, 200);
 }
 
-fn idle_slot(front: &Front, at: usize) -> String {
+fn idle_slot(front: &Frontend, at: usize) -> String {
     front.workers[at].member.slot.to_string()
 }
 
@@ -149,11 +150,11 @@ fn a_page_leaves_a_worker_that_is_stuck_and_nothing_else_does() {
 
 #[test]
 fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
-    for sticky in [Sticky::None, Sticky::Cookie] {
+    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
         // Each worker is given requests ahead of what its R does.
         let limits =
             PoolLimits { sticky, queue_time: QUEUE_TIME, ahead: 4, ..PoolLimits::default() };
-        let front = Front::with(1, limits, Config::default());
+        let front = Frontend::with(1, limits, Config::default());
         let held = begin(&front, "POST", "/hold", "");
         until("it is begun", || {
             front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed) == 1
@@ -181,12 +182,12 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
 #[test]
 fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     let limits = PoolLimits {
-        sticky: Sticky::Cookie,
+        sticky: SessionAffinity::Cookie,
         queue_time: QUEUE_TIME,
         ahead: 4,
         ..PoolLimits::default()
     };
-    let front = Front::with(2, limits, Config::default());
+    let front = Frontend::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
     let (with, stuck) = (cookie(&page), at(&front, &page.text()));
     let held = hold(&front, stuck, &with);
@@ -201,8 +202,9 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
 #[test]
 fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
     let queue_time = Duration::from_millis(100);
-    let limits = PoolLimits { sticky: Sticky::None, queue_time, ahead: 4, ..PoolLimits::default() };
-    let front = Front::with(2, limits, Config::default());
+    let limits =
+        PoolLimits { sticky: SessionAffinity::None, queue_time, ahead: 4, ..PoolLimits::default() };
+    let front = Frontend::with(2, limits, Config::default());
     let begun = || {
         let of =
             |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
@@ -230,12 +232,12 @@ fn a_request_is_executed_once_if_its_worker_becomes_free_at_its_deadline() {
 #[test]
 fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_method() {
     let limits = PoolLimits {
-        sticky: Sticky::None,
+        sticky: SessionAffinity::None,
         queue_time: QUEUE_TIME,
         ahead: 4,
         ..PoolLimits::default()
     };
-    let front = Front::with(2, limits, Config::default());
+    let front = Frontend::with(2, limits, Config::default());
     let begun = |at: usize| front.workers[at].gate.begun.load(std::sync::atomic::Ordering::Relaxed);
     let held: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
     until("both are begun", || begun(0) == 1 && begun(1) == 1);

@@ -8,11 +8,11 @@ use std::time::Duration;
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_supervisor::PoolLimits;
 
-use crate::front::{Client, Front, until};
+use crate::front::{Client, Frontend, until};
 
 #[test]
 fn a_request_is_answered_by_a_worker_as_it_answers() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     let reply = client.get("/slot");
     assert_eq!((reply.status, reply.text()), (200, "0".to_owned()));
@@ -31,7 +31,7 @@ fn a_request_is_answered_by_a_worker_as_it_answers() {
 
 #[test]
 fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     client.send(
         "GET /call HTTP/1.1\r\nHost: a\r\nRookery-Call: 1 - https 10.0.0.1:1 - x - -\r\n\r\n",
@@ -63,7 +63,7 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
     });
     let listener =
         alone.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let lines = "Host: a\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Basic YTpi\r\nX-Mine: 1\r\nProxy: http://evil\r\n";
     for connection in [
         "",
@@ -91,7 +91,7 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
 #[test]
 fn bodies_of_all_sizes_go_up_and_come_down() {
     let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
-    let front = Front::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
+    let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let mut client = front.connect();
     // In memory and in a file; replies whole and in pieces.
     for len in [0, 1, 1000, 32 << 10, (32 << 10) + 1, 64 << 10, 300_000, 5_000_000] {
@@ -103,7 +103,7 @@ fn bodies_of_all_sizes_go_up_and_come_down() {
 
 #[test]
 fn pieces_come_as_they_are_made() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = client.head();
@@ -117,7 +117,7 @@ fn pieces_come_as_they_are_made() {
 
 #[test]
 fn a_server_that_stops_finishes_what_is_on_its_way() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.until(b"piece 1\n");
@@ -129,7 +129,7 @@ fn a_server_that_stops_finishes_what_is_on_its_way() {
 
 #[test]
 fn a_reply_that_nobody_reads_is_not_read_either() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     front.workers[0].gate.open();
     let mut slow = front.connect();
     slow.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -144,7 +144,7 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
 
 #[test]
 fn all_workers_have_their_share_and_a_busy_one_has_none() {
-    let front = Front::new(3);
+    let front = Frontend::new(3);
     let mut client = front.connect();
     let seen: HashSet<String> = (0..6).map(|_| client.get_at_rest("/slot").text()).collect();
     assert_eq!(seen.len(), 3, "{seen:?}");
@@ -152,7 +152,8 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
     until("it is begun", || {
         front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2)
     });
-    let busy = |front: &Front| front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
+    let busy =
+        |front: &Frontend| front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
     let at = busy(&front);
     for _ in 0..30 {
         assert_ne!(client.get("/sleep/1").text(), at.to_string());
@@ -163,7 +164,7 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
 
 #[test]
 fn who_waits_is_given_to_the_first_that_is_free() {
-    let mut front = Front::new(2);
+    let mut front = Frontend::new(2);
     let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
     until("both work", || front.workers.iter().all(|it| it.member.load().0 == 1));
     let waiting: Vec<_> = (0..20).map(|_| front.ask("/slot")).collect();
@@ -188,7 +189,7 @@ fn who_waits_is_given_to_the_first_that_is_free() {
 fn past_the_queue_and_past_its_time_there_is_a_503() {
     let limits =
         PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
-    let front = Front::with(0, limits, Config::default());
+    let front = Frontend::with(0, limits, Config::default());
     let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
     std::thread::sleep(Duration::from_secs(1));
     let full = front.connect().get("/slot");
@@ -202,7 +203,7 @@ fn past_the_queue_and_past_its_time_there_is_a_503() {
 
 #[test]
 fn who_has_gone_is_not_worked_for() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let held = front.ask("/hold");
     until("it works", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     for _ in 0..5 {
@@ -221,7 +222,7 @@ fn who_has_gone_is_not_worked_for() {
 
 #[test]
 fn a_worker_that_drains_finishes_and_is_given_nothing() {
-    let front = Front::new(2);
+    let front = Frontend::new(2);
     let held = front.ask("/hold");
     until("it works", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) == 1));
     let at = front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
@@ -238,7 +239,7 @@ fn a_worker_that_drains_finishes_and_is_given_nothing() {
 
 #[test]
 fn under_load_no_request_is_lost() {
-    let front = Arc::new(Front::new(3));
+    let front = Arc::new(Frontend::new(3));
     let clients: Vec<_> = (0..16)
         .map(|_| {
             let mut client = front.connect();

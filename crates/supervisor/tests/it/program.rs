@@ -11,7 +11,7 @@ use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::{
     Config, Confirmation, ListenerConfig, Server, Supervision, SupervisorRequest,
 };
-use rookery_worker::{Inherited, Message, R, now};
+use rookery_worker_protocol::{Inherited, Message, RState, now};
 
 use crate::fake::{Gate, answer};
 
@@ -87,21 +87,21 @@ fn is_a_worker_when_it_is_started_as_one() {
         ..ListenerConfig::default()
     };
     let listener = server.listen_supervised(&supervision, site).unwrap();
-    let slot = std::env::var(rookery_worker::WORKER).unwrap().parse().unwrap();
+    let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
     let (gate, board) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
     board.introduce(std::process::id(), std::process::id());
     supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
     while !is_over.load(Ordering::Relaxed) {
-        board.r_is(R::Idle, now());
+        board.r_is(RState::Idle, now());
         server.link().wait(Duration::from_millis(20));
         if mode == "stalls" {
             // As if nothing had come.
             continue;
         }
         while let Some(event) = server.link().next() {
-            board.r_is(R::Busy, now());
+            board.r_is(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Recycle, Request, Times};
+use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
 use crate::front::{Client, until};
 use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
@@ -13,7 +13,7 @@ fn a_reload_replaces_all_and_no_request_fails() {
     let load = Load::start(running.address, 8, "/sleep/1");
     for generation in 1..=20 {
         let before = running.pids();
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         until("all are others", || {
             running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
         });
@@ -33,7 +33,7 @@ fn a_reload_that_fails_changes_nothing() {
     });
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it is told", || {
         is_told(&["the reload has failed: the new worker 0", "ended with status 1"])
     });
@@ -48,7 +48,7 @@ fn without_one_more_the_old_ends_before_the_new_is_started_and_no_request_fails(
     let load = Load::start(running.address, 4, "/sleep/1");
     for generation in 1..=3 {
         let before = running.pids();
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         until("all are others", || {
             running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
         });
@@ -66,7 +66,7 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     let mode = |start| if start == 2 { "fails" } else { "" };
     let running = Running::new(Wish { workers: 2, surges: false, mode, ..Wish::default() });
     let before = running.pids();
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it is told", || {
         is_told(&[
             "the reload has failed: the new worker",
@@ -77,7 +77,7 @@ fn a_reload_without_one_more_stops_at_the_first_that_does_not_start() {
     until("both serve", || running.pids().len() == 2);
     let kept = running.pids().iter().filter(|pid| before.contains(pid)).count();
     assert_eq!(kept, 1);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("both are others", || {
         running.pids().len() == 2 && running.pids().iter().all(|pid| !before.contains(pid))
     });
@@ -103,7 +103,7 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
         Running::new(Wish { workers: 2, surges: false, mode: only_two_start, ..Wish::default() });
     let before = running.pids();
     for _ in 0..2 {
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         answers_while_starts_fail(&running);
         // The last of them has ended by now, and the next is not due.
         while_(300);
@@ -114,7 +114,7 @@ fn without_one_more_the_last_that_serves_stays_however_often_a_broken_app_is_rel
 
 #[test]
 fn without_one_more_the_last_that_serves_is_not_replaced_for_its_requests() {
-    let recycle = Recycle { requests: Some(5), ..Recycle::default() };
+    let recycle = RecyclePolicy { requests: Some(5), ..RecyclePolicy::default() };
     let running = Running::new(Wish {
         workers: 2,
         surges: false,
@@ -139,7 +139,7 @@ fn what_was_begun_is_answered_by_who_began_it() {
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/1500"));
     while_(200);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || running.get("/pid").text() != before[0].to_string());
     assert_eq!(begun.join().unwrap().status, 200);
     until("the first has gone", || !lives(before[0]));
@@ -147,12 +147,12 @@ fn what_was_begun_is_answered_by_who_began_it() {
 
 #[test]
 fn a_websocket_holds_a_worker_until_the_drain_is_over() {
-    let times = Times { drain: Duration::from_secs(10), ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(10), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || running.get("/pid").text() != before[0].to_string());
     client.message(1, b"still there");
     assert_eq!(client.frame(), (1, b"still there".to_vec()));
@@ -178,12 +178,12 @@ fn is_told_to_come_back(client: &mut Client) -> bool {
 #[test]
 fn a_websocket_may_be_waited_for_longer_than_a_request() {
     let drain = Duration::from_millis(200);
-    let times = Times { drain, sessions: HOURS, ..Times::default() };
+    let times = Timeouts { drain, sessions: HOURS, ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("another serves", || running.get("/pid").text() != before[0].to_string());
     // It would have ended by now: without sessions it does.
     std::thread::sleep(drain * 5);
@@ -195,7 +195,7 @@ fn a_websocket_may_be_waited_for_longer_than_a_request() {
 
 #[test]
 fn of_each_place_one_worker_waits_for_its_websockets() {
-    let times = Times { drain: Duration::from_secs(2), sessions: HOURS, ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(2), sessions: HOURS, ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let mut pids = Vec::new();
     let mut clients = Vec::new();
@@ -203,7 +203,7 @@ fn of_each_place_one_worker_waits_for_its_websockets() {
         let own = running.get("/pid").text();
         let mut client = running.connect();
         assert_eq!(client.upgrade("/ws").status, 101);
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         until("another serves", || running.get("/pid").text() != own);
         pids.push(own.parse().unwrap());
         clients.push(client);
@@ -219,12 +219,12 @@ fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobo
     let short = Some(Duration::from_secs(1));
     let long = HOURS.unwrap();
     for (drain, sessions, surges) in [(long, short, true), (Duration::from_secs(1), HOURS, false)] {
-        let times = Times { drain, sessions, ..Times::default() };
+        let times = Timeouts { drain, sessions, ..Timeouts::default() };
         let running = Running::new(Wish { workers: 1, times, surges, ..Wish::default() });
         let before = running.pids();
         let mut client = running.connect();
         assert_eq!(client.upgrade("/ws").status, 101);
-        running.ask(Request::Reload);
+        running.ask(SupervisorCommand::Reload);
         assert!(is_told_to_come_back(&mut client));
         drop(client);
         until("the first has gone", || !lives(before[0]));
@@ -233,7 +233,7 @@ fn websockets_may_be_waited_for_less_long_than_requests_and_no_longer_where_nobo
 
 #[test]
 fn an_end_of_all_does_not_wait_for_websockets() {
-    let times = Times { drain: Duration::from_secs(2), sessions: HOURS, ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(2), sessions: HOURS, ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let mut client = running.connect();
     assert_eq!(client.upgrade("/ws").status, 101);
@@ -242,7 +242,7 @@ fn an_end_of_all_does_not_wait_for_websockets() {
 
 #[test]
 fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
-    let times = Times { drain: Duration::from_secs(6), ..Times::default() };
+    let times = Timeouts { drain: Duration::from_secs(6), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let before = running.pids();
     let clients: Vec<_> = (0..30)
@@ -255,7 +255,7 @@ fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
             })
         })
         .collect();
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     for client in clients {
         client.join().unwrap();
     }
@@ -266,13 +266,13 @@ fn websockets_of_a_worker_that_is_replaced_are_all_told_before_it_ends() {
 fn a_stop_in_a_reload_and_two_reloads_at_once() {
     let mut running = Running::new(Wish::default());
     let before = running.pids();
-    running.ask(Request::Reload);
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("both are others", || {
         let pids = running.pids();
         pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
     });
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     let pids = running.pids();
     assert_eq!(running.stop(), Outcome::Stopped);
     until("all have gone", || pids.iter().all(|pid| !lives(*pid)));
@@ -280,14 +280,14 @@ fn a_stop_in_a_reload_and_two_reloads_at_once() {
 
 #[test]
 fn a_reload_that_was_asked_for_since_outlives_the_failure_of_the_one_before() {
-    let times = Times { start: Duration::from_secs(3), ..Times::default() };
+    let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
     let mode = |start| if start == 2 { "never ready" } else { "" };
     let running = Running::new(Wish { times, mode, ..Wish::default() });
     let before = running.pids();
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     while_(500);
     // The app has been mended.
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("both are others", || {
         let pids = running.pids();
         pids.len() == 2 && pids.iter().all(|pid| !before.contains(pid))
@@ -300,17 +300,17 @@ fn a_reload_may_have_another_plan() {
     let wish = || Wish { workers: 1, spares: 1, ..Wish::default() };
     let running = Running::new(wish());
     let before = running.pids();
-    let busy = Times { busy: Some(Duration::from_millis(500)), ..Times::default() };
+    let busy = Timeouts { busy: Some(Duration::from_millis(500)), ..Timeouts::default() };
     running.change(Wish { workers: 3, spares: 0, times: busy, ..Wish::default() });
     until("there are three others", || {
         running.pids().len() == 3 && running.pids().iter().all(|pid| !before.contains(pid))
     });
     until("it is told", || is_told(&["reloaded: all workers are of generation 1"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").text(), "3");
-    // Times are those of the new plan.
+    // Timeouts are those of the new plan.
     assert_eq!(running.get("/sleep/600000").status, 504);
     // A number that a signal has asked for stays unless the plan has another one than before.
-    running.ask(Request::More);
+    running.ask(SupervisorCommand::More);
     until("there are four", || running.pids().len() == 4);
     running.change(Wish { workers: 3, ..Wish::default() });
     until("it is told", || is_told(&["reloading: 4 workers"]));
@@ -349,7 +349,7 @@ fn a_worker_that_is_killed_during_its_replacement_is_told_and_the_reload_goes_on
         ..Wish::default()
     });
     let old = running.pids()[0];
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it has begun", || running.has_told(&["reloading"]));
     while_(50);
     send_signal(old, libc::SIGKILL);

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rookery_server::{Config, Limits};
-use rookery_supervisor::{Member, PoolLimits, WorkerId};
-use rookery_worker::{R, Scoreboard, now};
+use rookery_supervisor::{Backend, PoolLimits, WorkerId};
+use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use tempfile::TempDir;
 
-use crate::front::{Front, PATIENCE};
+use crate::front::{Frontend, PATIENCE};
 
 /// A worker that is a closure, which is given each of its connections and the request's head that has come over it.
 struct Script {
-    front: Front,
+    front: Frontend,
     connections: Arc<AtomicUsize>,
     _folder: TempDir,
 }
@@ -39,20 +39,21 @@ impl Script {
                 });
             }
         });
-        let (board, memory) = Scoreboard::create().unwrap();
-        let theirs = Scoreboard::attach(&memory).unwrap();
+        let (board, memory) = SharedScoreboard::create().unwrap();
+        let theirs = SharedScoreboard::attach(&memory).unwrap();
         let is_alive = Arc::downgrade(&connections);
         std::thread::spawn(move || {
             while is_alive.strong_count() > 1 {
-                theirs.r_is(R::Idle, now());
+                theirs.r_is(RState::Idle, now());
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        board.r_is(R::Idle, now());
+        board.r_is(RState::Idle, now());
         // Bodies past a few bytes go in files.
         let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
-        let front = Front::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.roster.join(&Member::new((0, 1), 4711, WorkerId::new().unwrap(), socket, board));
+        let front =
+            Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
+        front.roster.join(&Backend::new((0, 1), 4711, WorkerId::new().unwrap(), socket, board));
         Script { front, connections, _folder: folder }
     }
 

@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, Sticky};
+use rookery_supervisor::{PoolLimits, SessionAffinity};
 
-use crate::front::{Front, until};
+use crate::front::{Frontend, until};
 use crate::status::Admin;
 
 #[test]
 fn one_that_was_begun_is_a_502() {
-    let mut front = Front::new(1);
+    let mut front = Frontend::new(1);
     let held = front.ask("/hold");
     until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     front.kill(0);
@@ -28,7 +28,7 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
     for (method, again) in
         [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
     {
-        let mut front = Front::with(1, retrying(), Config::default());
+        let mut front = Frontend::with(1, retrying(), Config::default());
         let admin = Admin::of_roster(&front.roster);
         let mut client = front.connect();
         let held = std::thread::spawn(move || client.request(method, "/hold", b""));
@@ -47,11 +47,11 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
 
 #[test]
 fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
-    for sticky in [Sticky::None, Sticky::Cookie] {
+    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
         let queue_time = Duration::from_secs(1);
         let limits =
             PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
-        let mut front = Front::with(1, limits, Config::default());
+        let mut front = Frontend::with(1, limits, Config::default());
         let held = front.ask("/hold");
         until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
         std::thread::sleep(queue_time + Duration::from_millis(100));
@@ -65,7 +65,7 @@ fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
 #[test]
 fn no_third_worker_is_given_what_two_have_ended_with() {
     let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
-    let mut front = Front::with(1, limits, Config::default());
+    let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
     for at in 0..2 {
         until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
@@ -80,7 +80,7 @@ fn no_third_worker_is_given_what_two_have_ended_with() {
 #[test]
 fn one_whose_reply_had_begun_is_not_begun_again() {
     let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
-    let mut front = Front::with(1, limits, Config::default());
+    let mut front = Frontend::with(1, limits, Config::default());
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.until(b"piece 1\n");
@@ -95,7 +95,7 @@ fn one_whose_reply_had_begun_is_not_begun_again() {
 fn one_that_was_not_begun_goes_to_another() {
     // Two ahead, whatever is known of the worker.
     let limits = PoolLimits { ahead: 2, ..PoolLimits::default() };
-    let mut front = Front::with(1, limits, Config::default());
+    let mut front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
     until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     let mut posting = front.connect();
@@ -113,7 +113,7 @@ fn one_that_was_not_begun_goes_to_another() {
 
 #[test]
 fn one_whose_reply_had_begun_is_cut() {
-    let mut front = Front::new(1);
+    let mut front = Frontend::new(1);
     let mut client = front.connect();
     client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
     client.until(b"piece 1\n");
@@ -124,7 +124,7 @@ fn one_whose_reply_had_begun_is_cut() {
 
 #[test]
 fn a_reply_whose_head_is_too_large_is_a_502() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     assert_eq!(client.get("/heads/100000").header("x-long").unwrap().len(), 100_000);
     let reply = client.get("/heads/2000000");
@@ -140,7 +140,7 @@ fn a_reply_whose_head_is_too_large_is_a_502() {
 #[test]
 fn one_that_comes_back_too_often_is_a_503() {
     // Nobody listens there, and nobody knows.
-    let mut front = Front::new(2);
+    let mut front = Frontend::new(2);
     for worker in &front.workers {
         std::fs::remove_file(&worker.member.socket).unwrap();
     }

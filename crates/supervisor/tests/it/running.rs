@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{
-    Front, News, Outcome, Plan, PoolLimits, Public, Recycle, Request, Roster, Times, pool,
-    supervise,
+    BackendRegistry, Frontend, Outcome, PoolLimits, PublicListeners, RecyclePolicy,
+    SupervisorCommand, SupervisorConfig, SupervisorEvent, Timeouts, pool, supervise,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -30,10 +30,10 @@ pub(crate) struct Wish {
     pub(crate) spares: u32,
     pub(crate) surges: bool,
     pub(crate) warmup: Vec<String>,
-    pub(crate) times: Times,
+    pub(crate) times: Timeouts,
     /// How long a request may wait, in the queue and in a worker.
     pub(crate) queue_time: Duration,
-    pub(crate) recycle: Recycle,
+    pub(crate) recycle: RecyclePolicy,
     pub(crate) start_retries: u32,
     pub(crate) restarts: bool,
     pub(crate) fails_fast: bool,
@@ -54,9 +54,9 @@ impl Default for Wish {
             spares: 0,
             surges: true,
             warmup: Vec::new(),
-            times: Times::default(),
+            times: Timeouts::default(),
             queue_time: PoolLimits::default().queue_time,
-            recycle: Recycle::default(),
+            recycle: RecyclePolicy::default(),
             start_retries: 0,
             restarts: true,
             fails_fast: false,
@@ -78,7 +78,7 @@ struct Door {
     turns: AtomicUsize,
 }
 
-impl Front for Door {
+impl Frontend for Door {
     fn ready(&self) {
         self.is_ready.store(true, Ordering::Relaxed);
     }
@@ -105,8 +105,8 @@ impl Front for Door {
         self.turns_every
     }
 
-    fn hear(&self, news: News<'_>) {
-        if matches!(news, News::Turned { .. }) {
+    fn hear(&self, news: SupervisorEvent<'_>) {
+        if matches!(news, SupervisorEvent::Turned { .. }) {
             self.turns.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -118,7 +118,7 @@ fn processes() -> usize {
 }
 
 /// The plan of a wish, without its folder and listeners.
-fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> Plan {
+fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
     let starts = Mutex::new(0);
     let make = move |_| -> Result<Command, String> {
         beside.lock().unwrap().push(processes());
@@ -128,7 +128,7 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> Plan {
         *starts += 1;
         Ok(command)
     };
-    Plan {
+    SupervisorConfig {
         workers: wish.workers,
         spares: wish.spares,
         surges: wish.surges,
@@ -150,12 +150,12 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> Plan {
 /// See the module.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) roster: Arc<Roster>,
+    pub(crate) roster: Arc<BackendRegistry>,
     pub(crate) folder: TempDir,
     /// How many workers there were when each was started, those that were ending among them.
     pub(crate) beside: Arc<Mutex<Vec<usize>>>,
     door: Arc<Door>,
-    requests: UnboundedSender<Request>,
+    requests: UnboundedSender<SupervisorCommand>,
     supervisor: Option<JoinHandle<Outcome>>,
     _server: Server,
 }
@@ -172,7 +172,7 @@ impl Running {
     }
 
     pub(crate) fn start(wish: Wish) -> Running {
-        let roster = Arc::new(Roster::default());
+        let roster = Arc::new(BackendRegistry::default());
         let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
         let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
         let site = ListenerConfig { files: roster.files(), ..ListenerConfig::default() };
@@ -199,8 +199,9 @@ impl Running {
                 Arc::clone(&beside),
             );
             move || {
-                let public = is_direct.then(|| Public { sockets, ..Public::default() });
-                let plan = Plan { public, folder, ..plan_of(wish, beside) };
+                let public =
+                    is_direct.then(|| PublicListeners { sockets, ..PublicListeners::default() });
+                let plan = SupervisorConfig { public, folder, ..plan_of(wish, beside) };
                 supervise(plan, roster, asked, &*door).unwrap()
             }
         });
@@ -218,10 +219,10 @@ impl Running {
 
     /// Reloads with another plan.
     pub(crate) fn change(&self, wish: Wish) {
-        self.ask(Request::Change(Box::new(plan_of(wish, Arc::clone(&self.beside)))));
+        self.ask(SupervisorCommand::Change(Box::new(plan_of(wish, Arc::clone(&self.beside)))));
     }
 
-    pub(crate) fn ask(&self, request: Request) {
+    pub(crate) fn ask(&self, request: SupervisorCommand) {
         self.requests.send(request).unwrap();
     }
 
@@ -230,7 +231,7 @@ impl Running {
     }
 
     pub(crate) fn stop(&mut self) -> Outcome {
-        self.ask(Request::Stop);
+        self.ask(SupervisorCommand::Stop);
         self.outcome()
     }
 
@@ -296,8 +297,8 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(supervisor) = self.supervisor.take() {
             // Twice: at once.
-            let _ = self.requests.send(Request::Stop);
-            let _ = self.requests.send(Request::Stop);
+            let _ = self.requests.send(SupervisorCommand::Stop);
+            let _ = self.requests.send(SupervisorCommand::Stop);
             let _ = supervisor.join();
         }
     }

@@ -3,13 +3,13 @@
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, WorkerId};
 
-use crate::front::{Client, Front, Reply};
+use crate::front::{Client, Frontend, Reply};
 use crate::status::Admin;
 
 const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
 
-fn shiny(workers: u32) -> Front {
-    let front = Front::with(workers, PoolLimits::default(), Config::default());
+fn shiny(workers: u32) -> Frontend {
+    let front = Frontend::with(workers, PoolLimits::default(), Config::default());
     for worker in &front.workers {
         worker.member.set_sticky(true);
     }
@@ -22,7 +22,7 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 }
 
 /// A page that is asked for: the cookie, and the place of the worker that made it.
-fn page(front: &Front) -> (String, usize) {
+fn page(front: &Frontend) -> (String, usize) {
     let page = ask(&mut front.connect(), "/slot", "Accept: text/html\r\n");
     let cookie =
         page.header("set-cookie").expect("a page has one").split(';').next().unwrap().to_owned();
@@ -34,11 +34,11 @@ fn page(front: &Front) -> (String, usize) {
     (format!("Cookie: {cookie}\r\n"), at)
 }
 
-fn id(front: &Front, at: usize) -> String {
+fn id(front: &Frontend, at: usize) -> String {
     front.workers[at].member.id.to_string()
 }
 
-fn slot(front: &Front, at: usize) -> String {
+fn slot(front: &Frontend, at: usize) -> String {
     front.workers[at].member.slot.to_string()
 }
 
@@ -146,7 +146,7 @@ fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
 
 #[test]
 fn where_the_app_is_not_shiny_it_is_the_apps() {
-    let front = Front::new(2);
+    let front = Frontend::new(2);
     let url = format!("/slot?w={}", id(&front, 0));
     let mut client = front.connect();
     let slots: Vec<_> = (0..2).map(|_| client.get_at_rest(&url).text()).collect();

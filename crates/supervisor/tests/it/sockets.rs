@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::front::{Front, until};
+use crate::front::{Frontend, until};
 
 #[test]
 fn messages_go_both_ways() {
-    let front = Front::new(2);
+    let front = Frontend::new(2);
     let mut client = front.connect();
     let reply = client.upgrade("/ws");
     assert_eq!(reply.status, 101, "{}", reply.head);
@@ -22,7 +22,7 @@ fn messages_go_both_ways() {
 
 #[test]
 fn a_handshake_that_the_app_refuses_is_refused() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     let reply = client.upgrade("/refuse");
     assert_eq!((reply.status, reply.text()), (403, "no".to_owned()));
@@ -31,7 +31,7 @@ fn a_handshake_that_the_app_refuses_is_refused() {
 
 #[test]
 fn either_side_may_close() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let worker = &front.workers[0];
     let mut client = front.connect();
     client.upgrade("/ws");
@@ -59,7 +59,7 @@ fn either_side_may_close() {
 
 #[test]
 fn a_worker_that_ends_closes_with_1012() {
-    let mut front = Front::new(1);
+    let mut front = Frontend::new(1);
     let mut client = front.connect();
     client.upgrade("/ws");
     client.message(1, b"there");
@@ -71,7 +71,7 @@ fn a_worker_that_ends_closes_with_1012() {
 
 #[test]
 fn a_client_that_sends_more_than_is_taken_is_not_read() {
-    let front = Front::new(1);
+    let front = Frontend::new(1);
     let mut client = front.connect();
     client.upgrade("/ws");
     let held = front.ask("/hold");

@@ -1,6 +1,6 @@
 //! Workers that wait, ready, and what is asked of new ones before they serve.
 
-use rookery_supervisor::{Outcome, Request};
+use rookery_supervisor::{Outcome, SupervisorCommand};
 
 use crate::front::until;
 use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
@@ -87,7 +87,7 @@ fn a_reload_replaces_spares_as_well() {
     let running = Running::new(Wish { workers: 2, spares: 1, ..Wish::default() });
     let before = running.pids();
     let load = Load::start(running.address, 4, "/sleep/1");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it is told", || {
         running.has_told(&["reloaded: all workers are of generation 1"])
             && running.pids().iter().all(|pid| !before.contains(pid))
@@ -120,7 +120,7 @@ fn warm(paths: &[&str]) -> Wish {
 fn a_new_worker_is_warmed_up_before_it_serves() {
     let running = Running::new(warm(&["/slot", "/slot"]));
     assert_eq!(running.get("/begun").text(), "3");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("the next serves", || running.get("/environment/ROOKERY_GENERATION").text() == "1");
     assert!(running.get("/begun").text().parse::<u32>().unwrap() >= 4);
 }
@@ -134,7 +134,7 @@ fn a_worker_that_fails_in_it_does_not_serve() {
         "has failed, `/status/500` was answered with 500: it is ended"
     ]));
     // Longer than a start may take.
-    let times = rookery_supervisor::Times {
+    let times = rookery_supervisor::Timeouts {
         start: std::time::Duration::from_secs(2),
         ..Default::default()
     };

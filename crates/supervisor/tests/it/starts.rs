@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rookery_supervisor::{Outcome, Recycle, Request, Times};
+use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
 use crate::front::until;
 use crate::running::{Running, Wish, how_often, is_told, send_signal, while_};
@@ -63,7 +63,7 @@ fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
 
 #[test]
 fn one_that_is_not_ready_in_time_is_started_again() {
-    let times = Times { start: Duration::from_secs(3), ..Times::default() };
+    let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
     // The second is never ready, and whoever comes after it is.
     let mode = |start| if start == 1 { "never ready" } else { "" };
     let running = Running::new(Wish { times, mode, ..Wish::default() });
@@ -78,7 +78,7 @@ fn a_loop_of_ends_is_told_and_others_serve_on() {
     until("one is ready", || running.roster.members().len() == 1);
     until("the loop is told", || is_told(&["worker 1 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn it_turns_as_often_as_whoever_watches_it_wants() {
 
 #[test]
 fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
-    let recycle = Recycle { age: Some(Duration::from_millis(1)), ..Recycle::default() };
+    let recycle = RecyclePolicy { age: Some(Duration::from_millis(1)), ..RecyclePolicy::default() };
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::new(Wish { workers: 1, recycle, mode, ..Wish::default() });
     let pid = running.pids()[0];
@@ -119,7 +119,7 @@ fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
 
 #[test]
 fn before_a_worker_was_ready_an_end_waits_for_nobody_to_hear_of_it() {
-    let times = Times { delay: Duration::from_secs(3600), ..Times::default() };
+    let times = Timeouts { delay: Duration::from_secs(3600), ..Timeouts::default() };
     let mut running = Running::start(Wish { mode: |_| "never ready", times, ..Wish::default() });
     assert_eq!(running.stop(), Outcome::Stopped);
 }

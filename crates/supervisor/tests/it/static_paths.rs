@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath, Validation};
-use rookery_supervisor::Member;
+use rookery_supervisor::Backend;
 use tempfile::TempDir;
 
-use crate::front::{Front, Reply, until};
+use crate::front::{Frontend, Reply, until};
 use crate::running::{Running, Wish};
 
 /// A folder with a file of this text.
@@ -23,19 +23,19 @@ fn path(folder: &Path, overrides: Overrides) -> StaticPath {
     StaticPath { path: folder.to_path_buf(), overrides }
 }
 
-fn announce(front: &Front, member: &Member, paths: &[(&str, StaticPath)]) {
+fn announce(front: &Frontend, member: &Backend, paths: &[(&str, StaticPath)]) {
     let paths: BTreeMap<_, _> =
         paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
     front.roster.announce(member, paths);
 }
 
-fn announce_all(front: &Front, paths: &[(&str, StaticPath)]) {
+fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
     for worker in &front.workers {
         announce(front, &worker.member, paths);
     }
 }
 
-fn begun(front: &Front) -> usize {
+fn begun(front: &Frontend) -> usize {
     front.workers.iter().map(|worker| worker.gate.begun.load(Ordering::Relaxed)).sum()
 }
 
@@ -46,7 +46,7 @@ fn is_of_a_worker(reply: &Reply) -> bool {
 
 #[test]
 fn serves_static_files_while_every_worker_is_busy() {
-    let (front, files) = (Front::new(2), folder("hello"));
+    let (front, files) = (Frontend::new(2), folder("hello"));
     announce_all(&front, &[("/static", path(files.path(), Overrides::default()))]);
     let held = [front.ask("/hold"), front.ask("/hold")];
     until("both are busy", || begun(&front) == 2);
@@ -69,7 +69,7 @@ fn serves_static_files_while_every_worker_is_busy() {
 
 #[test]
 fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
-    let (front, files) = (Front::new(2), folder("secret"));
+    let (front, files) = (Frontend::new(2), folder("secret"));
     let rule = RequiredHeader::new("X-Key", b"abc").unwrap();
     let secret = Overrides {
         validation: Some(Validation::Require(rule)),
@@ -99,11 +99,11 @@ fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
 
 #[test]
 fn a_reload_swaps_the_paths_together_with_the_workers() {
-    let mut front = Front::new(2);
+    let mut front = Frontend::new(2);
     let [old, new] = [folder("old"), folder("new")];
     let at = |folder: &TempDir| path(folder.path(), Overrides::default());
     announce_all(&front, &[("/static", at(&old)), ("/same", at(&old)), ("/gone", at(&old))]);
-    let text = |front: &Front, path: &str| {
+    let text = |front: &Frontend, path: &str| {
         let reply = front.connect().get(path);
         if is_of_a_worker(&reply) { "a worker".to_owned() } else { reply.text() }
     };
@@ -133,7 +133,7 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
 
 #[test]
 fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
-    let mut front = Front::new(1);
+    let mut front = Frontend::new(1);
     let files = folder("hello");
     let at = path(files.path(), Overrides::default());
     assert!(is_of_a_worker(&front.connect().get("/static/a.txt")));

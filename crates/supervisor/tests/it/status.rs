@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_status::{About, Answers};
-use rookery_supervisor::{Outcome, Readiness, Request, Roster, Status, Times};
+use rookery_status::{AdminHandler, ServerInfo};
+use rookery_supervisor::{
+    BackendRegistry, Outcome, ReadinessPolicy, SupervisorCommand, SupervisorStatus, Timeouts,
+};
 use serde_json::Value;
 
 use crate::front::{Client, Reply, until};
@@ -19,16 +21,21 @@ pub(crate) struct Admin {
 
 impl Admin {
     fn of(running: &Running) -> Admin {
-        Admin::with(&running.roster, Readiness::default())
+        Admin::with(&running.roster, ReadinessPolicy::default())
     }
 
-    pub(crate) fn of_roster(roster: &Arc<Roster>) -> Admin {
-        Admin::with(roster, Readiness::default())
+    pub(crate) fn of_roster(roster: &Arc<BackendRegistry>) -> Admin {
+        Admin::with(roster, ReadinessPolicy::default())
     }
 
-    fn with(roster: &Arc<Roster>, readiness: Readiness) -> Admin {
-        let about = About { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let answers = Answers::new(Arc::new(Status::new(Arc::clone(roster), about, readiness)));
+    fn with(roster: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
+        let about =
+            ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
+        let answers = AdminHandler::new(Arc::new(SupervisorStatus::new(
+            Arc::clone(roster),
+            about,
+            readiness,
+        )));
         let server =
             Server::with_closure(Config::default(), move |exchange| answers.answer(exchange));
         let listener =
@@ -159,9 +166,9 @@ fn the_share_of_time_in_which_r_is_busy_is_told() {
 #[test]
 fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it_ends() {
     let mode = |start| if start < 2 { "" } else { "never ready" };
-    let times = Times { delay: Duration::from_secs(600), ..Times::default() };
+    let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
-    let admin = Admin::with(&running.roster, Readiness { min_ready: 2, drain_status: 404 });
+    let admin = Admin::with(&running.roster, ReadinessPolicy { min_ready: 2, drain_status: 404 });
     until("it is ready", || admin.get("/-/ready").status == 200);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
@@ -171,9 +178,9 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     assert_eq!(admin.get("/-/ready").status, 503);
     assert_eq!(admin.get("/-/live").status, 200);
     // What is not wanted need not be ready.
-    running.ask(Request::Fewer);
+    running.ask(SupervisorCommand::Fewer);
     until("one is enough", || admin.get("/-/ready").status == 200);
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     until("it says that it ends", || admin.get("/-/ready").status == 404);
     assert_eq!(running.get("/pid").status, 200);
     assert_eq!(running.stop(), Outcome::Stopped);
@@ -229,12 +236,12 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
     });
     let admin = Admin::of(&running);
     let load = Load::start(running.address, 2, "/slot");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it is over", || admin.json()["reload"]["succeeded"] == 1);
     assert_eq!(admin.json()["generation"], 1);
     until("those before have gone", || admin.json()["workers"].as_array().unwrap().len() == 2);
     assert_eq!(admin.worker(0)["last_exit"]["reason"], "reload");
-    running.ask(Request::Reload);
+    running.ask(SupervisorCommand::Reload);
     until("it has failed", || admin.json()["reload"]["failed"] == 1);
     let status = admin.json();
     assert_eq!(status["reload"]["state"], "idle");
@@ -250,7 +257,7 @@ fn reloads_are_told_and_what_was_wrong_with_the_last() {
 fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
     let running = Running::new(Wish::default());
     let (admin, before) = (Admin::of(&running), running.pids());
-    running.ask(Request::RefuseReload("line 3 is wrong".to_owned()));
+    running.ask(SupervisorCommand::RefuseReload("line 3 is wrong".to_owned()));
     until("it has failed", || admin.json()["reload"]["failed"] == 1);
     let status = admin.json();
     assert_eq!((&status["reload"]["state"], &status["generation"]), (&"idle".into(), &0.into()));
@@ -299,7 +306,7 @@ fn a_spare_is_told_as_one_until_it_serves() {
 
 #[test]
 fn whose_r_was_busy_for_too_long_is_told() {
-    let times = Times { busy: Some(Duration::from_millis(300)), ..Times::default() };
+    let times = Timeouts { busy: Some(Duration::from_millis(300)), ..Timeouts::default() };
     let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     assert_eq!(running.get("/sleep/600000").status, 504);
@@ -310,18 +317,18 @@ fn whose_r_was_busy_for_too_long_is_told() {
 
 #[test]
 fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
-    let times = Times { delay: Duration::from_secs(8), ..Times::default() };
+    let times = Timeouts { delay: Duration::from_secs(8), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
     let admin = Admin::of(&running);
     until("it is ready", || admin.get("/-/ready").status == 200);
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     until("it is ready no more", || admin.get("/-/ready").status == 503);
     // Who has not heard yet comes on a new connection.
     assert_eq!(running.get("/slot").status, 200);
     assert_eq!(running.outcome(), Outcome::Stopped);
     // A second request to stop waits for nothing.
-    let times = Times { delay: Duration::from_secs(1000), ..Times::default() };
+    let times = Timeouts { delay: Duration::from_secs(1000), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
-    running.ask(Request::Stop);
+    running.ask(SupervisorCommand::Stop);
     assert_eq!(running.stop(), Outcome::Stopped);
 }

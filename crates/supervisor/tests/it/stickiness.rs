@@ -4,15 +4,15 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use rookery_server::Config;
-use rookery_supervisor::{PoolLimits, Sticky};
-use rookery_worker::now;
+use rookery_supervisor::{PoolLimits, SessionAffinity};
+use rookery_worker_protocol::now;
 
 use crate::fake::FakeWorker;
-use crate::front::{Client, Front, Reply, until};
+use crate::front::{Client, Frontend, Reply, until};
 use crate::status::Admin;
 
-fn sticky(workers: u32, sticky: Sticky) -> Front {
-    Front::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
+fn sticky(workers: u32, sticky: SessionAffinity) -> Frontend {
+    Frontend::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())
 }
 
 /// The pair of a `Set-Cookie`, if there is one of ours.
@@ -27,7 +27,7 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 }
 
 /// Waits until every worker is free: else a busy one is passed over, whatever sessions the others have.
-fn at_rest(front: &Front) {
+fn at_rest(front: &Frontend) {
     until("all are idle", || {
         front.workers.iter().all(|worker| worker.member.board.read().is_idle(now()))
     });
@@ -35,7 +35,7 @@ fn at_rest(front: &Front) {
 
 #[test]
 fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
-    let front = sticky(3, Sticky::Cookie);
+    let front = sticky(3, SessionAffinity::Cookie);
     let mut pages = HashMap::new();
     let mut sockets = Vec::new();
     for _ in 0..120 {
@@ -73,7 +73,7 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
 
 #[test]
 fn whoever_brings_no_page_is_told_by_the_websocket() {
-    let front = sticky(2, Sticky::Cookie);
+    let front = sticky(2, SessionAffinity::Cookie);
     let mut client = front.connect();
     let reply = client.upgrade_with("/ws", "");
     let cookie = cookie(&reply).expect("a handshake has one");
@@ -86,7 +86,7 @@ fn whoever_brings_no_page_is_told_by_the_websocket() {
 
 #[test]
 fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
-    let front = sticky(1, Sticky::Cookie);
+    let front = sticky(1, SessionAffinity::Cookie);
     let mut client = front.connect();
     let page = ask(&mut client, "/slot", "");
     let own = cookie(&page).unwrap();
@@ -105,8 +105,8 @@ fn the_app_does_not_see_it_and_a_shared_cache_does_not_get_it() {
 
 #[test]
 fn forged_cookies_are_as_none() {
-    let front = sticky(2, Sticky::Cookie);
-    let other = sticky(2, Sticky::Cookie);
+    let front = sticky(2, SessionAffinity::Cookie);
+    let other = sticky(2, SessionAffinity::Cookie);
     let foreign = cookie(&other.connect().get("/slot")).unwrap();
     let mut client = front.connect();
     let own = cookie(&client.get("/slot")).unwrap();
@@ -138,10 +138,11 @@ fn forged_cookies_are_as_none() {
 
 #[test]
 fn a_handshake_that_waits_holds_nobody_up() {
-    let limits = || PoolLimits { sticky: Sticky::None, sessions: 1, ..PoolLimits::default() };
+    let limits =
+        || PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
     // One worker has its session and time, the other has no session and no time.
     let (front, busy, held, _socket) = loop {
-        let front = Front::with(2, limits(), Config::default());
+        let front = Frontend::with(2, limits(), Config::default());
         let mut socket = front.connect();
         assert_eq!(socket.upgrade("/ws").status, 101);
         let held = front.ask("/hold");
@@ -171,9 +172,13 @@ fn a_handshake_that_waits_holds_nobody_up() {
 #[test]
 fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
     let queue_time = Duration::from_millis(500);
-    let limits =
-        PoolLimits { sticky: Sticky::None, sessions: 1, queue_time, ..PoolLimits::default() };
-    let front = Front::with(1, limits, Config::default());
+    let limits = PoolLimits {
+        sticky: SessionAffinity::None,
+        sessions: 1,
+        queue_time,
+        ..PoolLimits::default()
+    };
+    let front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
     until("it is begun", || front.workers[0].member.load().0 == 1);
     let late = front.connect().upgrade("/ws");
@@ -185,7 +190,7 @@ fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
 
 #[test]
 fn what_a_worker_that_drains_has_begun_stays_with_it() {
-    let mut front = sticky(2, Sticky::Auto);
+    let mut front = sticky(2, SessionAffinity::Auto);
     for worker in &front.workers {
         worker.member.set_sticky(true);
     }
@@ -219,9 +224,9 @@ fn what_a_worker_that_drains_has_begun_stays_with_it() {
 
 #[test]
 fn nobody_is_told_anything_where_the_app_does_not_ask() {
-    for how in [Sticky::Auto, Sticky::None] {
+    for how in [SessionAffinity::Auto, SessionAffinity::None] {
         let front = sticky(2, how);
-        if how == Sticky::None {
+        if how == SessionAffinity::None {
             front.workers[0].member.set_sticky(true);
         }
         let mut client = front.connect();
@@ -236,8 +241,9 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
 
 #[test]
 fn who_waits_for_one_that_dies_goes_another_way() {
-    let limits = PoolLimits { sticky: Sticky::Cookie, in_flight: 1, ..PoolLimits::default() };
-    let mut front = Front::with(2, limits, Config::default());
+    let limits =
+        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, ..PoolLimits::default() };
+    let mut front = Frontend::with(2, limits, Config::default());
     let page = front.connect().get("/slot");
     let at = front
         .workers
@@ -260,8 +266,9 @@ fn who_waits_for_one_that_dies_goes_another_way() {
 
 #[test]
 fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
-    let limits = PoolLimits { sticky: Sticky::Cookie, sessions: 2, ..PoolLimits::default() };
-    let front = Front::with(2, limits, Config::default());
+    let limits =
+        PoolLimits { sticky: SessionAffinity::Cookie, sessions: 2, ..PoolLimits::default() };
+    let front = Frontend::with(2, limits, Config::default());
     let mut sockets = Vec::new();
     let mut cookies = Vec::new();
     for _ in 0..4 {
@@ -297,8 +304,8 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
 
 #[test]
 fn websockets_are_sessions_also_where_nobody_comes_back() {
-    let limits = PoolLimits { sticky: Sticky::None, sessions: 1, ..PoolLimits::default() };
-    let front = Front::with(2, limits, Config::default());
+    let limits = PoolLimits { sticky: SessionAffinity::None, sessions: 1, ..PoolLimits::default() };
+    let front = Frontend::with(2, limits, Config::default());
     let mut sockets: Vec<_> = (0..2)
         .map(|_| {
             let mut client = front.connect();
@@ -321,7 +328,7 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
 
 #[test]
 fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
-    let front = sticky(2, Sticky::Cookie);
+    let front = sticky(2, SessionAffinity::Cookie);
     for (method, headers) in [
         ("POST", "Accept: application/json\r\nContent-Length: 0\r\n"),
         ("GET", "Accept: application/json\r\n"),
@@ -345,7 +352,7 @@ fn a_client_without_a_cookie_gets_one_whatever_it_asks_for() {
 
 #[test]
 fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
-    let front = sticky(2, Sticky::Cookie);
+    let front = sticky(2, SessionAffinity::Cookie);
     let page = front.connect().get("/slot");
     let at = front
         .workers
@@ -369,9 +376,12 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
 #[test]
 fn servers_of_one_host_do_not_take_each_others_cookie() {
     let named = |name: &str| {
-        let limits =
-            PoolLimits { sticky: Sticky::Cookie, name: name.to_owned(), ..PoolLimits::default() };
-        Front::with(2, limits, Config::default())
+        let limits = PoolLimits {
+            sticky: SessionAffinity::Cookie,
+            name: name.to_owned(),
+            ..PoolLimits::default()
+        };
+        Frontend::with(2, limits, Config::default())
     };
     let fronts = [named("one"), named("two")];
     // A browser's jar: it has one cookie of each name, whatever the port.

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use rookery_exchange::{Command, ListenerId};
 use rookery_server::Config;
-use rookery_status::{About, Admin, AdminAt, Answers, Course, OneR, RunFolder, Seen};
-use rookery_worker::{Board, R, Scoreboard, now};
+use rookery_status::{
+    AdminAddress, AdminHandler, AdminListener, Lifecycle, RunFolder, ServerInfo, Standalone,
+    StandaloneInputs,
+};
+use rookery_worker_protocol::{RState, Scoreboard, SharedScoreboard, now};
 
 use crate::core::{self, Core};
 use crate::entry;
@@ -15,10 +18,10 @@ use crate::limits::config_of;
 /// The running admin listener. The fields are in the order in which they are dropped.
 #[derive(Debug)]
 pub(crate) struct AdminServer {
-    _admin: Admin,
+    _admin: AdminListener,
     /// The folder in which `rookery status` finds this process, if it could be created.
     _folder: Option<RunFolder>,
-    pub(crate) one: Arc<OneR>,
+    pub(crate) one: Arc<Standalone>,
 }
 
 /// The results of `rk_admin_start`.
@@ -27,25 +30,25 @@ const FAILED: i32 = -1;
 
 impl Core {
     /// Returns the scoreboard to which R's activity is written, if there is one.
-    pub(crate) fn board(&self) -> Option<&Board> {
+    pub(crate) fn board(&self) -> Option<&Scoreboard> {
         self.supervised_scoreboard()
             .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
     }
 
-    fn start_admin(&mut self, at: &AdminAt, target: String) -> Result<(), String> {
-        let (board, _) = Scoreboard::create()
+    fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
+        let (board, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let board = Arc::new(board);
         board.introduce_self();
-        let seen = Seen {
+        let seen = StandaloneInputs {
             board: Arc::clone(&board),
             reports: Arc::clone(self.server().reports()),
             queue_limit: self.config().queue.requests,
         };
-        let about = About { target, address: String::new() };
-        let one = OneR::new(about, seen)
+        let about = ServerInfo { target, address: String::new() };
+        let one = Standalone::new(about, seen)
             .map_err(|error| format!("A thread cannot be started: {error}."))?;
-        let admin = Admin::start(Answers::new(Arc::clone(&one) as Arc<_>), Some(at))
+        let admin = AdminListener::start(AdminHandler::new(Arc::clone(&one) as Arc<_>), Some(at))
             .map_err(|error| error.to_string())?;
         let folder = RunFolder::create(&std::env::temp_dir())
             .map_err(|error| error.to_string())
@@ -117,7 +120,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let [at, target] =
             [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-        let Some(address) = AdminAt::parse(&at) else {
+        let Some(address) = AdminAddress::parse(&at) else {
             core::set_error(&format!(
                 "`admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{at}`."
             ));
@@ -152,10 +155,10 @@ pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char)
         core::with(|core| {
             if let Some(AdminServer { one, .. }) = &core.admin {
                 one.is(
-                    if course == 1 { Course::Serving } else { Course::Draining },
+                    if course == 1 { Lifecycle::Serving } else { Lifecycle::Draining },
                     address.as_deref(),
                 );
-                core.set_r_activity(R::Busy);
+                core.set_r_activity(RState::Busy);
             }
         });
     });

@@ -142,7 +142,7 @@ pub(crate) fn reserve() {
     });
 }
 
-/// Returns free memory to the system.
+/// Returns free memory to the system; the value of [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
     // SAFETY: may be called at any time. It uses only memory of the calling thread, and memory that
     // no thread owns.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_exchange::{
     BodySource, Command, Event, Exchange, HeaderLine, KNOWN_HEADERS, MessageKind, Payload,
 };
-use rookery_worker::R;
+use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
 use crate::exchange::header_names::{HeaderNames, Interned};
@@ -393,9 +393,9 @@ pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
-            core.set_r_activity(R::Idle);
+            core.set_r_activity(RState::Idle);
             let came = core.link.wait(timeout);
-            core.set_r_activity(R::Busy);
+            core.set_r_activity(RState::Busy);
             came
         });
         i32::from(came)
@@ -433,7 +433,7 @@ pub extern "C" fn rk_park() -> i32 {
         let may = core::with(|core| {
             let may = core.link.park();
             if may {
-                core.set_r_activity(R::Idle);
+                core.set_r_activity(RState::Idle);
             }
             may
         });
@@ -447,7 +447,7 @@ pub extern "C" fn rk_resume() {
     entry((), || {
         core::with(|core| {
             core.link.resume();
-            core.set_r_activity(R::Busy);
+            core.set_r_activity(RState::Busy);
         });
     });
 }

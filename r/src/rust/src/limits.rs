@@ -22,7 +22,7 @@ fn kind_of(limit: &NamedLimit) -> i32 {
 
 /// Returns the configuration with these limits; NaN stands for the default.
 pub(crate) fn config_of(values: &[f64]) -> Config {
-    let mut config = Config { reclaim: Some(allocator::reclaim), ..Config::default() };
+    let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
         if !value.is_nan() {
             limit.set(&mut config, *value);

@@ -10,7 +10,7 @@ use rookery_server::static_files::StaticFiles;
 use rookery_server::{
     ListenError, Listener, ListenerConfig, Supervision, SupervisorRequest, output,
 };
-use rookery_worker::{Board, END_WITHIN, Inherited, Message, R, Ticket, now};
+use rookery_worker_protocol::{EXIT_TIMEOUT, Inherited, Message, RState, Scoreboard, Ticket, now};
 
 use crate::core::{self, Core};
 use crate::entry;
@@ -138,7 +138,7 @@ impl Core {
             (worker.listening, worker.is_leaving) = (Some(listener), false);
             // The result is ignored, because the end of the supervisor is noticed elsewhere.
             let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
-            self.set_r_activity(R::Busy);
+            self.set_r_activity(RState::Busy);
         }
     }
 
@@ -171,7 +171,7 @@ impl Core {
     // ---- the scoreboard, if there is one ----
 
     /// Returns the scoreboard that a supervisor reads.
-    pub(crate) fn supervised_scoreboard(&self) -> Option<&Board> {
+    pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
         match &self.worker_state {
             WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
             _ => None,
@@ -179,7 +179,7 @@ impl Core {
     }
 
     /// Records what R is doing.
-    pub(crate) fn set_r_activity(&self, r: R) {
+    pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(board) = self.board() {
             board.r_is(r, now());
         }
@@ -191,7 +191,7 @@ impl Core {
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
-        board.r_is(if event.is_of_websocket() { R::Messages } else { R::Busy }, now);
+        board.r_is(if event.is_of_websocket() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
@@ -263,7 +263,7 @@ fn end_process_later() {
     }
     // The thread blocks all signals, as the thread that starts it does.
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
-        std::thread::sleep(END_WITHIN);
+        std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );

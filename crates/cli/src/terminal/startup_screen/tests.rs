@@ -43,7 +43,7 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 
 #[test]
 fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
-    let at = AdminAt::Tcp("127.0.0.1:9100".parse().unwrap());
+    let at = AdminAddress::Tcp("127.0.0.1:9100".parse().unwrap());
     let four = Screen {
         workers: Some(4),
         network: vec!["http://192.168.1.7:8000".to_owned()],
@@ -69,7 +69,7 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 #[cfg(target_os = "linux")]
 #[test]
 fn https_to_develop_with_shows_how_to_trust_its_certificate() {
-    let (certificate, at) = (certificate(), AdminAt::Unix("/run/admin".into()));
+    let (certificate, at) = (certificate(), AdminAddress::Unix("/run/admin".into()));
     let dev = Screen {
         development: Some(&certificate),
         admin: Some(&at),

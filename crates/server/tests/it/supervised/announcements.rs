@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rookery_server::static_files::{StaticFiles, StaticPath, read_announcement};
 use rookery_server::{Config, Confirmation, Supervision};
-use rookery_worker::{Control, Message, Received};
+use rookery_worker_protocol::{ControlChannel, Message, Received};
 
 use super::{PATIENCE, Worker, echo, whose};
 
@@ -31,7 +31,7 @@ fn announce(supervision: &Supervision, files: &StaticFiles, key: &str) {
 }
 
 /// Confirms what is announced from now on until `is_over`. Returns how many packets came.
-fn confirm(control: &Control, is_over: &AtomicBool) -> usize {
+fn confirm(control: &ControlChannel, is_over: &AtomicBool) -> usize {
     let (mut packets, began) = (0, Instant::now());
     while !is_over.load(Ordering::Acquire) {
         assert!(began.elapsed() < PATIENCE);
@@ -141,7 +141,7 @@ fn nobody_waits_for_a_supervisor_that_has_gone_or_is_not_heard() {
     // It goes while it is waited for.
     let supervision = Arc::clone(&worker.supervision);
     let waiting = std::thread::spawn(move || supervision.wait_until_applied());
-    let (nobody, _) = Control::pair().unwrap();
+    let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert_eq!(waiting.join().unwrap(), Confirmation::NotAwaited);
     announce(&worker.supervision, &files, "/b");

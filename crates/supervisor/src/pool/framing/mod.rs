@@ -2,8 +2,8 @@
 //!
 //! Both ends are ours, so what is allowed is less than what the RFC allows: what two readers could read differently is no reply at all.
 
-pub(super) mod chunks;
-pub(super) mod head;
+pub(super) mod chunked_body;
+pub(super) mod response_head;
 
 /// A reply is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,18 +22,24 @@ pub fn read_reply_for_fuzzer(
     pieces: &[&[u8]],
     asks_for_head: bool,
 ) -> Result<Option<ReadReply>, ()> {
-    let asked = if asks_for_head { head::Asked::Head } else { head::Asked::Other };
-    let (mut read, mut reply, mut framing) = (Vec::new(), None, head::Framing::None);
-    let mut chunks = chunks::Chunks::new();
+    let asked = if asks_for_head {
+        response_head::RequestForm::Head
+    } else {
+        response_head::RequestForm::Other
+    };
+    let (mut read, mut reply, mut framing) = (Vec::new(), None, response_head::Framing::None);
+    let mut chunks = chunked_body::Chunks::new();
     let (mut body, mut behind) = (Vec::new(), 0);
     for piece in pieces {
         read.extend_from_slice(piece);
         if reply.is_none() {
             let mut lines = Vec::new();
-            let take = |_: head::Head, all: &[httparse::Header<'_>]| {
+            let take = |_: response_head::Head, all: &[httparse::Header<'_>]| {
                 lines.extend(all.iter().map(|line| (line.name.to_owned(), line.value.to_owned())));
             };
-            let Some((head, len)) = head::read(&read, asked, take).map_err(|Malformed| ())? else {
+            let Some((head, len)) =
+                response_head::read(&read, asked, take).map_err(|Malformed| ())?
+            else {
                 continue;
             };
             read.drain(..len);
@@ -41,13 +47,13 @@ pub fn read_reply_for_fuzzer(
             reply = Some((head.status, lines));
         }
         let (data, used) = match &mut framing {
-            head::Framing::None => (0, 0),
-            head::Framing::Length(left) => {
+            response_head::Framing::None => (0, 0),
+            response_head::Framing::Length(left) => {
                 let data = read.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= data as u64;
                 (data, data)
             }
-            head::Framing::Chunks => {
+            response_head::Framing::Chunks => {
                 let decoded = chunks.decode(&mut read).map_err(|Malformed| ())?;
                 (decoded.data, decoded.used)
             }
@@ -57,9 +63,9 @@ pub fn read_reply_for_fuzzer(
         read.clear();
     }
     let is_over = match framing {
-        head::Framing::None | head::Framing::Length(0) => true,
-        head::Framing::Length(_) => false,
-        head::Framing::Chunks => chunks.is_over(),
+        response_head::Framing::None | response_head::Framing::Length(0) => true,
+        response_head::Framing::Length(_) => false,
+        response_head::Framing::Chunks => chunks.is_over(),
     };
     Ok(reply.filter(|_| is_over).map(|(status, lines)| (status, lines, body, behind)))
 }

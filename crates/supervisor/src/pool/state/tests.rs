@@ -1,8 +1,8 @@
-use rookery_worker::Scoreboard;
+use rookery_worker_protocol::SharedScoreboard;
 use tokio::task::LocalSet;
 
 use super::*;
-use crate::roster::Member;
+use crate::backend_registry::Backend;
 use crate::worker_id::WorkerId;
 
 struct NoWaker;
@@ -14,10 +14,13 @@ impl IoWaker for NoWaker {
 }
 
 /// Runs with a pool of one worker, which is not given anything. Nothing that is begun goes on meanwhile.
-fn with_a_silent_worker(limits: PoolLimits, test: impl FnOnce(&Rc<State>, &Roster, &Arc<Member>)) {
-    let (board, _memory) = Scoreboard::create().unwrap();
-    let member = Member::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), board);
-    let roster = Arc::new(Roster::default());
+fn with_a_silent_worker(
+    limits: PoolLimits,
+    test: impl FnOnce(&Rc<State>, &BackendRegistry, &Arc<Backend>),
+) {
+    let (board, _memory) = SharedScoreboard::create().unwrap();
+    let member = Backend::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), board);
+    let roster = Arc::new(BackendRegistry::default());
     roster.join(&member);
     roster.suspend(&member);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -29,19 +32,19 @@ fn with_a_silent_worker(limits: PoolLimits, test: impl FnOnce(&Rc<State>, &Roste
     });
 }
 
-fn request(id: u64, cookie: &str) -> Waiting {
+fn request(id: u64, cookie: &str) -> QueuedRequest {
     let mut exchange = Exchange::new();
     exchange.begin(id, 1, 0);
     exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);
     exchange.push_header(b"cookie", cookie.as_bytes());
     exchange.end_head(None, None, false);
-    Waiting::new(exchange, false)
+    QueuedRequest::new(exchange, false)
 }
 
 #[test]
 fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
     const COUNT: u64 = 1000;
-    let limits = PoolLimits { sticky: Sticky::Cookie, ..PoolLimits::default() };
+    let limits = PoolLimits { sticky: SessionAffinity::Cookie, ..PoolLimits::default() };
     with_a_silent_worker(limits, |state, roster, member| {
         for id in 1..=COUNT {
             state.enqueue(request(id, "rookery=forged")).unwrap();
@@ -71,7 +74,7 @@ fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
 #[test]
 fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
     let limits = PoolLimits {
-        sticky: Sticky::Cookie,
+        sticky: SessionAffinity::Cookie,
         queue_time: Duration::from_secs(60),
         ..PoolLimits::default()
     };
@@ -110,7 +113,7 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
 #[test]
 fn a_request_that_comes_back_shields_no_older_one_from_its_timeout() {
     let limits = PoolLimits {
-        sticky: Sticky::None,
+        sticky: SessionAffinity::None,
         queue_time: Duration::from_secs(60),
         ..PoolLimits::default()
     };

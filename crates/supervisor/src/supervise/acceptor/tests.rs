@@ -65,11 +65,11 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, acts: Vec<Act>) {
+    fn carry_out(&mut self, acts: Vec<AcceptorAction>) {
         for act in acts {
             match act {
-                Act::SetFrontEnd(is_on) => self.front_end = is_on,
-                Act::Tell(epoch, message) => {
+                AcceptorAction::SetFrontEnd(is_on) => self.front_end = is_on,
+                AcceptorAction::Tell(epoch, message) => {
                     if matches!(message, Message::Accept(_)) {
                         assert!(!self.front_end, "the front end has not stopped");
                     }
@@ -238,7 +238,7 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
     let now = Instant::now();
     assert_eq!(
         acceptor.turn(Some(7), now),
-        [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(1))]
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(1))]
     );
     assert!(!acceptor.is_settled() && acceptor.worker().is_none());
     // Of another start, and of another command.
@@ -247,12 +247,12 @@ fn a_worker_is_told_to_accept_and_gives_back_with_an_acknowledgement() {
     assert_eq!(acceptor.acknowledged(7, 1, true, now), []);
     assert_eq!(acceptor.worker(), Some(7));
     assert_eq!(acceptor.turn(Some(7), now + RETRY), []);
-    assert_eq!(acceptor.turn(None, now), [Act::Tell(7, Message::StopAccepting(2))]);
+    assert_eq!(acceptor.turn(None, now), [AcceptorAction::Tell(7, Message::StopAccepting(2))]);
     assert_eq!(acceptor.turn(Some(7), now), []);
-    assert_eq!(acceptor.acknowledged(7, 2, false, now), [Act::SetFrontEnd(true)]);
+    assert_eq!(acceptor.acknowledged(7, 2, false, now), [AcceptorAction::SetFrontEnd(true)]);
     assert_eq!(
         acceptor.turn(Some(7), now),
-        [Act::SetFrontEnd(false), Act::Tell(7, Message::Accept(3))]
+        [AcceptorAction::SetFrontEnd(false), AcceptorAction::Tell(7, Message::Accept(3))]
     );
 }
 
@@ -264,11 +264,11 @@ fn a_worker_that_does_not_answer_is_not_waited_for_and_asked_again_later() {
     let late = now + WITHIN;
     assert_eq!(
         acceptor.turn(Some(1), late),
-        [Act::Tell(1, Message::StopAccepting(2)), Act::SetFrontEnd(true)]
+        [AcceptorAction::Tell(1, Message::StopAccepting(2)), AcceptorAction::SetFrontEnd(true)]
     );
     assert_eq!(acceptor.turn(Some(1), late), []);
     // Another start is not this one.
     assert_eq!(acceptor.turn(Some(2), late).len(), 2);
-    assert_eq!(acceptor.ended(2), [Act::SetFrontEnd(true)]);
+    assert_eq!(acceptor.ended(2), [AcceptorAction::SetFrontEnd(true)]);
     assert_eq!(acceptor.turn(Some(1), late + RETRY).len(), 2);
 }

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use rookery_worker::Message;
+use rookery_worker_protocol::Message;
 
-use super::super::acceptor::Act;
-use super::super::worker::{Phase, Worker};
-use super::{Course, Supervisor};
-use crate::roster::Standing;
+use super::super::acceptor::AcceptorAction;
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
+use super::{RunState, Supervisor};
+use crate::backend_registry::Availability;
 
 impl Supervisor<'_> {
     /// Has the process accept that should.
@@ -29,11 +29,11 @@ impl Supervisor<'_> {
         self.carry_out(acts);
     }
 
-    fn carry_out(&self, acts: Vec<Act>) {
+    fn carry_out(&self, acts: Vec<AcceptorAction>) {
         for act in acts {
             match act {
-                Act::SetFrontEnd(is_on) => self.front.set_accepting(is_on),
-                Act::Tell(epoch, message) => {
+                AcceptorAction::SetFrontEnd(is_on) => self.front.set_accepting(is_on),
+                AcceptorAction::Tell(epoch, message) => {
                     if let Some(worker) = self.workers.get(&epoch) {
                         worker.say(message);
                     }
@@ -45,7 +45,7 @@ impl Supervisor<'_> {
     /// Returns the start of the worker that should accept: the one that serves, where no other is wanted, starts in its place or still
     /// finishes what it has. `None`: the front end should.
     fn should_accept(&self) -> Option<u64> {
-        let is_serving = matches!(self.course, Course::Serving | Course::Leaving { .. });
+        let is_serving = matches!(self.course, RunState::Serving | RunState::Leaving { .. });
         if !is_serving
             || self.wanted != 1
             || !self.replacements.is_empty()
@@ -53,18 +53,18 @@ impl Supervisor<'_> {
         {
             return None;
         }
-        let is_spare = |worker: &&Worker| {
+        let is_spare = |worker: &&WorkerProcess| {
             let is_current =
                 self.slots[worker.start.slot as usize].current == Some(worker.start.epoch);
             !worker.is_serving
                 && is_current
-                && matches!(worker.phase, Phase::Starting { .. } | Phase::Ready)
+                && matches!(worker.phase, WorkerPhase::Starting { .. } | WorkerPhase::Ready)
         };
         let mut others = self.workers.values().filter(|worker| !is_spare(worker));
         let worker = others.next().filter(|worker| {
             worker.start.is_public
-                && worker.phase == Phase::Ready
-                && worker.member.standing() == Standing::Ready
+                && worker.phase == WorkerPhase::Ready
+                && worker.member.standing() == Availability::Ready
         })?;
         others.next().is_none().then_some(worker.start.epoch)
     }

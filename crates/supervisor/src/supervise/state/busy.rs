@@ -2,26 +2,27 @@
 
 use std::time::Instant;
 
-use rookery_worker::{Message, now as board_time};
+use rookery_worker_protocol::{Message, now as board_time};
 
 use super::super::health::is_stopped;
-use super::super::stuck::{Step, TO_END};
-use super::super::worker::Phase;
+use super::super::worker_process::WorkerPhase;
+use super::super::worker_timeout::{TO_END, TimeoutStep};
 use super::Supervisor;
 
 impl Supervisor<'_> {
     /// Ends workers whose R has been busy with one task for too long. R is interrupted first only where
-    /// [`Times::interrupts`](crate::Times::interrupts) asks for that.
+    /// [`Timeouts::interrupts`](crate::Timeouts::interrupts) asks for that.
     pub(super) fn look_at_busy(&mut self, now: Instant) {
         let Some(most) = self.plan.times.busy else { return };
         let interrupts = self.plan.times.interrupts;
-        for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
+        for worker in self.workers.values_mut().filter(|worker| worker.phase == WorkerPhase::Ready)
+        {
             let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
             match worker.stuck.look(most, interrupts, &board, now, board_time(), || is_stopped(pid))
             {
-                Step::Nothing => {}
-                Step::Interrupt(lasts) => {
+                TimeoutStep::Nothing => {}
+                TimeoutStep::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
                     self.roster.give_up_on(&worker.member);
                     worker.say(Message::Interrupt);
@@ -30,7 +31,7 @@ impl Supervisor<'_> {
                         lasts.as_secs()
                     ));
                 }
-                Step::GoesOn => {
+                TimeoutStep::GoesOn => {
                     worker.member.goes_on();
                     if !worker.health.is_suspended {
                         self.roster.resume(&worker.member);
@@ -39,7 +40,7 @@ impl Supervisor<'_> {
                         "the R of worker {number} ({pid}) does something else now"
                     ));
                 }
-                Step::End(lasts) => {
+                TimeoutStep::End(lasts) => {
                     self.roster.give_up_on(&worker.member);
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
@@ -48,7 +49,7 @@ impl Supervisor<'_> {
                     worker.leaves = Some("stuck");
                     worker.stop(TO_END.min(self.plan.times.stop));
                 }
-                Step::EndInterrupted => {
+                TimeoutStep::EndInterrupted => {
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) is still busy with the same: it is ended"
                     ));

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use rookery_status::thread_time;
-use rookery_worker::now as board_time;
+use rookery_worker_protocol::now as board_time;
 
-use super::super::slow::Note;
-use super::super::worker::{Phase, Worker};
-use super::{Course, Supervisor};
-use crate::process::Ended;
+use super::super::slow_log::SlowLogEntry;
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
+use super::{RunState, Supervisor};
+use crate::process::ProcessEnd;
 
 /// How often it is told what the end of the server waits for.
 const ENDING_EVERY: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const ENDING_EVERY: Duration = Duration::from_secs(5);
 const DRAINING_FIRST: Duration = Duration::from_secs(5);
 
 impl Supervisor<'_> {
-    pub(super) fn tell_of_start(&self, worker: &Worker) {
+    pub(super) fn tell_of_start(&self, worker: &WorkerProcess) {
         let took = worker.began.elapsed().as_millis();
         let (number, pid) = (worker.start.slot, worker.pid);
         let as_what = if worker.is_serving { "" } else { ", a spare" };
@@ -25,7 +25,7 @@ impl Supervisor<'_> {
     }
 
     /// Of one that was to end.
-    pub(super) fn tell_of_end(&self, worker: &Worker, ended: &Ended) {
+    pub(super) fn tell_of_end(&self, worker: &WorkerProcess, ended: &ProcessEnd) {
         let (number, pid, exit) = (worker.start.slot, worker.pid, ended.exit);
         self.tell(&format!(
             "worker {number} ({pid}) {exit}, as it was to; it had {}",
@@ -37,14 +37,14 @@ impl Supervisor<'_> {
     pub(super) fn look_at_slow(&mut self, now: Instant) {
         let time = board_time();
         for worker in self.workers.values_mut() {
-            if !matches!(worker.phase, Phase::Ready | Phase::Draining { .. }) {
+            if !matches!(worker.phase, WorkerPhase::Ready | WorkerPhase::Draining { .. }) {
                 continue;
             }
             let (number, pid) = (worker.start.slot, worker.pid);
             let board = worker.member.board.read();
             match worker.slow.look(&board, time, || thread_time(pid, board.r_thread)) {
-                Note::Nothing => {}
-                Note::Long(lasts, computes) => {
+                SlowLogEntry::Nothing => {}
+                SlowLogEntry::Long(lasts, computes) => {
                     let route = worker.member.load.asked.begun(&worker.member.board);
                     let route = route.map_or(String::new(), |(route, _)| format!(" with {route}"));
                     let how = match computes {
@@ -57,12 +57,12 @@ impl Supervisor<'_> {
                         lasts.as_secs()
                     ));
                 }
-                Note::Over(lasts) => (self.plan.tell)(&format!(
+                SlowLogEntry::Over(lasts) => (self.plan.tell)(&format!(
                     "the R of worker {number} ({pid}) has come to an end with that, after {} s",
                     lasts.as_secs()
                 )),
             }
-            if worker.phase == Phase::Ready && worker.stalled.look(&board, now, time) {
+            if worker.phase == WorkerPhase::Ready && worker.stalled.look(&board, now, time) {
                 (self.plan.tell)(&format!(
                     "the R of worker {number} ({pid}) waits, and {} for it, of {} that it was handed and {} that it has come \
                      for: a fault of Rookery's, please report it. It is killed, and another has what it had not begun",
@@ -78,7 +78,7 @@ impl Supervisor<'_> {
 
     /// What an end waits for, of the server and of workers.
     pub(super) fn tell_of_drains(&mut self, now: Instant) {
-        if let Course::Draining { until } = self.course {
+        if let RunState::Draining { until } = self.course {
             let connections = self.connections();
             if connections > 0 && self.told_of_drain.is_none_or(|at| now >= at) {
                 self.told_of_drain = Some(now + ENDING_EVERY);
@@ -91,7 +91,7 @@ impl Supervisor<'_> {
             return;
         }
         for worker in self.workers.values_mut().filter(|worker| !worker.is_between_servers()) {
-            let Phase::Draining { until, sessions } = worker.phase else { continue };
+            let WorkerPhase::Draining { until, sessions } = worker.phase else { continue };
             let (at, pause) =
                 *worker.tells_at.get_or_insert((now + DRAINING_FIRST, DRAINING_FIRST));
             if now < at {
@@ -115,7 +115,7 @@ impl Supervisor<'_> {
 }
 
 /// What a worker has had that has ended.
-pub(super) fn had(worker: &Worker, ended: &Ended) -> String {
+pub(super) fn had(worker: &WorkerProcess, ended: &ProcessEnd) -> String {
     format!(
         "{} s, {}, {} MB of memory at the most, {:.1} s of processor time",
         worker.began.elapsed().as_secs(),

@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_status::counted;
+use rookery_status::format_count;
 
 use super::super::Outcome;
-use super::super::backoff::Backoff;
-use super::super::worker::{Phase, Worker};
+use super::super::restart_backoff::RestartBackoff;
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::events::had;
 use super::report::OOM;
-use super::{ASKED, Course, Slot, Supervisor};
+use super::{ASKED, RunState, Slot, Supervisor};
 use crate::process::{Exit, reap};
 
 /// The exit status of a start that another start cannot mend (`EX_CONFIG` of sysexits.h).
 const MISCONFIGURED: i32 = 78;
 
-/// Within what time failures are counted for [`News::Turned`](crate::News::Turned).
+/// Within what time failures are counted for [`SupervisorEvent::Turned`](crate::SupervisorEvent::Turned).
 const RECENT: Duration = Duration::from_secs(60);
 
 /// How long replies of a worker that has ended are still sent where no other worker serves.
@@ -38,10 +38,10 @@ impl Supervisor<'_> {
     }
 
     /// Returns how the server ends because a worker has, if it does: one that nobody has asked to end
-    /// has finished where its status is 0, and is not started again without [`Plan::restarts`].
+    /// has finished where its status is 0, and is not started again without [`SupervisorConfig::restarts`].
     ///
-    /// [`Plan::restarts`]: crate::Plan::restarts
-    fn outcome_of(&self, worker: &Worker, exit: Exit) -> Option<Outcome> {
+    /// [`SupervisorConfig::restarts`]: crate::SupervisorConfig::restarts
+    fn outcome_of(&self, worker: &WorkerProcess, exit: Exit) -> Option<Outcome> {
         match worker.leaves {
             None | Some(ASKED) if exit == Exit::Status(0) => Some(Outcome::Ended(exit)),
             _ if self.plan.restarts => None,
@@ -61,12 +61,12 @@ impl Supervisor<'_> {
             return self.end(outcome);
         }
         self.outcome = outcome;
-        if !matches!(self.course, Course::Draining { .. }) {
+        if !matches!(self.course, RunState::Draining { .. }) {
             self.drain();
         }
         if self.roster.members().is_empty() {
             // Nobody answers what waits.
-            self.course = Course::Draining {
+            self.course = RunState::Draining {
                 until: Instant::now() + self.plan.times.drain.min(LAST_REPLIES),
             };
         }
@@ -100,7 +100,7 @@ impl Supervisor<'_> {
         let reason = self.history.has_ended(&worker, exit);
         let now = Instant::now();
         self.outputs.extend(worker.clean_up().into_iter().map(|output| (output, now)));
-        if let Course::Ending(_) = self.course {
+        if let RunState::Ending(_) = self.course {
             return;
         }
         if worker.is_serving {
@@ -119,7 +119,7 @@ impl Supervisor<'_> {
         if place.current != Some(epoch) {
             if worker.member.answered() > 0 {
                 // It served until another took its place: failures from before it are no loop.
-                place.backoff = Backoff::default();
+                place.backoff = RestartBackoff::default();
             }
             return self.tell_of_end(&worker, &ended);
         }
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
         self.note_failure(now);
         let place = &mut self.slots[slot as usize];
         let has_answered = worker.member.answered() > 0;
-        let has_failed = matches!(worker.phase, Phase::Starting { .. }) || !self.was_ready;
+        let has_failed = matches!(worker.phase, WorkerPhase::Starting { .. }) || !self.was_ready;
         place.failed_starts += u32::from(has_failed);
         place.is_misconfigured = has_failed && exit == Exit::Status(MISCONFIGURED);
         let starts = place.failed_starts;
@@ -153,7 +153,7 @@ impl Supervisor<'_> {
             place.backoff.ended(now.duration_since(worker.began), has_answered, now, epoch * 7919);
         place.start_at = Some(now + pause.time);
         if self.is_hopeless() {
-            let starts = counted(starts as usize, "start");
+            let starts = format_count(starts as usize, "start");
             self.tell(&format!(
                 "no worker became ready after {starts}: worker {number} ({}) {exit}",
                 worker.pid
@@ -167,10 +167,10 @@ impl Supervisor<'_> {
         }
         let cause = match (exit, worker.phase) {
             _ if reason == OOM => ": the control group had no memory left",
-            (Exit::Signal(libc::SIGKILL), phase) if phase != Phase::Killed => {
+            (Exit::Signal(libc::SIGKILL), phase) if phase != WorkerPhase::Killed => {
                 ", which nobody here has sent: perhaps out of memory"
             }
-            (_, Phase::Starting { .. }) => " before it was ready",
+            (_, WorkerPhase::Starting { .. }) => " before it was ready",
             _ => "",
         };
         let when = match pause.time {

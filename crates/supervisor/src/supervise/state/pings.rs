@@ -2,17 +2,18 @@
 
 use std::time::Instant;
 
-use rookery_worker::Message;
+use rookery_worker_protocol::Message;
 
-use super::super::health::{self, Verdict};
-use super::super::worker::{Phase, Worker};
+use super::super::health::{self, HealthVerdict};
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::Supervisor;
 
 impl Supervisor<'_> {
     pub(super) fn look_at_health(&mut self, now: Instant) {
-        for worker in self.workers.values_mut().filter(|worker| worker.phase == Phase::Ready) {
+        for worker in self.workers.values_mut().filter(|worker| worker.phase == WorkerPhase::Ready)
+        {
             let (number, pid) = (worker.start.slot, worker.pid);
-            let suspend = |worker: &mut Worker, why: &str| {
+            let suspend = |worker: &mut WorkerProcess, why: &str| {
                 if !std::mem::replace(&mut worker.health.is_suspended, true) {
                     self.roster.suspend(&worker.member);
                     (self.plan.tell)(&format!(
@@ -21,11 +22,13 @@ impl Supervisor<'_> {
                 }
             };
             match worker.health.look(now, || health::is_stopped(pid)) {
-                Verdict::Ping(number) => worker.say(Message::Ping(number)),
-                Verdict::Wait => {}
-                Verdict::Stopped => suspend(worker, "has been stopped, by a signal or a debugger"),
-                Verdict::Silent => suspend(worker, "does not answer"),
-                Verdict::Stuck => {
+                HealthVerdict::Ping(number) => worker.say(Message::Ping(number)),
+                HealthVerdict::Wait => {}
+                HealthVerdict::Stopped => {
+                    suspend(worker, "has been stopped, by a signal or a debugger")
+                }
+                HealthVerdict::Silent => suspend(worker, "does not answer"),
+                HealthVerdict::Unresponsive => {
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) has not answered for a minute: it is killed"
                     ));

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_worker::Message;
+use rookery_worker_protocol::Message;
 
-use super::super::recycle::Reason;
-use super::super::worker::{Phase, Worker};
+use super::super::recycle::ReplaceReason;
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
 use super::Supervisor;
 use crate::process::Exit;
 
@@ -45,7 +45,7 @@ impl Supervisor<'_> {
             if place.current.is_none() {
                 // It is started anyway, and there is nothing to replace: at once then, since it may be another app now.
                 place.start_at = Some(Instant::now());
-                if self.plan.surges || reason != Reason::Reload {
+                if self.plan.surges || reason != ReplaceReason::Reload {
                     self.replacements.finish(slot);
                 }
                 // Else the next one ends only when this one serves: if the app is still broken, those that serve are the last.
@@ -59,7 +59,7 @@ impl Supervisor<'_> {
             self.slots[slot as usize].successor = successor;
             if successor.is_none() {
                 self.slots[slot as usize].start_at = None;
-                if self.replacements.finish(slot) == Some(Reason::Reload) {
+                if self.replacements.finish(slot) == Some(ReplaceReason::Reload) {
                     self.fail_reload(format!("the new worker {slot} cannot be started"));
                 }
             }
@@ -68,7 +68,7 @@ impl Supervisor<'_> {
 
     /// Returns whether another worker of the slot fits into the control group, as far as the one
     /// that serves shows how much memory it takes to start one; says so where it does not.
-    fn fits_beside(&self, slot: u32, reason: Reason) -> bool {
+    fn fits_beside(&self, slot: u32, reason: ReplaceReason) -> bool {
         let current =
             self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
         let Some(needed) = current.and_then(|worker| worker.memory_at_start) else { return true };
@@ -97,17 +97,17 @@ impl Supervisor<'_> {
     fn serves(&self, slot: u32) -> bool {
         let current =
             self.slots[slot as usize].current.and_then(|current| self.workers.get(&current));
-        current.is_some_and(|worker| worker.is_serving && worker.phase == Phase::Ready)
+        current.is_some_and(|worker| worker.is_serving && worker.phase == WorkerPhase::Ready)
     }
 
     /// Whether it would be one less of too few, where the old one ends first: what is wrong with those that do not serve may be wrong with the
     /// one that would take its place. A reload does not wait, since it may mend them.
-    fn waits_for_others(&self, slot: u32, reason: Reason) -> bool {
-        !self.plan.surges && reason != Reason::Reload && self.serves(slot) && self.lacks()
+    fn waits_for_others(&self, slot: u32, reason: ReplaceReason) -> bool {
+        !self.plan.surges && reason != ReplaceReason::Reload && self.serves(slot) && self.lacks()
     }
 
     /// The old one finishes what it has; the new one is started when it has ended.
-    fn end_first(&mut self, slot: u32, reason: Reason) {
+    fn end_first(&mut self, slot: u32, reason: ReplaceReason) {
         let old =
             self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
         if let Some(old) = old {
@@ -120,14 +120,14 @@ impl Supervisor<'_> {
     }
 
     /// Whether a worker that has ended was to end first, and another to take its place now. One that was to take such a place has failed.
-    pub(super) fn has_ended_first(&mut self, worker: &Worker, exit: Exit) -> bool {
+    pub(super) fn has_ended_first(&mut self, worker: &WorkerProcess, exit: Exit) -> bool {
         let slot = worker.start.slot;
         let Some(reason) = self.replacements.current_of(slot) else { return false };
         if worker.leaves == Some(reason.name()) {
             return true;
         }
         self.replacements.finish(slot);
-        if reason == Reason::Reload {
+        if reason == ReplaceReason::Reload {
             let what = format!(
                 "the new worker {} ({}) {exit} before it was ready",
                 worker.start.slot, worker.pid
@@ -150,7 +150,12 @@ impl Supervisor<'_> {
 
     /// A worker has ended that was to take another's place. For want of memory it is tried once more
     /// without overlap.
-    pub(super) fn failed_to_replace(&mut self, worker: &Worker, exit: Exit, has_no_memory: bool) {
+    pub(super) fn failed_to_replace(
+        &mut self,
+        worker: &WorkerProcess,
+        exit: Exit,
+        has_no_memory: bool,
+    ) {
         let (slot, number) = (worker.start.slot, worker.start.slot);
         if let Some(reason) = self.replacements.current_of(slot).filter(|_| has_no_memory) {
             self.tell(&format!(
@@ -168,10 +173,10 @@ impl Supervisor<'_> {
         place.replacing.1 = Some(now + pause.time);
         match self.replacements.finish(slot) {
             // That which has been asked for since may be of an app that has been mended.
-            Some(Reason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
+            Some(ReplaceReason::Reload) if worker.start.generation < self.generation => self.tell(&format!(
                 "{what}. The one from before serves on, until the reload that has been asked for since comes to it"
             )),
-            Some(Reason::Reload) => {
+            Some(ReplaceReason::Reload) => {
                 self.tell(&format!("the reload has failed: {what}. Those from before serve on"));
                 self.fail_reload(what);
             }

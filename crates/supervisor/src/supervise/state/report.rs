@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_status::Tally;
-use rookery_worker::now;
+use rookery_status::RequestCounters;
+use rookery_worker_protocol::now;
 
-use super::super::worker::{Phase, Worker};
-use super::{ASKED, Course, SELDOM, Supervisor};
-use crate::process::{Exit, Groups};
-use crate::roster::Standing;
-use crate::status::{self, LastExit, Process, READY, Reload, SlotReport};
-use crate::supervise::News;
+use super::super::worker_process::{WorkerPhase, WorkerProcess};
+use super::{ASKED, RunState, SELDOM, Supervisor};
+use crate::backend_registry::Availability;
+use crate::process::{ControlGroups, Exit};
+use crate::report::{self, LastExit, Process, READY, Reload, SlotReport};
+use crate::supervise::SupervisorEvent;
 
 /// Within what time it is heard of the end of a worker that was killed for memory: it gives all of that back first. One that is counted and not
 /// heard of by then was no worker.
@@ -23,7 +23,7 @@ pub(super) const OOM: &str = "oom";
 
 /// What has happened, of which the supervisor itself remembers nothing.
 #[derive(Debug)]
-pub(super) struct History {
+pub(super) struct ReportHistory {
     started: SystemTime,
     reload: Reload,
     /// By slot: starts, and the last end.
@@ -31,19 +31,19 @@ pub(super) struct History {
     exits: BTreeMap<&'static str, u64>,
     sessions_lost: BTreeMap<&'static str, u64>,
     readied: (u64, f64),
-    past: Arc<Tally>,
+    past: Arc<RequestCounters>,
     /// How many processes of our group had been killed for memory when that was last looked at; and how many of these ends have not been
     /// heard of yet, until when.
     kills_for_memory: Option<u64>,
     unheard: (u64, Option<Instant>),
-    pub(super) groups: Groups,
+    pub(super) groups: ControlGroups,
     connections: usize,
     asked: Option<Instant>,
 }
 
-impl History {
-    pub(super) fn begin(groups: Groups) -> History {
-        History {
+impl ReportHistory {
+    pub(super) fn begin(groups: ControlGroups) -> ReportHistory {
+        ReportHistory {
             started: SystemTime::now(),
             reload: Reload::default(),
             slots: BTreeMap::new(),
@@ -69,13 +69,13 @@ impl History {
         self.slots.remove(&slot);
     }
 
-    pub(super) fn is_ready(&mut self, worker: &Worker) {
+    pub(super) fn is_ready(&mut self, worker: &WorkerProcess) {
         self.readied.0 += 1;
         self.readied.1 += worker.began.elapsed().as_secs_f64();
     }
 
     /// Says why.
-    pub(super) fn has_ended(&mut self, worker: &Worker, exit: Exit) -> &'static str {
+    pub(super) fn has_ended(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
         let reason = match worker.leaves {
             // R's own `quit()` takes leave as well.
             Some(ASKED) if exit != Exit::Status(0) => "crash",
@@ -94,8 +94,8 @@ impl History {
     }
 
     /// Why a worker has ended that nobody here has asked to.
-    fn reason(&mut self, worker: &Worker, exit: Exit) -> &'static str {
-        if exit != Exit::Signal(libc::SIGKILL) || worker.phase == Phase::Killed {
+    fn reason(&mut self, worker: &WorkerProcess, exit: Exit) -> &'static str {
+        if exit != Exit::Signal(libc::SIGKILL) || worker.phase == WorkerPhase::Killed {
             return "crash";
         }
         self.killed(Instant::now())
@@ -122,7 +122,7 @@ impl History {
 impl Supervisor<'_> {
     pub(super) fn begin_reload(&mut self) {
         self.history.reload.is_running = true;
-        self.front.hear(News::Reloading);
+        self.front.hear(SupervisorEvent::Reloading);
     }
 
     /// With what was wrong, if it has failed.
@@ -133,7 +133,7 @@ impl Supervisor<'_> {
         }
         *if error.is_some() { &mut reload.failed } else { &mut reload.succeeded } += 1;
         reload.last_error = error;
-        self.front.hear(News::Reloaded);
+        self.front.hear(SupervisorEvent::Reloaded);
     }
 
     /// Reports a reload that nothing has come of. One that is under way goes on.
@@ -144,7 +144,7 @@ impl Supervisor<'_> {
         self.end_reload(Some(why));
         self.history.reload.is_running = is_running;
         if is_running {
-            self.front.hear(News::Reloading);
+            self.front.hear(SupervisorEvent::Reloading);
         }
     }
 
@@ -160,10 +160,10 @@ impl Supervisor<'_> {
             self.history.connections = self.connections();
         }
         let course = match self.course {
-            Course::Serving if self.was_ready => status::Course::Serving,
-            Course::Serving => status::Course::Starting,
-            Course::Leaving { .. } | Course::Draining { .. } => status::Course::Draining,
-            Course::Ending(_) => status::Course::Stopping,
+            RunState::Serving if self.was_ready => report::Lifecycle::Serving,
+            RunState::Serving => report::Lifecycle::Starting,
+            RunState::Leaving { .. } | RunState::Draining { .. } => report::Lifecycle::Draining,
+            RunState::Ending(_) => report::Lifecycle::Stopping,
         };
         let mut processes: Vec<Process> = self.workers.values_mut().map(process).collect();
         processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
@@ -202,24 +202,24 @@ impl Supervisor<'_> {
             ready = report.ready();
         });
         let failures = self.recent_failures(now);
-        self.front.hear(News::Turned { ready, workers: self.wanted as usize, failures });
+        self.front.hear(SupervisorEvent::Turned { ready, workers: self.wanted as usize, failures });
     }
 }
 
 /// How much before its time a turn may come.
 const LATE: Duration = Duration::from_millis(50);
 
-fn process(worker: &mut Worker) -> Process {
+fn process(worker: &mut WorkerProcess) -> Process {
     let time = now();
     let busy_ratio = worker.share.look(worker.member.board.read().busy_by(time), time);
     let state = match worker.phase {
-        Phase::Starting { .. } if worker.is_warming => "warming",
-        Phase::Starting { .. } => "starting",
-        Phase::Ready if !worker.is_serving => "spare",
-        Phase::Ready if worker.member.standing() == Standing::Suspended => "suspended",
-        Phase::Ready => READY,
-        Phase::Draining { .. } => "draining",
-        Phase::Stopping { .. } | Phase::Killed => "stopping",
+        WorkerPhase::Starting { .. } if worker.is_warming => "warming",
+        WorkerPhase::Starting { .. } => "starting",
+        WorkerPhase::Ready if !worker.is_serving => "spare",
+        WorkerPhase::Ready if worker.member.standing() == Availability::Suspended => "suspended",
+        WorkerPhase::Ready => READY,
+        WorkerPhase::Draining { .. } => "draining",
+        WorkerPhase::Stopping { .. } | WorkerPhase::Killed => "stopping",
     };
     Process {
         pid: worker.pid,
@@ -246,7 +246,7 @@ mod tests {
                 &[("a/memory.events", &format!("oom 1\noom_kill {kills}\n"))],
             )
         };
-        let mut history = History::begin(count("3"));
+        let mut history = ReportHistory::begin(count("3"));
         let start = Instant::now();
         assert_eq!(history.killed(start), "killed");
         count("4");
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(killed, [OOM, OOM, "killed"]);
         assert_eq!(history.killed(start), "killed");
         // Nobody counts: what cannot be known is not said.
-        let mut history = History::begin(stand_in(folder.path(), "", &[]));
+        let mut history = ReportHistory::begin(stand_in(folder.path(), "", &[]));
         assert_eq!(history.killed(Instant::now()), "killed");
     }
 }

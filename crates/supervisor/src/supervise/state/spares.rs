@@ -2,14 +2,17 @@
 
 use std::cmp::Reverse;
 
-use super::super::worker::Phase;
+use super::super::worker_process::WorkerPhase;
 use super::Supervisor;
 
 impl Supervisor<'_> {
     /// Whether fewer workers serve than are to.
     pub(super) fn lacks(&self) -> bool {
-        let serving =
-            self.workers.values().filter(|it| it.is_serving && it.phase == Phase::Ready).count();
+        let serving = self
+            .workers
+            .values()
+            .filter(|it| it.is_serving && it.phase == WorkerPhase::Ready)
+            .count();
         serving < self.wanted as usize
     }
 
@@ -25,8 +28,9 @@ impl Supervisor<'_> {
     pub(super) fn call_on_spares(&mut self) {
         while self.lacks() {
             let spare = self.slots.iter().filter_map(|slot| self.workers.get(&slot.current?));
-            let spare = spare
-                .filter(|it| it.phase == Phase::Ready && !it.is_serving && !it.health.is_suspended);
+            let spare = spare.filter(|it| {
+                it.phase == WorkerPhase::Ready && !it.is_serving && !it.health.is_suspended
+            });
             let Some(spare) = spare.max_by_key(|it| (it.start.generation, Reverse(it.start.slot)))
             else {
                 return;

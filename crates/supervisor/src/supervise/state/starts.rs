@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rookery_worker::PublicDescriptors;
+use rookery_worker_protocol::PublicDescriptors;
 
 use super::super::Outcome;
-use super::super::worker::Worker;
+use super::super::worker_process::WorkerProcess;
 use super::{Slot, Supervisor};
-use crate::process::Start;
+use crate::process::WorkerStart;
 
 impl Supervisor<'_> {
     pub(super) fn start_due(&mut self, now: Instant) {
@@ -39,7 +39,7 @@ impl Supervisor<'_> {
         let (workers, generation) = (serving + spares, self.generation);
         // Where several are wanted, the front end accepts.
         let is_public = serving == 1 && self.plan.public.is_some();
-        let start = Start { slot, workers, serving, epoch, generation, is_public };
+        let start = WorkerStart { slot, workers, serving, epoch, generation, is_public };
         self.history.starts(slot);
         let public = self.plan.public.as_ref().filter(|_| is_public);
         let cookie =
@@ -53,7 +53,15 @@ impl Supervisor<'_> {
         let started =
             (self.plan.command)(is_public).map_err(io::Error::other).and_then(|command| {
                 let kept = self.start_output.begin();
-                Worker::start(command, &self.folder, start, &self.plan, public, kept, &self.events)
+                WorkerProcess::start(
+                    command,
+                    &self.folder,
+                    start,
+                    &self.plan,
+                    public,
+                    kept,
+                    &self.events,
+                )
             });
         match started {
             Ok(worker) => {

@@ -79,11 +79,11 @@ unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings>
         match text(2 * index).as_str() {
             "domain" => settings.domains.push(value),
             "email" => settings.emails.push(value),
-            "agree_tos" => settings.agrees = value == "TRUE",
+            "agree_tos" => settings.agrees_to_terms = value == "TRUE",
             "staging" => LETS_ENCRYPT_STAGING.clone_into(&mut settings.directory),
             "directory" => settings.directory = value,
             "profile" => settings.profile = Some(value),
-            "challenge" => settings.challenge = Challenge::of(&value),
+            "challenge" => settings.challenge = Challenge::from_name(&value),
             "ca" => settings.roots = Roots::Custom(value),
             "dir" => settings.folder = value.into(),
             // R passes no other names.
@@ -102,7 +102,7 @@ unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings>
 pub unsafe extern "C" fn rk_acme_check(options: *const Bytes, count: usize) -> i32 {
     entry(result::BAD_VALUE, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        match unsafe { acme_settings(options, count) }.map(Settings::settle) {
+        match unsafe { acme_settings(options, count) }.map(Settings::validate) {
             Some(Err(error)) => {
                 core::set_error(&error.to_string());
                 result::BAD_VALUE
@@ -120,7 +120,7 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     // SAFETY: guaranteed by the caller, see `# Safety`.
     let bytes = unsafe { bytes.get() };
     match std::str::from_utf8(bytes) {
-        Ok(text) => Pem::of(text),
+        Ok(text) => Pem::from_text_or_path(text),
         Err(_) => Pem::File(OsStr::from_bytes(bytes).into()),
     }
 }
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     entry(FAILED, || {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
-        match DevelopmentCertificate::keep(folder) {
+        match DevelopmentCertificate::load_or_create(folder) {
             Ok(made) => core::with(|core| {
                 let made = core.development_certificate.insert(made);
                 // SAFETY: guaranteed by the caller, see `# Safety`.

@@ -1,0 +1,148 @@
+//! The admin listener: a server of its own with a thread of its own, so it answers whatever the others do.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rookery_server::{Config, Limits, ListenError, Listener, ListenerConfig, Server};
+
+use crate::admin_handler::AdminHandler;
+use crate::run_folder::ADMIN_SOCKET;
+
+/// Where it listens, and is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// An address of the network, with its port: a port alone would leave open for whom.
+    Tcp(SocketAddr),
+    /// A socket.
+    Unix(PathBuf),
+}
+
+impl AdminAddress {
+    /// `127.0.0.1:9100`, or `unix:/path/of/a/socket`; `None` for what is neither.
+    pub fn parse(text: &str) -> Option<AdminAddress> {
+        match text.strip_prefix("unix:") {
+            Some("") => None,
+            Some(path) => Some(AdminAddress::Unix(path.into())),
+            None => text.parse().ok().map(AdminAddress::Tcp),
+        }
+    }
+}
+
+/// Those who ask at a time: probes, a collector of metrics, people.
+const CONNECTIONS: usize = 64;
+
+/// Bytes of a request's body, which nobody reads: 413 for more, so that nothing goes to a disk.
+const BODY_BYTES: u64 = 64 << 10;
+
+/// Bits that the file of its Unix socket does not have: it is this user's alone.
+const OTHERS: u32 = 0o177;
+
+/// See the module. It ends when this is dropped.
+#[derive(Debug)]
+pub struct AdminListener {
+    server: Server,
+    listeners: Mutex<Vec<Listener>>,
+}
+
+impl AdminListener {
+    /// AdminHandler at the address, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn start(
+        answers: AdminHandler,
+        at: Option<&AdminAddress>,
+    ) -> Result<AdminListener, AdminListenerError> {
+        let limits =
+            Limits { connections: CONNECTIONS, body_bytes: BODY_BYTES, ..Limits::default() };
+        let config = Config { limits, ..Config::default() };
+        let server = Server::with_closure(config, move |exchange| answers.answer(exchange));
+        let listener = at.map(|at| match at {
+            AdminAddress::Tcp(address) => server.listen_tcp(*address, ListenerConfig::default()),
+            AdminAddress::Unix(path) => {
+                server.listen_unix(path, Some(OTHERS), ListenerConfig::default())
+            }
+        });
+        let listener = listener
+            .transpose()
+            .map_err(|source| AdminListenerError { at: at.cloned(), source: Box::new(source) })?;
+        Ok(AdminListener { server, listeners: Mutex::new(listener.into_iter().collect()) })
+    }
+
+    /// AdminHandler in a folder, too, where `rookery status` looks.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn listen_in(&self, folder: &Path) -> Result<(), ListenError> {
+        let listener = self.server.listen_unix(
+            &folder.join(ADMIN_SOCKET),
+            Some(OTHERS),
+            ListenerConfig::default(),
+        )?;
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        Ok(())
+    }
+}
+
+/// Why it cannot listen, and what helps.
+#[derive(Debug)]
+pub struct AdminListenerError {
+    at: Option<AdminAddress>,
+    source: Box<ListenError>,
+}
+
+impl fmt::Display for AdminListenerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ListenError::Bind { address, source } = &*self.source else {
+            return write!(f, "Cannot listen for `--admin`: {}.", self.source);
+        };
+        let hint = match &self.at {
+            Some(AdminAddress::Unix(path)) if source.kind() == io::ErrorKind::AddrInUse => {
+                let is_socket =
+                    std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+                if is_socket {
+                    "\nAnother server answers there: choose another path, or end that server."
+                } else {
+                    "\nThat file is no socket, and is left as it is: choose another path, or move it away."
+                }
+            }
+            Some(AdminAddress::Tcp(_)) if source.kind() == io::ErrorKind::AddrInUse => {
+                "\nAnother process has this port: choose another one."
+            }
+            _ => "",
+        };
+        write!(f, "Cannot listen for `--admin` on {address}: {source}.{hint}")
+    }
+}
+
+impl std::error::Error for AdminListenerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_an_address_with_a_port_or_a_socket() {
+        assert_eq!(
+            AdminAddress::parse("[::1]:9100"),
+            Some(AdminAddress::Tcp("[::1]:9100".parse().unwrap()))
+        );
+        assert_eq!(
+            AdminAddress::parse("unix:/run/r/admin"),
+            Some(AdminAddress::Unix("/run/r/admin".into()))
+        );
+        for wrong in
+            ["9100", ":9100", "localhost:9100", "127.0.0.1", "unix:", "127.0.0.1:65536", ""]
+        {
+            assert_eq!(AdminAddress::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How numbers and times are written.
+
+use std::fmt::{Display, Write as _};
+use std::time::{Duration, SystemTime};
+
+use rookery_worker_protocol::{HISTOGRAM_BOUNDS, Histogram};
+
+/// Metrics as Prometheus reads them: text, version 0.0.4, in which all names begin in the same way.
+#[derive(Debug, Default)]
+pub struct Metrics(String);
+
+impl Metrics {
+    /// The text.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+
+    /// What a name means.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) -> &mut Metrics {
+        let _ = writeln!(self.0, "# HELP rookery_{name} {help}\n# TYPE rookery_{name} {kind}");
+        self
+    }
+
+    /// One value; `labels` are written out, or none.
+    pub fn value(&mut self, name: &str, labels: &str, value: impl Display) {
+        let braces = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+        let _ = writeln!(self.0, "rookery_{name}{braces} {value}");
+    }
+
+    /// One for each value of a label.
+    pub fn values<'a>(
+        &mut self,
+        name: &str,
+        label: &str,
+        values: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        for (of, value) in values {
+            self.value(name, &format!("{label}=\"{of}\""), value);
+        }
+    }
+
+    /// A number that goes up and down.
+    pub fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
+        self.family(name, "gauge", help).value(name, "", value);
+    }
+
+    /// How many took how long.
+    pub fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.family(name, "histogram", help);
+        let (counts, all, seconds) = histogram.read();
+        for (bound, count) in HISTOGRAM_BOUNDS.into_iter().zip(counts) {
+            self.value(&format!("{name}_bucket"), &format!("le=\"{bound}\""), count);
+        }
+        self.value(&format!("{name}_bucket"), "le=\"+Inf\"", all);
+        self.value(&format!("{name}_sum"), "", seconds);
+        self.value(&format!("{name}_count"), "", all);
+    }
+}
+
+/// A number of things.
+pub fn format_count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A time as people say it, in two units at the most.
+pub fn format_duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0 => format!("{} ms", time.as_millis()),
+        1..60 => format!("{:.1} s", time.as_secs_f64()),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Since the epoch, to the millisecond.
+pub fn seconds(at: SystemTime) -> f64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Duration::from_millis(milliseconds(since)).as_secs_f64()
+}
+
+/// Whole ones.
+pub fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_two_units_at_the_most() {
+        for (milliseconds, shown) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_000, "1.0 s"),
+            (61_000, "1 min 1 s"),
+            (3_660_000, "1 h 1 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(format_duration(Duration::from_millis(milliseconds)), shown);
+        }
+    }
+}

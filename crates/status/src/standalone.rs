@@ -1,0 +1,429 @@
+//! One R that serves by itself: what is in its process is looked at there, and nothing of it is asked of R.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use rookery_error::Reports;
+use rookery_exchange::{Exchange, ListenerId};
+use rookery_server::{LivenessProbe, Rejection, output, with_signals_blocked};
+use rookery_worker_protocol::{Counter, RequestCounters, SharedScoreboard, now};
+use serde_json::json;
+
+use crate::admin_handler::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
+use crate::format::{Metrics, format_count, format_duration, seconds};
+use crate::r_process::{RProcess, r_activity};
+use crate::utilization::Utilization;
+
+/// How often the server's loop is asked whether it turns, and how many connections it has.
+const LOOKS_EVERY: Duration = Duration::from_secs(1);
+
+/// Where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Lifecycle {
+    /// R starts, or the app is loaded.
+    Starting = 0,
+    /// The app listens.
+    Serving = 1,
+    /// It finishes what it has.
+    Draining = 2,
+}
+
+impl Lifecycle {
+    fn name(self) -> &'static str {
+        match self {
+            Lifecycle::Starting => "starting",
+            Lifecycle::Serving => "serving",
+            Lifecycle::Draining => "draining",
+        }
+    }
+
+    /// What a worker of several is called then.
+    fn state(self) -> &'static str {
+        STATES[self as usize]
+    }
+}
+
+/// By [`Lifecycle`].
+const STATES: [&str; 3] = ["starting", "ready", "draining"];
+
+/// What there is to look at besides what it counts itself.
+#[derive(Debug)]
+pub struct StandaloneInputs {
+    /// What R does.
+    pub board: Arc<SharedScoreboard>,
+    /// What was refused.
+    pub reports: Arc<Reports<Rejection>>,
+    /// How many requests may wait for R.
+    pub queue_limit: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Standalone {
+    about: Mutex<ServerInfo>,
+    started: SystemTime,
+    seen: Mutex<StandaloneInputs>,
+    board: Arc<SharedScoreboard>,
+    course: AtomicU8,
+    listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
+    /// When the server's loop was heard of, by [`now`].
+    heard: AtomicU64,
+    connections: Counter,
+    /// Bits of a fraction.
+    busy_ratio: AtomicU64,
+    watching: Mutex<Option<JoinHandle<()>>>,
+    is_over: AtomicBool,
+    tally: RequestCounters,
+}
+
+impl Standalone {
+    /// One that starts. A thread looks after it until its [`end`](Self::end).
+    ///
+    /// # Errors
+    /// When that cannot be started.
+    pub fn new(about: ServerInfo, seen: StandaloneInputs) -> std::io::Result<Arc<Standalone>> {
+        let one = Arc::new(Standalone {
+            about: Mutex::new(about),
+            started: SystemTime::now(),
+            board: Arc::clone(&seen.board),
+            seen: Mutex::new(seen),
+            course: AtomicU8::new(Lifecycle::Starting as u8),
+            listening: Mutex::default(),
+            heard: AtomicU64::new(now()),
+            connections: Counter::default(),
+            busy_ratio: AtomicU64::new(0.0_f64.to_bits()),
+            watching: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            tally: RequestCounters::default(),
+        });
+        let watched = Arc::downgrade(&one);
+        // It takes no signals, as the threads of the server.
+        let watching = with_signals_blocked(|| {
+            std::thread::Builder::new()
+                .name("rookery-alive".to_owned())
+                .spawn(move || watch(&watched))
+        })?;
+        *lock(&one.watching) = Some(watching);
+        Ok(one)
+    }
+
+    /// Nobody looks after it any more: its thread has ended when this returns.
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(watching) = lock(&self.watching).take() {
+            watching.thread().unpark();
+            // It does nothing that panics.
+            let _ = watching.join();
+        }
+    }
+
+    /// Where R's thread and the server's write what R does.
+    pub fn board(&self) -> &Arc<SharedScoreboard> {
+        &self.board
+    }
+
+    /// There is something else to look at from now on, of a server made anew.
+    pub fn look_at(&self, reports: Arc<Reports<Rejection>>, queue_limit: usize) {
+        let mut seen = lock(&self.seen);
+        (seen.reports, seen.queue_limit) = (reports, queue_limit);
+    }
+
+    // ---- the course of it ----
+
+    /// It is there now; `address` is where clients find it, once that is known.
+    pub fn is(&self, course: Lifecycle, address: Option<&str>) {
+        if let Some(address) = address {
+            address.clone_into(&mut lock(&self.about).address);
+        }
+        self.course.store(course as u8, Ordering::Release);
+    }
+
+    /// A listener has been started.
+    pub fn listens(&self, listener: ListenerId, pulses: Vec<LivenessProbe>) {
+        self.heard.store(now(), Ordering::Relaxed);
+        lock(&self.listening).push((listener, pulses));
+    }
+
+    /// It ends.
+    pub fn ends(&self, listener: ListenerId) {
+        lock(&self.listening).retain(|(other, _)| *other != listener);
+    }
+
+    fn course(&self) -> Lifecycle {
+        match self.course.load(Ordering::Acquire) {
+            0 => Lifecycle::Starting,
+            1 => Lifecycle::Serving,
+            _ => Lifecycle::Draining,
+        }
+    }
+
+    // ---- what R's thread counts ----
+
+    /// R begins with a request, or with the head of one that comes again with its body.
+    pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
+        let (handed, _) = exchange.times();
+        exchange.set_begun_at(now);
+        // One that comes twice waits once.
+        if !is_head {
+            self.tally.begin(handed, now);
+        }
+    }
+
+    /// R, or who refuses it in R's place, has answered a request.
+    pub fn answers(&self, exchange: &Exchange, now: u64) {
+        let (handed, begun) = exchange.times();
+        self.tally.answer(exchange.reply().status(), handed, begun, now);
+    }
+
+    // ---- what is looked at ----
+
+    /// Asks the server's loop, which may take as long as it hangs.
+    fn look(&self) {
+        let pulses: Vec<LivenessProbe> =
+            lock(&self.listening).iter().flat_map(|(_, pulses)| pulses.iter().cloned()).collect();
+        let mut connections = 0;
+        for pulse in pulses {
+            // A thread that has ended, and whose listener has not, was none that ended well.
+            let Some(count) = pulse.connections() else { return };
+            connections += count as u64;
+        }
+        self.connections.set(connections);
+        self.heard.store(now(), Ordering::Relaxed);
+    }
+
+    fn busy_ratio(&self) -> f64 {
+        f64::from_bits(self.busy_ratio.load(Ordering::Relaxed))
+    }
+
+    fn is_listening(&self) -> bool {
+        !lock(&self.listening).is_empty()
+    }
+
+    /// Whether what there is to turn does not.
+    fn hangs(&self) -> bool {
+        let silence = now().saturating_sub(self.heard.load(Ordering::Relaxed));
+        Duration::from_nanos(silence) >= HANG_TIMEOUT && self.is_listening()
+    }
+
+    /// Returns the process as reports have it.
+    fn process(&self) -> RProcess {
+        let read = self.board.read();
+        let (does, lasts) = r_activity(&read, self.started);
+        RProcess {
+            slot: 0,
+            pid: own_pid(),
+            state: self.course().state(),
+            started: self.started,
+            requests: self.tally.answered.read().iter().sum(),
+            sessions: read.sessions,
+            in_flight: read.pending(),
+            busy_ratio: self.busy_ratio(),
+            queued: read.queued(),
+            does,
+            lasts,
+        }
+    }
+}
+
+impl StatusSource for Standalone {
+    fn json(&self) -> String {
+        let process = self.process();
+        let about = lock(&self.about).clone();
+        let value = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": process.pid,
+            "target": about.target,
+            "address": about.address,
+            "started": seconds(self.started),
+            "state": self.course().name(),
+            "wanted": { "workers": 1, "spares": 0 },
+            "connections": self.connections.get(),
+            "queue": { "length": process.queued, "limit": lock(&self.seen).queue_limit },
+            "workers": [process.json()],
+        });
+        let mut text = value.to_string();
+        text.push('\n');
+        text
+    }
+
+    fn text(&self) -> String {
+        let process = self.process();
+        let about = lock(&self.about).clone();
+        let [memory, cpu] = process.used();
+        format!(
+            "rookery {}, process {}, up {}: {}, one R\n{} is at {}\n{}, {} waiting (limit {}), {} answered, {} in hand, {}\n\
+             R is {} for {}, memory {memory}, CPU {cpu}\n",
+            env!("CARGO_PKG_VERSION"),
+            process.pid,
+            format_duration(self.started.elapsed().unwrap_or_default()),
+            self.course().name(),
+            about.target,
+            about.address,
+            format_count(self.connections.get() as usize, "connection"),
+            format_count(process.queued as usize, "request"),
+            lock(&self.seen).queue_limit,
+            process.requests,
+            process.in_flight,
+            format_count(process.sessions as usize, "session"),
+            process.does,
+            format_duration(process.lasts),
+        )
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = Metrics::default();
+        let process = self.process();
+        let RequestCounters { answered, waited, took, answered_in } = &self.tally;
+        text.requests(answered, waited, took, answered_in);
+        text.gauge("queue_length", "Requests that wait for R.", process.queued);
+        let (limit, refused) = {
+            let seen = lock(&self.seen);
+            (seen.queue_limit, seen.reports.count(Rejection::Busy))
+        };
+        text.gauge("queue_limit", "How many may.", limit);
+        text.family(
+            "queue_rejected_total",
+            "counter",
+            "Requests that were refused with 503, for R had no time.",
+        )
+        .values("queue_rejected_total", "reason", [("full", refused)]);
+        text.family("workers", "gauge", "Workers, by state: this one.");
+        text.values(
+            "workers",
+            "state",
+            STATES.map(|state| (state, u64::from(state == process.state))),
+        );
+        text.r_processes(&[process]);
+        text.accepting_process(self.connections.get(), output::lines_lost(), Some(self.started));
+        text.into_text()
+    }
+
+    fn not_live(&self) -> Option<&'static str> {
+        self.hangs().then_some("the server does not turn")
+    }
+
+    fn not_ready(&self) -> Option<NotReady> {
+        let why = match self.course() {
+            Lifecycle::Starting => "the app does not listen yet",
+            Lifecycle::Draining => "it stops",
+            Lifecycle::Serving if !self.is_listening() => "nothing listens any more",
+            Lifecycle::Serving if self.hangs() => "the server does not turn",
+            Lifecycle::Serving => return None,
+        };
+        Some(NotReady { status: 503, why: why.to_owned() })
+    }
+
+    fn not_started(&self) -> Option<&'static str> {
+        (self.course() == Lifecycle::Starting).then_some("the app does not listen yet")
+    }
+}
+
+fn watch(one: &Weak<Standalone>) {
+    let mut share = Utilization::default();
+    while let Some(one) = one.upgrade() {
+        let time = now();
+        let ratio = share.look(one.board.read().busy_by(time), time);
+        one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
+        one.look();
+        if one.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        drop(one);
+        std::thread::park_timeout(LOOKS_EVERY);
+    }
+}
+
+fn own_pid() -> libc::pid_t {
+    // SAFETY: asks only.
+    unsafe { libc::getpid() }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rookery_server::{Config, ListenerConfig, Server};
+
+    use super::*;
+
+    fn one() -> Arc<Standalone> {
+        let (board, _) = SharedScoreboard::create().unwrap();
+        let seen =
+            StandaloneInputs { board: Arc::new(board), reports: Arc::default(), queue_limit: 7 };
+        Standalone::new(ServerInfo { target: "/app".into(), address: String::new() }, seen).unwrap()
+    }
+
+    fn probes(one: &Standalone) -> [bool; 3] {
+        [one.not_live().is_none(), one.not_ready().is_none(), one.not_started().is_none()]
+    }
+
+    #[test]
+    fn probes_say_where_it_is() {
+        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let one = one();
+        // The app is loaded, for as long as that takes.
+        one.heard.store(1, Ordering::Relaxed);
+        assert_eq!(probes(&one), [true, false, false]);
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
+        one.listens(listener.id(), vec![listener.liveness_probe()]);
+        assert_eq!(probes(&one), [true, false, false]);
+        one.is(Lifecycle::Serving, Some("http://here"));
+        assert_eq!(probes(&one), [true, true, true]);
+        assert!(one.text().contains("\n/app is at http://here\n"), "{}", one.text());
+        // What is to turn is not heard of any more.
+        one.end();
+        one.heard.store(1, Ordering::Relaxed);
+        assert_eq!(probes(&one), [false, false, true]);
+        one.look();
+        assert_eq!(probes(&one), [true, true, true]);
+        one.is(Lifecycle::Draining, None);
+        assert_eq!(probes(&one), [true, false, true]);
+        one.is(Lifecycle::Serving, None);
+        one.ends(listener.id());
+        assert_eq!(one.not_ready().map(|not| not.why).as_deref(), Some("nothing listens any more"));
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
+        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let one = one();
+        let listener =
+            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
+        one.listens(listener.id(), vec![listener.liveness_probe()]);
+        one.end();
+        server.panic_io_thread();
+        one.heard.store(1, Ordering::Relaxed);
+        one.look();
+        assert!(!probes(&one)[0]);
+    }
+
+    #[test]
+    fn a_request_waits_once_though_its_head_comes_before() {
+        let one = one();
+        let mut exchange = Exchange::new();
+        for is_head in [true, false] {
+            exchange.set_handed_at(1_000_000);
+            one.begins(&mut exchange, is_head, 3_000_000);
+        }
+        exchange.begin_reply(404);
+        one.answers(&exchange, 8_000_000);
+        let text = one.metrics();
+        for line in [
+            "queue_seconds_sum 0.002",
+            "queue_seconds_count 1",
+            "upstream_seconds_sum 0.005",
+            "request_seconds_sum 0.007",
+            "requests_total{class=\"4xx\"} 1",
+            "worker_requests{slot=\"0\"} 1",
+            "queue_limit 7",
+        ] {
+            assert!(text.contains(&format!("\nrookery_{line}\n")), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A supervisor and its workers, as the admin listener tells of them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rookery_status::{HANG_TIMEOUT, NotReady, ServerInfo, StatusSource};
+
+use super::data::{Lifecycle, Report};
+use super::{json, metrics, table};
+use crate::backend_registry::BackendRegistry;
+
+/// When something should be sent here.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadinessPolicy {
+    /// How many workers have to be ready, of those that are wanted.
+    pub min_ready: u32,
+    /// What is answered while it ends: 404 is what some balancers take for "no new clients", and 503 for a fault.
+    pub drain_status: u16,
+}
+
+impl Default for ReadinessPolicy {
+    fn default() -> ReadinessPolicy {
+        ReadinessPolicy { min_ready: 1, drain_status: 503 }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SupervisorStatus {
+    roster: Arc<BackendRegistry>,
+    readiness: Mutex<ReadinessPolicy>,
+    about: ServerInfo,
+}
+
+impl SupervisorStatus {
+    /// Of the workers of a roster, and their supervisor.
+    pub fn new(
+        roster: Arc<BackendRegistry>,
+        about: ServerInfo,
+        readiness: ReadinessPolicy,
+    ) -> SupervisorStatus {
+        SupervisorStatus { roster, readiness: Mutex::new(readiness), about }
+    }
+
+    /// Changes when something should be sent here.
+    pub fn set_readiness(&self, readiness: ReadinessPolicy) {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
+    }
+}
+
+impl StatusSource for SupervisorStatus {
+    fn json(&self) -> String {
+        json::of(&self.about, &self.roster.told.read(), &self.roster)
+    }
+
+    fn text(&self) -> String {
+        table::of(&self.about, &self.roster.told.read(), &self.roster)
+    }
+
+    fn metrics(&self) -> String {
+        metrics::of(&self.roster.told.read(), &self.roster)
+    }
+
+    fn not_live(&self) -> Option<&'static str> {
+        (self.roster.told.read().silence() >= HANG_TIMEOUT)
+            .then_some("the supervisor does not turn")
+    }
+
+    fn not_ready(&self) -> Option<NotReady> {
+        let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
+        not_ready(&self.roster.told.read(), readiness)
+    }
+
+    fn not_started(&self) -> Option<&'static str> {
+        (self.roster.told.read().course == Lifecycle::Starting)
+            .then_some("no worker has been ready yet")
+    }
+}
+
+/// Why nothing should be sent here. How much waits is none: overload would take out all machines.
+fn not_ready(report: &Report, readiness: ReadinessPolicy) -> Option<NotReady> {
+    let (ready, least) =
+        (report.ready(), readiness.min_ready.clamp(1, report.wanted.max(1)) as usize);
+    let because = |why: String| Some(NotReady { status: 503, why });
+    match report.course {
+        Lifecycle::Draining | Lifecycle::Stopping => {
+            Some(NotReady { status: readiness.drain_status, why: "it stops".to_owned() })
+        }
+        _ if report.silence() >= HANG_TIMEOUT => because("the supervisor does not turn".to_owned()),
+        _ if ready == 0 => because("no worker is ready".to_owned()),
+        _ if ready < least => because(format!("{ready} of {least} workers are ready")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn probes_say_where_the_supervisor_is() {
+        let readiness = ReadinessPolicy { drain_status: 404, ..ReadinessPolicy::default() };
+        let status = SupervisorStatus::new(Arc::default(), ServerInfo::default(), readiness);
+        let probes = || {
+            let ready = status.not_ready().map(|not| not.status);
+            (status.not_live().is_none(), status.not_started().is_none(), ready)
+        };
+        assert_eq!(probes(), (false, false, Some(503)));
+        let told = &status.roster.told;
+        told.change(|report| report.turned = Some(Instant::now()));
+        assert_eq!(probes(), (true, false, Some(503)));
+        told.change(|report| report.course = Lifecycle::Serving);
+        // All its workers have died: it is to be left alone, and given nothing.
+        assert_eq!(probes(), (true, true, Some(503)));
+        told.change(|report| report.course = Lifecycle::Draining);
+        assert_eq!(status.not_ready(), Some(NotReady { status: 404, why: "it stops".to_owned() }));
+        status.set_readiness(ReadinessPolicy::default());
+        assert_eq!(probes(), (true, true, Some(503)));
+        status.set_readiness(readiness);
+        told.change(|report| report.turned = Instant::now().checked_sub(HANG_TIMEOUT));
+        assert_eq!(probes(), (false, true, Some(404)));
+    }
+}

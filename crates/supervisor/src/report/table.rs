@@ -1,0 +1,133 @@
+//! The report as people read it in a terminal.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use rookery_status::{RProcess, ServerInfo, format_count, format_duration};
+
+use super::data::{Report, SlotReport};
+use crate::backend_registry::BackendRegistry;
+
+const HEAD: [&str; 11] = [
+    "worker",
+    "process",
+    "state",
+    "R",
+    "for",
+    "answered",
+    "in hand",
+    "sessions",
+    "memory",
+    "CPU",
+    "starts again",
+];
+
+pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) -> String {
+    let mut text = String::new();
+    let up = report
+        .started
+        .map_or_else(String::new, |started| format!(", up {}", format_duration(since(started))));
+    let queue = roster.counts.queue.read();
+    let _ = writeln!(
+        text,
+        "rookery {}, process {}{up}: {}, {}\n{} is at {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id(),
+        report.course.name(),
+        workers_wanted(report),
+        about.target,
+        about.address,
+    );
+    let oldest = if queue.length == 0 {
+        String::new()
+    } else {
+        format!(", the first for {}", format_duration(queue.oldest))
+    };
+    let _ = writeln!(
+        text,
+        "{} ready, {}{}, {} waiting{oldest} (limit {}), generation {}{}",
+        report.ready(),
+        format_count(report.connections, "connection"),
+        if report.acceptor.is_some() { " (the worker accepts)" } else { "" },
+        format_count(queue.length as usize, "request"),
+        roster.counts.queue_limit.get(),
+        report.generation,
+        if report.reload.is_running { ", reloading" } else { "" },
+    );
+    if let Some(error) = &report.reload.last_error {
+        let _ = writeln!(text, "the last reload failed: {error}");
+    }
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    let mut ends = vec![String::new()];
+    for (slot, told) in report.slots.iter().enumerate() {
+        let mut processes =
+            report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
+        if processes.peek().is_none() && !told.is_given_up {
+            rows.push(waiting(slot, told));
+            ends.push(last_end(told));
+        }
+        for process in processes {
+            let seen = process.seen();
+            ends.push(process.route(&seen).unwrap_or_else(|| last_end(told)));
+            rows.push(row(&seen, told));
+        }
+    }
+    text.push('\n');
+    let widths: [usize; 11] =
+        std::array::from_fn(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0));
+    for (row, end) in rows.iter().zip(&ends) {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let line = format!("{}  {end}", cells.join("  "));
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+fn workers_wanted(report: &Report) -> String {
+    let workers = format_count(report.wanted as usize, "worker");
+    match report.spares {
+        0 => workers,
+        spares => format!("{workers} and {}", format_count(spares as usize, "spare")),
+    }
+}
+
+fn row(seen: &RProcess, told: &SlotReport) -> [String; 11] {
+    let [memory, cpu] = seen.used();
+    [
+        seen.slot.to_string(),
+        seen.pid.to_string(),
+        seen.state.to_owned(),
+        seen.does.to_owned(),
+        format_duration(seen.lasts),
+        seen.requests.to_string(),
+        seen.in_flight.to_string(),
+        seen.sessions.to_string(),
+        memory,
+        cpu,
+        told.restarts.to_string(),
+    ]
+}
+
+fn waiting(slot: usize, told: &SlotReport) -> [String; 11] {
+    let mut row = std::array::from_fn(|_| "-".to_owned());
+    row[0] = slot.to_string();
+    row[2] = match told.start_at {
+        Some(at) => {
+            format!("starts in {}", format_duration(at.saturating_duration_since(Instant::now())))
+        }
+        None => "ended".to_owned(),
+    };
+    row[10] = told.restarts.to_string();
+    row
+}
+
+fn last_end(told: &SlotReport) -> String {
+    told.last_exit.as_ref().map_or_else(String::new, |last| {
+        format!("before: {} ({}), {} ago", last.exit, last.reason, format_duration(since(last.at)))
+    })
+}
+
+fn since(at: SystemTime) -> Duration {
+    at.elapsed().unwrap_or_default()
+}

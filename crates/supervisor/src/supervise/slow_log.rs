@@ -1,0 +1,132 @@
+//! An R that is long at one thing. That is its right, and nothing is done about it; but whoever wants to know why pages stand still finds
+//! it told, as in the slow log of other servers.
+
+use std::time::Duration;
+
+use rookery_worker_protocol::{RState, Snapshot};
+
+/// Long: a person who waits has begun to wonder.
+const LONG: Duration = Duration::from_secs(10);
+
+/// So much before that R's processor time is looked at, to know whether it has used any since.
+const BEFORE: Duration = Duration::from_secs(3);
+
+/// What is known of one worker.
+#[derive(Debug, Default)]
+pub(super) struct SlowLog {
+    /// What was told of: by when R began with it, and how long that was when it was seen last.
+    told: Option<(u64, Duration)>,
+    /// R's processor time at a time of the scoreboard's, in what it began then.
+    used: Option<(u64, u64, Duration)>,
+}
+
+/// What is to be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlowLogEntry {
+    Nothing,
+    /// It has been busy for so long; whether it computes, which is not known where the system does not say.
+    Long(Duration, Option<bool>),
+    /// It is at something else, after so long at least.
+    Over(Duration),
+}
+
+impl SlowLog {
+    /// What is to be told at this `time` of the scoreboard; `used` asks for the processor time of R's thread.
+    pub(super) fn look(
+        &mut self,
+        board: &Snapshot,
+        time: u64,
+        used: impl FnOnce() -> Option<Duration>,
+    ) -> SlowLogEntry {
+        let lasts = board.lasts(time);
+        let is_busy = board.r != RState::Starting && !board.is_idle(time);
+        if let Some((since, seen)) = &mut self.told {
+            if is_busy && *since == board.since {
+                *seen = lasts;
+                return SlowLogEntry::Nothing;
+            }
+            let seen = *seen;
+            self.told = None;
+            return SlowLogEntry::Over(seen);
+        }
+        if !is_busy || lasts < LONG.saturating_sub(BEFORE) {
+            return SlowLogEntry::Nothing;
+        }
+        let earlier = self.used.filter(|(since, _, _)| *since == board.since);
+        if lasts < LONG {
+            if earlier.is_none() {
+                self.used = used().map(|used| (board.since, time, used));
+            }
+            return SlowLogEntry::Nothing;
+        }
+        self.told = Some((board.since, lasts));
+        let computes = earlier.and_then(|(_, at, before)| {
+            let (used, of) =
+                (used()?.saturating_sub(before), Duration::from_nanos(time.saturating_sub(at)));
+            // On a busy machine even what computes all the time has a part of it.
+            (!of.is_zero()).then(|| used >= of / 10)
+        });
+        SlowLogEntry::Long(lasts, computes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_worker_protocol::SharedScoreboard;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn board(r: RState, since: u64) -> Snapshot {
+        let (board, _) = SharedScoreboard::create().unwrap();
+        Snapshot { r, since: since * SECOND, ..board.read() }
+    }
+
+    #[test]
+    fn what_takes_long_is_told_once_and_when_it_is_over() {
+        for (a_second, computes) in [(1000, true), (0, false), (50, false), (150, true)] {
+            let mut slow = SlowLog::default();
+            let mut look = |board: Snapshot, second: u64| {
+                slow.look(&board, second * SECOND, || {
+                    Some(Duration::from_millis(second * a_second))
+                })
+            };
+            let busy = board(RState::Busy, 10);
+            for second in [10, 16, 17, 19] {
+                assert_eq!(look(busy, second), SlowLogEntry::Nothing);
+            }
+            assert_eq!(look(busy, 20), SlowLogEntry::Long(Duration::from_secs(10), Some(computes)));
+            assert_eq!(
+                (look(busy, 21), look(busy, 60)),
+                (SlowLogEntry::Nothing, SlowLogEntry::Nothing)
+            );
+            assert_eq!(
+                look(board(RState::Busy, 61), 61),
+                SlowLogEntry::Over(Duration::from_secs(50))
+            );
+            assert_eq!(look(board(RState::Busy, 61), 62), SlowLogEntry::Nothing);
+            // Looked at late, nothing is known of what it used.
+            assert_eq!(
+                look(board(RState::Busy, 70), 90),
+                SlowLogEntry::Long(Duration::from_secs(20), None)
+            );
+            assert_eq!(
+                look(board(RState::Idle, 91), 91),
+                SlowLogEntry::Over(Duration::from_secs(20))
+            );
+            assert_eq!(look(board(RState::Idle, 91), 91), SlowLogEntry::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_start_takes_what_it_takes_and_a_callback_of_laters_is_told() {
+        let look = |board: &Snapshot| SlowLog::default().look(board, 100 * SECOND, || None);
+        assert_eq!(look(&board(RState::Starting, 0)), SlowLogEntry::Nothing);
+        assert_eq!(look(&board(RState::Idle, 100)), SlowLogEntry::Nothing);
+        assert_eq!(
+            look(&board(RState::Idle, 50)),
+            SlowLogEntry::Long(Duration::from_secs(50), None)
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! What a worker was given, as it finds it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+
+use crate::control_channel::ControlChannel;
+use crate::public_listeners::PublicSockets;
+use crate::shared_scoreboard::SharedScoreboard;
+use crate::{system, variables};
+
+/// What a supervisor gave this process, which is a worker.
+#[derive(Debug)]
+pub struct Inherited {
+    /// Where it is to listen. It does not wait.
+    pub listener: UnixListener,
+    /// The way to the supervisor.
+    pub control: ControlChannel,
+    /// Where it tells what it does.
+    pub scoreboard: SharedScoreboard,
+    /// The public listeners, if this process may be told to accept on them.
+    pub public: PublicSockets,
+    /// What the access log is written to in place of standard output.
+    pub log: Option<OwnedFd>,
+    /// The text of [`COOKIE`](crate::COOKIE).
+    pub cookie: Option<String>,
+}
+
+/// Why a process that has been told that it is a worker cannot be one.
+#[derive(Debug)]
+pub struct InheritedError {
+    variable: &'static str,
+    reason: String,
+}
+
+impl fmt::Display for InheritedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}: it is for `rookery serve --workers` to set, and not to be set otherwise",
+            self.variable, self.reason
+        )
+    }
+}
+
+impl std::error::Error for InheritedError {}
+
+impl Inherited {
+    /// Takes what the environment names, and removes those names from it. `None` in a process that is no worker: none of the
+    /// [three](variables::DESCRIPTORS) is set. From then on nothing that this process starts has these descriptors.
+    ///
+    /// # Errors
+    /// When one is missing, or is not what it should be: then no descriptor is taken, and the names are removed all the same.
+    ///
+    /// # Safety
+    /// - No other thread reads or writes the environment meanwhile.
+    /// - What the variables name is this process's to own: nobody else in it uses descriptors that nobody gave it.
+    pub unsafe fn take() -> Result<Option<Inherited>, InheritedError> {
+        let values = variables::DESCRIPTORS.map(|name| (name, std::env::var_os(name)));
+        if values.iter().all(|(_, value)| value.is_none()) {
+            return Ok(None);
+        }
+        for name in variables::DESCRIPTORS {
+            // SAFETY: the caller's duty.
+            unsafe { std::env::remove_var(name) };
+        }
+        let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
+            .map(|name| {
+                let value = std::env::var_os(name);
+                // SAFETY: the caller's duty.
+                unsafe { std::env::remove_var(name) };
+                value
+            });
+        // SAFETY: the caller's duty.
+        let mut inherited = unsafe { Inherited::of(&values) }?;
+        if let Some(public) = public {
+            let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
+            let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
+            // SAFETY: the caller's duty.
+            let owned = unsafe { PublicSockets::own(numbers) };
+            inherited.public = owned.map_err(|error| wrong(format!("cannot be used ({error})")))?;
+        }
+        if let Some(log) = log {
+            let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
+            let number = number(Some(&log)).map_err(wrong)?;
+            // SAFETY: whether it is open is what is looked at.
+            system::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
+                .map_err(|error| wrong(format!("cannot be used ({error})")))?;
+            // SAFETY: open, and nobody's: the caller's duty.
+            inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+        inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
+        Ok(Some(inherited))
+    }
+
+    /// # Safety
+    /// As for [`take`](Self::take).
+    unsafe fn of(
+        values: &[(&'static str, Option<OsString>); 3],
+    ) -> Result<Inherited, InheritedError> {
+        let mut numbers = [0; 3];
+        for (at, (variable, value)) in values.iter().enumerate() {
+            let number =
+                number(value.as_ref()).map_err(|reason| InheritedError { variable, reason })?;
+            if numbers[..at].contains(&number) {
+                return Err(InheritedError {
+                    variable,
+                    reason: "names the same as another".to_owned(),
+                });
+            }
+            numbers[at] = number;
+        }
+        // All are looked at before one is owned: what is wrong is left as it was.
+        let looks = [is_listener, is_control, is_memory];
+        for ((number, look), (variable, _)) in numbers.into_iter().zip(looks).zip(values) {
+            // SAFETY: whether it is open is what is looked at; every call on one that is not is an error.
+            let fd = unsafe { BorrowedFd::borrow_raw(number) };
+            if let Some(reason) = look(fd) {
+                return Err(InheritedError { variable, reason: reason.to_owned() });
+            }
+        }
+        let wrong = |at: usize| {
+            let variable: &'static str = variables::DESCRIPTORS[at];
+            move |error: io::Error| InheritedError {
+                variable,
+                reason: format!("cannot be used ({error})"),
+            }
+        };
+        // SAFETY: open, and nobody's: the caller's duty.
+        let [listener, control, scoreboard] =
+            numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+        for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
+            system::set_close_on_exec(fd.as_fd(), true).map_err(wrong(at))?;
+        }
+        let listener = UnixListener::from(listener);
+        listener.set_nonblocking(true).map_err(wrong(0))?;
+        Ok(Inherited {
+            listener,
+            control: ControlChannel::attach(control).map_err(wrong(1))?,
+            scoreboard: SharedScoreboard::attach(&scoreboard).map_err(wrong(2))?,
+            public: PublicSockets::default(),
+            log: None,
+            cookie: None,
+        })
+    }
+}
+
+/// The number of a descriptor above the standard three.
+fn number(value: Option<&OsString>) -> Result<RawFd, String> {
+    let value = value.ok_or("is missing")?;
+    let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    text.and_then(|text| text.parse().ok())
+        .filter(|number| *number > 2)
+        .ok_or_else(|| format!("is {value:?}, which is no descriptor above 2"))
+}
+
+fn is_listener(fd: BorrowedFd<'_>) -> Option<&'static str> {
+    if system::family(fd, false) != Some(libc::AF_UNIX) {
+        return Some("names no Unix socket");
+    }
+    let is_one = system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
+    (!is_one).then_some("names a socket that does not listen for streams")
+}
+
+fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
+    (!ControlChannel::is_end(fd)).then_some("names no end of a control channel")
+}
+
+fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
+    let is_one = system::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
+    (!is_one).then_some("names no scoreboard of this version")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsRawFd as _, IntoRawFd as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn of(values: [Option<&str>; 3]) -> Result<Inherited, String> {
+        let mut names = variables::DESCRIPTORS.into_iter();
+        let values = values.map(|value| (names.next().unwrap(), value.map(OsString::from)));
+        // SAFETY: what is named is the test's to give away.
+        unsafe { Inherited::of(&values) }.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(miri, ignore = "sockets")]
+    fn what_is_wrong_is_said_by_its_name_and_left_open() {
+        let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).unwrap();
+        let (_ours, control) = ControlChannel::pair().unwrap();
+        let (_board, memory) = SharedScoreboard::create().unwrap();
+        let (stream, _other) = UnixStream::pair().unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = |fd: RawFd| fd.to_string();
+        let (l, c, m) =
+            (text(listener.as_raw_fd()), text(control.as_raw_fd()), text(memory.as_raw_fd()));
+        let (stream_fd, tcp_fd) = (text(stream.as_raw_fd()), text(tcp.as_raw_fd()));
+        let long = format!("{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}{l}");
+        for (values, expected) in [
+            ([None, Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is missing"),
+            ([Some(&*l), None, Some(&*m)], "ROOKERY_INTERNAL_CONTROL_FD is missing"),
+            ([Some(&*l), Some(&*c), None], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
+            (
+                [Some(""), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is no descriptor above 2",
+            ),
+            ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"2\""),
+            ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
+            ([Some("+5"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"+5\""),
+            ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
+            (
+                [Some("1000000"), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+            ),
+            (
+                [Some(&*tcp_fd), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+            ),
+            (
+                [Some(&*stream_fd), Some(&*c), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+            ),
+            (
+                [Some(&*c), Some(&*stream_fd), Some(&*m)],
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+            ),
+            (
+                [Some(&*l), Some(&*stream_fd), Some(&*m)],
+                "ROOKERY_INTERNAL_CONTROL_FD names no end of a control channel",
+            ),
+            (
+                [Some(&*l), Some(&*l), Some(&*m)],
+                "ROOKERY_INTERNAL_CONTROL_FD names the same as another",
+            ),
+            (
+                [Some(&*l), Some(&*c), Some(&*c)],
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another",
+            ),
+            (
+                [Some(&*l), Some(&*c), Some(&*stream_fd)],
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard",
+            ),
+        ] {
+            let said = of(values).unwrap_err();
+            assert!(
+                said.starts_with(expected) && said.contains("rookery serve --workers"),
+                "{said}"
+            );
+        }
+        // Nothing has been closed: all of it is good.
+        drop((stream, tcp));
+        for fd in [listener.into_raw_fd(), control.into_raw_fd(), memory.into_raw_fd()] {
+            assert!(fd > 2);
+        }
+        let inherited = of([Some(&*l), Some(&*c), Some(&*m)]).unwrap();
+        UnixStream::connect(&path).unwrap();
+        inherited.listener.accept().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

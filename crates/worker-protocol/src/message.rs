@@ -1,0 +1,233 @@
+//! What passes over the control channel.
+
+use std::fmt;
+
+/// Bytes of every message.
+pub const MESSAGE_BYTES: usize = 16;
+
+/// "Rk", and the version of what follows.
+const BEGIN: [u8; 3] = [b'R', b'k', 1];
+
+/// The first bytes of a packet that is an announcement and not a message. The announcement's
+/// number, of eight bytes, and its bytes follow.
+pub(crate) const ANNOUNCEMENT: [u8; 4] = [BEGIN[0], BEGIN[1], BEGIN[2], b'S'];
+
+/// Where the number is; between it and the kind there are zeros.
+const NUMBER_AT: usize = 8;
+
+/// A bit of [`Message::Ready`]'s number.
+const SEES_HEADS: u64 = 1;
+/// Another.
+const IS_STICKY: u64 = 2;
+
+/// One of them. Each is a packet of its own, of [`MESSAGE_BYTES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    /// To the worker's I/O thread, which answers with a [`Pong`](Self::Pong) of the same number, also while R is busy.
+    Ping(u64),
+    /// To the worker: end as SIGTERM has it end. Under `serve()` what is in hand is finished, for up to ten seconds; otherwise the process
+    /// ends at once. Said again, or after [`Stop`](Self::Stop), it changes nothing.
+    Drain,
+    /// To the worker: the same, and whatever R does, the process is over within [`EXIT_TIMEOUT`](crate::EXIT_TIMEOUT).
+    Stop,
+    /// To the worker: interrupt what the application runs for a request or a message, which fails by that. Where R does something else,
+    /// nothing happens; and the worker goes on.
+    Interrupt,
+    /// To the worker: give back the memory that nothing refers to any more, when R has nothing else to do.
+    Collect,
+    /// To the worker: accept connections on the public listeners that it has inherited. The number
+    /// identifies the command in its acknowledgement.
+    Accept(u64),
+    /// To the worker: stop accepting on the public listeners, which stay open.
+    StopAccepting(u64),
+    /// To the worker: never accept on the public listeners again, close them, and end each
+    /// connection that was accepted there with its next reply. The number is the time in
+    /// milliseconds within which WebSockets of these connections are closed, or
+    /// [`KEEP_WEBSOCKETS`](crate::KEEP_WEBSOCKETS). With 0, whatever is idle ends at once, as at
+    /// the end of a server.
+    Retire(u64),
+    /// To the worker: reopen the file of the access log.
+    ReopenLog,
+    /// To the supervisor: acknowledges [`Accept`](Self::Accept) with this number.
+    Accepting(u64),
+    /// To the supervisor: acknowledges [`StopAccepting`](Self::StopAccepting) with this number, or
+    /// refuses [`Accept`](Self::Accept): nothing is accepted from now on.
+    NotAccepting(u64),
+    /// To the worker: the supervisor has applied its announcement of this number, and all before.
+    Applied(u64),
+    /// To the supervisor.
+    Pong(u64),
+    /// To the supervisor: a server listens, so requests will be answered.
+    Ready {
+        /// The application looks at a request before its body is there (`onHeaders`).
+        sees_heads: bool,
+        /// The application keeps something for each client, between its requests: a Shiny session.
+        is_sticky: bool,
+    },
+    /// To the supervisor: what connects is not answered any more, because the server ends or the process does, by whomever it was asked to.
+    /// Give it nothing new, until it is [`Ready`](Self::Ready) again, which it is when the application starts another server.
+    Leaving,
+}
+
+/// Bytes that are no message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MalformedMessage;
+
+impl fmt::Display for MalformedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what came over the control channel is no message")
+    }
+}
+
+impl std::error::Error for MalformedMessage {}
+
+impl Message {
+    /// Its bytes.
+    pub fn encode(self) -> [u8; MESSAGE_BYTES] {
+        let (kind, number) = match self {
+            Message::Ping(number) => (b'p', number),
+            Message::Drain => (b'd', 0),
+            Message::Stop => (b's', 0),
+            Message::Interrupt => (b'i', 0),
+            Message::Collect => (b'c', 0),
+            Message::Accept(number) => (b'a', number),
+            Message::StopAccepting(number) => (b'h', number),
+            Message::Retire(within) => (b'e', within),
+            Message::ReopenLog => (b'l', 0),
+            Message::Accepting(number) => (b'A', number),
+            Message::NotAccepting(number) => (b'H', number),
+            Message::Applied(number) => (b'k', number),
+            Message::Pong(number) => (b'P', number),
+            Message::Ready { sees_heads, is_sticky } => (
+                b'R',
+                if sees_heads { SEES_HEADS } else { 0 } | if is_sticky { IS_STICKY } else { 0 },
+            ),
+            Message::Leaving => (b'L', 0),
+        };
+        let mut bytes = [0; MESSAGE_BYTES];
+        bytes[..BEGIN.len()].copy_from_slice(&BEGIN);
+        bytes[BEGIN.len()] = kind;
+        bytes[NUMBER_AT..].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    /// The message of a packet. Only what [`encode`](Self::encode) gives is one.
+    ///
+    /// # Errors
+    /// Anything else.
+    pub fn decode(packet: &[u8]) -> Result<Message, MalformedMessage> {
+        let bytes: &[u8; MESSAGE_BYTES] = packet.try_into().map_err(|_| MalformedMessage)?;
+        let (begin, number) = bytes.split_at(NUMBER_AT);
+        let number = u64::from_le_bytes(number.try_into().expect("half of sixteen"));
+        if begin[..BEGIN.len()] != BEGIN || begin[BEGIN.len() + 1..].iter().any(|byte| *byte != 0) {
+            return Err(MalformedMessage);
+        }
+        match (begin[BEGIN.len()], number) {
+            (b'p', number) => Ok(Message::Ping(number)),
+            (b'd', 0) => Ok(Message::Drain),
+            (b's', 0) => Ok(Message::Stop),
+            (b'i', 0) => Ok(Message::Interrupt),
+            (b'c', 0) => Ok(Message::Collect),
+            (b'a', number) => Ok(Message::Accept(number)),
+            (b'h', number) => Ok(Message::StopAccepting(number)),
+            (b'e', within) => Ok(Message::Retire(within)),
+            (b'l', 0) => Ok(Message::ReopenLog),
+            (b'A', number) => Ok(Message::Accepting(number)),
+            (b'H', number) => Ok(Message::NotAccepting(number)),
+            (b'k', number) => Ok(Message::Applied(number)),
+            (b'P', number) => Ok(Message::Pong(number)),
+            (b'R', flags) if flags & !(SEES_HEADS | IS_STICKY) == 0 => Ok(Message::Ready {
+                sees_heads: flags & SEES_HEADS != 0,
+                is_sticky: flags & IS_STICKY != 0,
+            }),
+            (b'L', 0) => Ok(Message::Leaving),
+            _ => Err(MalformedMessage),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Message; 19] = [
+        Message::Accept(1),
+        Message::StopAccepting(2),
+        Message::Retire(u64::MAX),
+        Message::ReopenLog,
+        Message::Accepting(1),
+        Message::NotAccepting(u64::MAX),
+        Message::Ping(0),
+        Message::Ping(u64::MAX),
+        Message::Drain,
+        Message::Stop,
+        Message::Interrupt,
+        Message::Collect,
+        Message::Applied(7),
+        Message::Pong(0),
+        Message::Pong(1 << 63),
+        Message::Ready { sees_heads: false, is_sticky: false },
+        Message::Ready { sees_heads: true, is_sticky: false },
+        Message::Ready { sees_heads: false, is_sticky: true },
+        Message::Leaving,
+    ];
+
+    #[test]
+    fn a_message_is_what_its_bytes_say() {
+        for message in ALL {
+            assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+        assert_eq!(Message::Ping(0x0102).encode(), *b"Rk\x01p\0\0\0\0\x02\x01\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn nothing_else_is_one() {
+        for message in ALL {
+            let bytes = message.encode();
+            for len in 0..bytes.len() {
+                assert_eq!(Message::decode(&bytes[..len]), Err(MalformedMessage));
+            }
+            assert_eq!(Message::decode(&[&bytes[..], b"\0"].concat()), Err(MalformedMessage));
+            // Each other value of each byte: no message, or one that is written so.
+            for at in 0..bytes.len() {
+                // Under Miri each takes a thousand times as long.
+                for other in (0..=u8::MAX).step_by(if cfg!(miri) { 51 } else { 1 }) {
+                    let mut bytes = bytes;
+                    bytes[at] = other;
+                    if let Ok(decoded) = Message::decode(&bytes) {
+                        assert_eq!(decoded.encode(), bytes);
+                    }
+                }
+            }
+        }
+        for wrong in [
+            b"Rk\x02p\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"Rk\x01x\0\0\0\0\0\0\0\0\0\0\0\0",
+            b"Rk\x01p\0\0\0\x01\0\0\0\0\0\0\0\0",
+            b"Rk\x01d\0\0\0\0\x01\0\0\0\0\0\0\0",
+            b"Rk\x01R\0\0\0\0\x04\0\0\0\0\0\0\0",
+            &[0; MESSAGE_BYTES],
+        ] {
+            assert_eq!(Message::decode(wrong), Err(MalformedMessage), "{wrong:?}");
+        }
+    }
+
+    /// Bytes by chance are messages only where they are written so.
+    #[test]
+    fn chance_makes_nothing_that_is_not_written_so() {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        for _ in 0..if cfg!(miri) { 200 } else { 100_000 } {
+            let mut bytes = Message::Ping(0).encode();
+            for _ in 0..4 {
+                // Xorshift.
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                bytes[(state % MESSAGE_BYTES as u64) as usize] = (state >> 32) as u8;
+            }
+            if let Ok(message) = Message::decode(&bytes) {
+                assert_eq!(message.encode(), bytes);
+            }
+        }
+    }
+}

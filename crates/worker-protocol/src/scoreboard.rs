@@ -1,0 +1,623 @@
+//! What a scoreboard says, and how it lies in memory.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use crate::counters::RequestCounters;
+use crate::system;
+use crate::ticket::{MAX_TICKETS, Ticket};
+
+/// "Rookery\0".
+const MAGIC: u64 = u64::from_le_bytes(*b"Rookery\0");
+
+/// Of the layout: both sides have the same, or the worker refuses.
+const VERSION: u32 = 4;
+
+/// An R that waits in Rookery says so anew at least this often, so what has been [`RState::Idle`] for much longer is not: R is in a
+/// callback of package later's that takes long, or waits elsewhere.
+pub const IDLE_RENEWAL_INTERVAL: Duration = Duration::from_millis(150);
+
+/// For how long: twice, for a machine that is short of processors.
+const IDLE_VALIDITY: Duration = Duration::from_nanos(2 * IDLE_RENEWAL_INTERVAL.as_nanos() as u64);
+
+/// What R does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RState {
+    /// It has not begun to serve: R starts, or the application is loaded.
+    Starting,
+    /// It waits for something to do: see [`IDLE_RENEWAL_INTERVAL`].
+    Idle,
+    /// It runs the application for a request, or something else.
+    Busy,
+    /// It runs the application for a WebSocket.
+    Messages,
+}
+
+/// How often a reader looks again who finds that R has begun with something else meanwhile.
+const MAX_STATE_READS: u32 = 3;
+
+/// How many bits of [`Scoreboard::r`] its state takes.
+const STATE_BITS: u32 = 2;
+
+impl RState {
+    fn bits(self) -> u64 {
+        match self {
+            RState::Starting => 0,
+            RState::Idle => 1,
+            RState::Busy => 2,
+            RState::Messages => 3,
+        }
+    }
+
+    fn of_bits(bits: u64) -> RState {
+        match bits & ((1 << STATE_BITS) - 1) {
+            0 => RState::Starting,
+            1 => RState::Idle,
+            2 => RState::Busy,
+            _ => RState::Messages,
+        }
+    }
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` is younger than the oldest Rust
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a timespec to write to; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Neither is negative: it counts from the machine's start.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// The scoreboard of one worker process, in memory that its supervisor has as well. Nothing here is read to be trusted: a reader
+/// makes something of every value.
+///
+/// Each word has one writer: the supervisor before the worker starts, R's thread, or the worker's I/O thread. So writers load and
+/// store, without an instruction that locks. The words of tickets are the exception: R [begins](Self::begin) a request or the
+/// supervisor [withdraws](Self::withdraw) it, and only one of them can.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Scoreboard {
+    magic: AtomicU64,
+    version: AtomicU32,
+    size: AtomicU32,
+    pid: AtomicU32,
+    r_thread: AtomicU32,
+    is_stopping: AtomicU32,
+    r: Line<Rs>,
+    io: Line<Ios>,
+    /// For each place, twice the sequence number of the last request that was begun or withdrawn, plus 1 if it was withdrawn.
+    begun: [AtomicU64; MAX_TICKETS],
+    /// Of clients whose connections the worker has accepted itself. R's thread.
+    tally: RequestCounters,
+}
+
+/// On a cache line of its own: two threads write, and each waits for nobody.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+struct Line<T>(T);
+
+/// What R's thread writes.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Rs {
+    /// Since when, and above the lowest bits what: in one word, so that they belong together.
+    state: AtomicU64,
+    taken: AtomicU64,
+    done: AtomicU64,
+    /// Nanoseconds, up to `since`.
+    busy: AtomicU64,
+    answering: AtomicU64,
+}
+
+/// What the I/O thread writes.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Ios {
+    handed: AtomicU64,
+    sessions: AtomicU64,
+    connections: AtomicU64,
+}
+
+// The layout of `VERSION`: whoever changes it changes that.
+const _: () = {
+    assert!(size_of::<Rs>() == 40 && size_of::<Line<Rs>>() == 64);
+    assert!(
+        std::mem::offset_of!(Scoreboard, r) == 64 && std::mem::offset_of!(Scoreboard, io) == 128
+    );
+    assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
+    assert!(
+        std::mem::offset_of!(Scoreboard, tally) == 192 + 8 * MAX_TICKETS
+            && size_of::<RequestCounters>() == 8 * 53
+    );
+    assert!(
+        size_of::<Scoreboard>() == 192 + 8 * MAX_TICKETS + 448 && align_of::<Scoreboard>() == 64
+    );
+};
+
+/// What a [`Scoreboard`] said at one moment, or nearly: numbers of one line may be a request apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// What R does.
+    pub r: RState,
+    /// Since when, by [`now`].
+    pub since: u64,
+    /// Whether the worker has been asked to stop, by whomever.
+    pub is_stopping: bool,
+    /// The worker's process id; 0 before it has attached.
+    pub pid: u32,
+    /// The id of the thread that R runs on, for its clock; 0 before.
+    pub r_thread: u32,
+    /// Requests that were handed to R, and wait for it or have been [taken](Self::taken).
+    pub handed: u64,
+    /// Requests that R has come for: all that it began, and those that it found abandoned.
+    pub taken: u64,
+    /// Requests that R has answered.
+    pub done: u64,
+    /// WebSockets that are open.
+    pub sessions: u64,
+    /// Connections that the worker has accepted on the public listeners and that are open, WebSockets among them.
+    pub connections: u64,
+    /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
+    pub busy: Duration,
+    /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`RState::Messages`].
+    pub answering: Duration,
+}
+
+impl Snapshot {
+    /// Requests that wait for R.
+    pub fn queued(&self) -> u64 {
+        self.handed.saturating_sub(self.taken)
+    }
+
+    /// Requests that R has come for and not answered: the one it runs, and those that wait for a promise.
+    pub fn pending(&self) -> u64 {
+        self.taken.saturating_sub(self.done)
+    }
+
+    /// How long R has been doing what it does; nothing for a time that is yet to come.
+    pub fn lasts(&self, now: u64) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.since))
+    }
+
+    /// Whether R waits for something to do: it says so, and has said it lately.
+    pub fn is_idle(&self, now: u64) -> bool {
+        self.r == RState::Idle && self.lasts(now) <= IDLE_VALIDITY
+    }
+
+    /// How long R has been busy since it serves, with what it is at.
+    pub fn busy_by(&self, now: u64) -> Duration {
+        let is_busy = self.r != RState::Starting && !self.is_idle(now);
+        self.busy.saturating_add(if is_busy { self.lasts(now) } else { Duration::ZERO })
+    }
+}
+
+/// The word of a place whose last request R has begun.
+fn begun(ticket: Ticket) -> u64 {
+    ticket.sequence() << 1
+}
+
+/// The word of a place whose last request the supervisor has withdrawn.
+fn withdrawn(ticket: Ticket) -> u64 {
+    begun(ticket) | 1
+}
+
+impl Default for Scoreboard {
+    fn default() -> Scoreboard {
+        Scoreboard::new()
+    }
+}
+
+impl Scoreboard {
+    /// A board on which nothing is written.
+    pub fn new() -> Scoreboard {
+        let board = Scoreboard {
+            magic: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+            size: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            r_thread: AtomicU32::new(0),
+            is_stopping: AtomicU32::new(0),
+            r: Line::default(),
+            io: Line::default(),
+            begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
+            tally: RequestCounters::default(),
+        };
+        board.sign();
+        board
+    }
+
+    /// Says what this is.
+    pub(crate) fn sign(&self) {
+        self.version.store(VERSION, Relaxed);
+        self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
+        self.magic.store(MAGIC, Release);
+    }
+
+    /// Whether this is a board of the same layout.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.magic.load(Acquire) == MAGIC
+            && self.version.load(Relaxed) == VERSION
+            && self.size.load(Relaxed) as usize == size_of::<Scoreboard>()
+    }
+
+    // ---- the supervisor's side ----
+
+    /// What it says now.
+    pub fn read(&self) -> Snapshot {
+        // Taken before handed: what R comes for was handed to it before, so no reader finds more taken than handed.
+        let done = self.r.0.done.load(Acquire);
+        let taken = self.r.0.taken.load(Acquire);
+        // Behind `done`, so that the time of what is done is in it.
+        let answering = self.r.0.answering.load(Acquire);
+        let (state, busy) = self.state();
+        Snapshot {
+            r: RState::of_bits(state),
+            since: state >> STATE_BITS,
+            is_stopping: self.is_stopping.load(Relaxed) != 0,
+            pid: self.pid.load(Relaxed),
+            r_thread: self.r_thread.load(Relaxed),
+            handed: self.io.0.handed.load(Acquire),
+            taken,
+            done,
+            sessions: self.io.0.sessions.load(Relaxed),
+            connections: self.io.0.connections.load(Acquire),
+            busy: Duration::from_nanos(busy),
+            answering: Duration::from_nanos(answering),
+        }
+    }
+
+    /// What R does, and how long it was busy until it began with that.
+    fn state(&self) -> (u64, u64) {
+        let mut state = self.r.0.state.load(Acquire);
+        let mut busy = self.r.0.busy.load(Acquire);
+        // An R that goes on and on from one thing to the next is at each for a short time: so that little is wrong.
+        for _ in 0..MAX_STATE_READS {
+            let now = self.r.0.state.load(Acquire);
+            if now == state {
+                break;
+            }
+            (state, busy) = (now, self.r.0.busy.load(Acquire));
+        }
+        (state, busy)
+    }
+
+    /// Whether R has begun the request of this ticket. Exact once the worker's process has been waited for: `false` means that no line
+    /// of the application has run for it.
+    pub fn has_begun(&self, ticket: Ticket) -> bool {
+        // A later one of the same place tells nothing of this; only who drops a ticket and then asks for it can come here.
+        let word = self.begun[ticket.place()].load(SeqCst);
+        word >= begun(ticket) && word != withdrawn(ticket)
+    }
+
+    /// Withdraws a request from the worker, unless R has begun it. Returns true if R will never begin it, so that another
+    /// worker may.
+    pub fn withdraw(&self, ticket: Ticket) -> bool {
+        let place = &self.begun[ticket.place()];
+        let withdrawal = place
+            .fetch_update(SeqCst, SeqCst, |word| (word < begun(ticket)).then(|| withdrawn(ticket)));
+        withdrawal.is_ok() || place.load(SeqCst) == withdrawn(ticket)
+    }
+
+    /// The requests that the worker has answered to clients whose connections it has accepted itself. Written by R's thread.
+    pub fn tally(&self) -> &RequestCounters {
+        &self.tally
+    }
+
+    // ---- the worker's side ----
+
+    /// The process, and the thread that calls this, which is R's.
+    pub fn introduce_self(&self) {
+        self.introduce(std::process::id(), system::thread_id());
+    }
+
+    /// The process, and the thread that R runs on.
+    pub fn introduce(&self, pid: u32, r_thread: u32) {
+        self.pid.store(pid, Relaxed);
+        self.r_thread.store(r_thread, Relaxed);
+    }
+
+    /// R begins to do something, by [`now`]; the time since it was told last was for what it did. R's thread.
+    pub fn r_is(&self, r: RState, since: u64) {
+        let line = &self.r.0;
+        let state = line.state.load(Relaxed);
+        let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);
+        let (is_busy, is_for_requests) = match RState::of_bits(state) {
+            RState::Starting => (false, false),
+            // It was in a callback of package later's.
+            RState::Idle => (Duration::from_nanos(lasted) > IDLE_VALIDITY, false),
+            RState::Busy => (true, true),
+            RState::Messages => (true, false),
+        };
+        if is_busy {
+            add(&line.busy, lasted);
+        }
+        if is_for_requests {
+            add(&line.answering, lasted);
+        }
+        line.state.store(since << STATE_BITS | r.bits(), Release);
+    }
+
+    /// R has come for a request. R's thread.
+    pub fn take(&self) {
+        add(&self.r.0.taken, 1);
+    }
+
+    /// Notes that R is about to call the application for the first time for a request, and returns true; or returns false if R
+    /// must not call it, because the supervisor has withdrawn the request. R's thread.
+    ///
+    /// Nothing that the application does can be seen before this can: the exchange is sequentially consistent, and the processor
+    /// has carried it out before whatever comes behind it in the thread, also for a signal that kills it there.
+    #[must_use]
+    pub fn begin(&self, ticket: Ticket) -> bool {
+        let place = &self.begun[ticket.place()];
+        let word = place.load(Relaxed);
+        if word == begun(ticket) {
+            // R has seen its head.
+            return true;
+        }
+        // If a later request has the place, nobody waits for this one. Only the supervisor can have changed the word meanwhile,
+        // by withdrawing the request.
+        word < begun(ticket) && place.compare_exchange(word, begun(ticket), SeqCst, Relaxed).is_ok()
+    }
+
+    /// R has answered a request, by [`now`]: it is at something else from then on, and how long the request took can be read before its
+    /// reply can. R's thread.
+    pub fn done(&self, now: u64) {
+        match RState::of_bits(self.r.0.state.load(Relaxed)) {
+            // By a promise, in a wait: that goes on.
+            RState::Idle => {}
+            r => self.r_is(r, now),
+        }
+        add(&self.r.0.done, 1);
+    }
+
+    /// A request is about to be handed to R. The I/O thread.
+    pub fn hand(&self) {
+        add(&self.io.0.handed, 1);
+    }
+
+    /// The request was not handed to R after all: too many wait. The I/O thread.
+    pub fn take_back(&self) {
+        add(&self.io.0.handed, u64::MAX);
+    }
+
+    /// A WebSocket has been opened. The I/O thread.
+    pub fn open_session(&self) {
+        add(&self.io.0.sessions, 1);
+    }
+
+    /// A WebSocket has ended. The I/O thread.
+    pub fn close_session(&self) {
+        add(&self.io.0.sessions, u64::MAX);
+    }
+
+    /// A connection has been accepted on a public listener. The I/O thread.
+    pub fn open_connection(&self) {
+        add(&self.io.0.connections, 1);
+    }
+
+    /// A connection that was accepted on a public listener has ended. The I/O thread.
+    pub fn close_connection(&self) {
+        add(&self.io.0.connections, u64::MAX);
+    }
+
+    /// The worker has been asked to stop. Any thread.
+    pub fn stop(&self) {
+        self.is_stopping.store(1, Relaxed);
+    }
+}
+
+/// Adds to a number that nobody else writes; the largest there is takes one away.
+fn add(number: &AtomicU64, n: u64) {
+    number.store(number.load(Relaxed).wrapping_add(n), Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let board = Scoreboard::new();
+        assert!(board.is_signed());
+        let first = board.read();
+        assert_eq!(
+            (first.r, first.since, first.pid, first.is_stopping),
+            (RState::Starting, 0, 0, false)
+        );
+        board.introduce(12, 13);
+        for _ in 0..3 {
+            board.hand();
+        }
+        board.take_back();
+        board.open_session();
+        board.open_session();
+        board.close_session();
+        board.open_connection();
+        board.open_connection();
+        board.close_connection();
+        board.r_is(RState::Busy, 1_000_000);
+        board.take();
+        board.stop();
+        let read = board.read();
+        assert_eq!(
+            (read.r, read.since, read.pid, read.r_thread),
+            (RState::Busy, 1_000_000, 12, 13)
+        );
+        assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
+        assert_eq!(read.connections, 1);
+        assert_eq!((read.queued(), read.pending()), (1, 1));
+        assert!(read.is_stopping);
+        assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
+        board.done(1_000_700);
+        assert_eq!(board.read().pending(), 0);
+    }
+
+    #[test]
+    fn what_r_was_busy_with_is_summed() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let sums = |board: &Scoreboard, now| {
+            let read = board.read();
+            [read.busy_by(ms(now)).as_millis(), read.answering.as_millis()]
+        };
+        let board = Scoreboard::new();
+        board.r_is(RState::Starting, ms(5));
+        // What it took to start is none of it.
+        board.r_is(RState::Busy, ms(1_000));
+        assert_eq!(sums(&board, 1_000), [0, 0]);
+        assert_eq!(sums(&board, 1_004), [4, 0]);
+        // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
+        board.r_is(RState::Busy, ms(1_010));
+        board.done(ms(1_017));
+        assert_eq!(sums(&board, 1_017), [17, 17]);
+        board.r_is(RState::Idle, ms(1_019));
+        assert_eq!(sums(&board, 1_119), [19, 19]);
+        board.r_is(RState::Messages, ms(1_119));
+        assert_eq!(sums(&board, 1_129), [29, 19]);
+        board.r_is(RState::Messages, ms(1_129));
+        board.r_is(RState::Busy, ms(1_149));
+        board.done(ms(1_150));
+        board.r_is(RState::Idle, ms(1_150));
+        assert_eq!(sums(&board, 1_400), [50, 20]);
+        // Answered by a promise, in a wait that is none of R's being busy.
+        board.done(ms(1_200));
+        assert_eq!((sums(&board, 1_250), board.read().since), ([50, 20], ms(1_150)));
+        // A wait that has not been renewed is a callback, and for no request.
+        assert_eq!(sums(&board, 1_450), [50, 20]);
+        assert_eq!(sums(&board, 1_451), [351, 20]);
+        board.r_is(RState::Busy, ms(1_550));
+        assert_eq!(sums(&board, 1_550), [450, 20]);
+        // A clock that goes back takes nothing away.
+        board.r_is(RState::Idle, ms(1_540));
+        assert_eq!(sums(&board, 1_540), [450, 20]);
+    }
+
+    #[test]
+    fn idle_is_idle_while_it_is_renewed() {
+        let board = Scoreboard::new();
+        board.r_is(RState::Idle, 1_000_000_000);
+        let read = board.read();
+        assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
+        assert!(!read.is_idle(1_300_000_001));
+        // A time that has not come, of a worker that lies: no panic, and idle for no time.
+        assert!(read.is_idle(5) && read.lasts(5).is_zero());
+        board.r_is(RState::Busy, 1_000_000_000);
+        assert!(!board.read().is_idle(1_000_000_000));
+    }
+
+    #[test]
+    fn of_a_place_the_latest_request_that_was_begun_counts() {
+        let board = Scoreboard::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(!board.has_begun(ticket(1)));
+        assert!(board.begin(ticket(5)) && board.begin(ticket(5)));
+        assert!(board.has_begun(ticket(5)) && !board.has_begun(ticket(6)));
+        assert!(!board.has_begun(Ticket::new(5, 8).unwrap()));
+        assert!(board.begin(ticket(6)));
+        // An abandoned one, late: nobody waits for it, and what was begun stays begun.
+        assert!(!board.begin(ticket(5)));
+        assert!(board.has_begun(ticket(6)) && !board.has_begun(ticket(7)));
+    }
+
+    #[test]
+    fn a_request_is_begun_or_withdrawn_and_never_both() {
+        let board = Scoreboard::new();
+        let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
+        assert!(
+            board.withdraw(ticket(1)) && board.withdraw(ticket(1)) && !board.has_begun(ticket(1))
+        );
+        assert!(!board.begin(ticket(1)));
+        assert!(board.begin(ticket(2)) && !board.withdraw(ticket(2)) && board.has_begun(ticket(2)));
+        // A withdrawal of an earlier request changes nothing.
+        assert!(!board.withdraw(ticket(1)) && board.has_begun(ticket(2)));
+        let last = if cfg!(miri) { 100 } else { 20_000 };
+        for sequence in 3..last {
+            let ticket = ticket(sequence);
+            let (is_begun, is_withdrawn) = std::thread::scope(|scope| {
+                let begins = scope.spawn(|| board.begin(ticket));
+                (board.withdraw(ticket), begins.join().unwrap())
+            });
+            assert_ne!(is_begun, is_withdrawn, "{sequence}");
+        }
+    }
+
+    #[test]
+    fn every_word_that_somebody_may_write_means_something() {
+        let board = Scoreboard::new();
+        for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
+            board.r.0.state.store(word, Relaxed);
+            let rs = &board.r.0;
+            let numbers = [
+                &rs.taken,
+                &rs.done,
+                &rs.busy,
+                &rs.answering,
+                &board.io.0.handed,
+                &board.io.0.sessions,
+            ];
+            for number in numbers {
+                number.store(word, Relaxed);
+            }
+            board.r.0.taken.store(word.wrapping_add(1), Relaxed);
+            board.begun[3].store(word, Relaxed);
+            let read = board.read();
+            let _ = (
+                read.queued(),
+                read.pending(),
+                read.lasts(0),
+                read.lasts(u64::MAX),
+                read.is_idle(17),
+            );
+            let _ = (read.busy_by(0), read.busy_by(u64::MAX));
+            let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
+            let _ = board.begin(Ticket::new(1, 3).unwrap());
+            let _ = board.withdraw(Ticket::new(1, 3).unwrap());
+            board.close_session();
+            board.hand();
+            board.r_is(RState::Idle, 5);
+            board.done(u64::MAX);
+            let _ = board.read().busy_by(u64::MAX);
+        }
+        board.version.store(VERSION + 1, Relaxed);
+        assert!(!board.is_signed());
+    }
+
+    #[test]
+    fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
+        let board = Scoreboard::new();
+        let rounds = if cfg!(miri) { 200 } else { 200_000 };
+        std::thread::scope(|scope| {
+            let (handed, taker) = std::sync::mpsc::sync_channel(4);
+            let board = &board;
+            scope.spawn(move || {
+                for sequence in 1..=rounds {
+                    board.hand();
+                    handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                for ticket in taker {
+                    board.r_is(RState::Busy, 2 * ticket.sequence() - 1);
+                    board.take();
+                    assert!(board.begin(ticket));
+                    board.done(2 * ticket.sequence());
+                }
+            });
+            loop {
+                let read = board.read();
+                assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
+                // Each takes a nanosecond, and R is busy in between as well.
+                assert!(read.answering >= Duration::from_nanos(read.done), "{read:?}");
+                let most = Duration::from_nanos(2 * rounds);
+                assert!(read.busy <= most && read.answering <= most, "{read:?}");
+                if read.done == rounds {
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert!(board.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
+    }
+}

@@ -1,0 +1,63 @@
+//! The memory that a scoreboard lies in.
+
+use std::io;
+use std::ops::Deref;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+
+use crate::scoreboard::Scoreboard;
+use crate::system;
+
+/// A [`Scoreboard`] in memory that a supervisor and a worker share. It outlives the worker, in the supervisor.
+#[derive(Debug)]
+pub struct SharedScoreboard(NonNull<Scoreboard>);
+
+// SAFETY: a board is atomics, and the mapping belongs to nobody's thread.
+unsafe impl Send for SharedScoreboard {}
+// SAFETY: as above.
+unsafe impl Sync for SharedScoreboard {}
+
+impl SharedScoreboard {
+    /// Makes one for a worker that is to be started, and the descriptor by which that finds it. Its size is sealed.
+    ///
+    /// # Errors
+    /// The system's; [`Unsupported`](io::ErrorKind::Unsupported) where memory cannot be sealed.
+    pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
+        let memory = system::sealed_memory(size_of::<Scoreboard>())?;
+        let board = SharedScoreboard(system::map(memory.as_fd())?);
+        board.sign();
+        Ok((board, memory))
+    }
+
+    /// The one that a worker was given.
+    ///
+    /// # Errors
+    /// What is wrong with the descriptor: [`InvalidData`](io::ErrorKind::InvalidData) for one of something else, for memory that is
+    /// not sealed, and for a board of another layout.
+    pub fn attach(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
+        // Before it is mapped: memory that can be cut short would be a SIGBUS.
+        system::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
+        let board = SharedScoreboard(system::map(memory.as_fd())?);
+        if !board.is_signed() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
+        }
+        Ok(board)
+    }
+}
+
+impl Deref for SharedScoreboard {
+    type Target = Scoreboard;
+
+    fn deref(&self) -> &Scoreboard {
+        // SAFETY: mapped for as long as this lives, of this size, and aligned to a page; all bytes are atomics, of which every value is
+        // valid, and what another process writes it writes as such.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for SharedScoreboard {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `system::map`, and nobody refers to it any more.
+        unsafe { system::unmap(self.0) };
+    }
+}

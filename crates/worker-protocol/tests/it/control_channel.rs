@@ -1,0 +1,196 @@
+//! The control channel over a real pair of sockets.
+
+use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use rookery_worker_protocol::{
+    ControlChannel, Inherited, MAX_ANNOUNCEMENT_SIZE, Message, Received,
+};
+
+use crate::support::start;
+
+/// What comes, for as long as a machine may take.
+fn wait(control: &ControlChannel) -> Received {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        match control.receive() {
+            Received::Nothing if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            came => return came,
+        }
+    }
+}
+
+fn send(end: &OwnedFd, bytes: &[u8]) {
+    // SAFETY: as many bytes as said.
+    let sent = unsafe { libc::send(end.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    assert_eq!(usize::try_from(sent), Ok(bytes.len()));
+}
+
+#[test]
+fn messages_go_both_ways_and_what_is_none_is_told_apart() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    assert_eq!(ours.receive(), Received::Nothing);
+    for wrong in [&b"Rk"[..], &[0; 16], &[0; 17], &[b'x'; 10_000]] {
+        send(&theirs, wrong);
+        assert_eq!(ours.receive(), Received::Malformed);
+    }
+    let theirs = ControlChannel::attach(theirs).unwrap();
+    theirs.send(Message::Ready { sees_heads: true, is_sticky: false }).unwrap();
+    theirs.send(Message::Leaving).unwrap();
+    ours.send(Message::Ping(3)).unwrap();
+    assert_eq!(
+        ours.receive(),
+        Received::Message(Message::Ready { sees_heads: true, is_sticky: false })
+    );
+    assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+    assert_eq!(ours.receive(), Received::Nothing);
+    assert_eq!(theirs.receive(), Received::Message(Message::Ping(3)));
+    theirs.send(Message::Pong(3)).unwrap();
+    drop(theirs);
+    // What was said before the end is heard.
+    assert_eq!(ours.receive(), Received::Message(Message::Pong(3)));
+    assert_eq!(ours.receive(), Received::End);
+    assert_eq!(ours.send(Message::Stop).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[test]
+fn an_announcement_has_any_bytes_up_to_a_limit() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    let theirs = ControlChannel::attach(theirs).unwrap();
+    for (number, len) in
+        [0, 1, 4, 5, 12, 13, 14, 4096, MAX_ANNOUNCEMENT_SIZE].into_iter().enumerate()
+    {
+        let number = u64::MAX - number as u64;
+        let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+        theirs.announce(number, &bytes).unwrap();
+        theirs.send(Message::Leaving).unwrap();
+        assert_eq!(ours.receive(), Received::Announcement(number, bytes), "{len}");
+        assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+        assert_eq!(ours.receive(), Received::Nothing);
+    }
+    let refused = theirs.announce(1, &vec![0; MAX_ANNOUNCEMENT_SIZE + 1]).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(ours.receive(), Received::Nothing);
+    let refused = (0..10_000)
+        .find_map(|number| theirs.announce(number, &vec![0; MAX_ANNOUNCEMENT_SIZE]).err());
+    assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn an_announcement_of_a_wrong_length_is_none_and_what_follows_is_heard() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    send(&theirs, &[b"Rk\x01S", &vec![0; 8 + MAX_ANNOUNCEMENT_SIZE + 1][..]].concat());
+    // And packets that are too short for the number.
+    send(&theirs, b"Rk\x01S");
+    send(&theirs, b"Rk\x01S\0\0\0\0\0\0\0");
+    send(&theirs, &Message::Leaving.encode());
+    for _ in 0..3 {
+        assert_eq!(ours.receive(), Received::Malformed);
+    }
+    assert_eq!(ours.receive(), Received::Message(Message::Leaving));
+}
+
+#[test]
+fn an_end_that_left_something_unread_is_an_end() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    ours.send(Message::Ping(1)).unwrap();
+    drop(theirs);
+    assert_eq!(ours.receive(), Received::End);
+}
+
+#[test]
+fn who_does_not_read_is_not_waited_for() {
+    let (ours, _theirs) = ControlChannel::pair().unwrap();
+    let refused = (0..1_000_000).find_map(|number| ours.send(Message::Ping(number)).err());
+    assert_eq!(refused.unwrap().kind(), io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn descriptors_that_come_along_are_not_taken() {
+    let (ours, theirs) = ControlChannel::pair().unwrap();
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let passed = io::stderr();
+    let bytes = Message::Ping(1).encode();
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut room = [0_u64; 8];
+    // SAFETY: all zeros is a message of nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = room.as_mut_ptr().cast();
+    // SAFETY: numbers alone.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(4) } as usize;
+    // SAFETY: there is room for one header and one descriptor, as said.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(4) as usize;
+        libc::CMSG_DATA(header).cast::<libc::c_int>().write_unaligned(passed.as_raw_fd());
+    }
+    // Other tests open and close some meanwhile: many of them would be seen.
+    let before = count();
+    for _ in 0..100 {
+        // SAFETY: a whole message.
+        let sent = unsafe { libc::sendmsg(theirs.as_raw_fd(), &raw const message, 0) };
+        assert_eq!(sent, 16, "{}", io::Error::last_os_error());
+        assert_eq!(ours.receive(), Received::Message(Message::Ping(1)));
+    }
+    assert!(count() < before + 50);
+}
+
+#[test]
+fn nothing_else_is_a_control_channel() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("listener")).unwrap();
+    // SAFETY: numbers alone.
+    let packets =
+        unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
+    // SAFETY: just made.
+    let packets = unsafe { OwnedFd::from_raw_fd(packets) };
+    for (what, fd) in [
+        ("a file", OwnedFd::from(tempfile::tempfile().unwrap())),
+        ("a stream", UnixStream::pair().unwrap().0.into()),
+        ("datagrams", UnixDatagram::pair().unwrap().0.into()),
+        ("a listener", listener.into()),
+        ("an end of nothing", packets),
+    ] {
+        let refused = ControlChannel::attach(fd).expect_err(what);
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{what}");
+    }
+}
+
+#[test]
+fn the_end_of_a_process_is_the_end_of_its_channel() {
+    let mut worker = start("control::answers", "");
+    worker.control.send(Message::Ping(5)).unwrap();
+    assert_eq!(wait(&worker.control), Received::Message(Message::Pong(5)));
+    worker.process.kill().unwrap();
+    assert_eq!(wait(&worker.control), Received::End);
+    // And the other way: it ends because nobody is there.
+    let mut worker = start("control::answers", "");
+    let (nobody, _) = ControlChannel::pair().unwrap();
+    drop(std::mem::replace(&mut worker.control, nobody));
+    assert!(worker.process.wait().unwrap().success());
+}
+
+/// The worker's side: answers until its supervisor has gone.
+#[test]
+#[ignore = "started by the test above"]
+fn answers() {
+    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    let control = unsafe { Inherited::take() }.unwrap().unwrap().control;
+    loop {
+        match wait(&control) {
+            Received::Message(Message::Ping(number)) => {
+                control.send(Message::Pong(number)).unwrap()
+            }
+            Received::End => return,
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The scoreboard between processes: after a SIGKILL, and with a worker that is hostile.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::time::Duration;
+
+use rookery_worker_protocol::{
+    Inherited, RState, Scoreboard, SharedScoreboard, Ticket, Tickets, now,
+};
+
+use crate::support::start;
+
+const SIZE: u64 = size_of::<Scoreboard>() as u64;
+
+/// How often a worker is killed.
+const KILLS: u32 = 25;
+
+#[test]
+fn after_a_kill_what_r_has_begun_is_known() {
+    let mut begun_but_undone = 0;
+    for kill in 0..KILLS {
+        let mut worker = start("scoreboard::handles_requests", "");
+        let mut lines = BufReader::new(worker.process.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("begins") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before");
+        }
+        // Another moment each time, of requests that take a few microseconds each.
+        std::thread::sleep(Duration::from_micros(u64::from(kill) * 137 % 3_000));
+        worker.process.kill().unwrap();
+        worker.process.wait().unwrap();
+        // What its handlers did.
+        let done: u64 = lines
+            .lines()
+            .map_while(Result::ok)
+            .filter_map(|line| line.parse().ok())
+            .max()
+            .unwrap_or(0);
+        let ticket = |sequence: u64| Ticket::new(sequence, (sequence % 5) as usize).unwrap();
+        for sequence in done.saturating_sub(4).max(1)..=done {
+            assert!(worker.scoreboard.has_begun(ticket(sequence)), "{sequence} of {done}");
+        }
+        // At the most the next has begun and done nothing yet.
+        begun_but_undone += u32::from(worker.scoreboard.has_begun(ticket(done + 1)));
+        assert!(!worker.scoreboard.has_begun(ticket(done + 2)), "{done}");
+        let read = worker.scoreboard.read();
+        assert!(read.taken >= done && read.taken <= done + 1, "{read:?}, {done}");
+        assert_eq!((read.r, read.pid), (RState::Busy, worker.process.id()));
+    }
+    println!("begun and nothing done yet: {begun_but_undone} of {KILLS}");
+}
+
+/// The worker's side: handlers that each do what can be seen.
+#[test]
+#[ignore = "started by the test above"]
+fn handles_requests() {
+    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    let board = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
+    board.introduce(std::process::id(), 0);
+    board.r_is(RState::Busy, now());
+    // Not through the harness's buffer: each line is one call of the system.
+    let mut out = File::from(io::stdout().lock_fd());
+    out.write_all(b"\nbegins\n").unwrap();
+    for sequence in 1.. {
+        board.hand();
+        board.take();
+        assert!(board.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
+        if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
+            return;
+        }
+        board.done(now());
+    }
+}
+
+trait LockFd {
+    fn lock_fd(&self) -> OwnedFd;
+}
+
+impl LockFd for io::Stdout {
+    fn lock_fd(&self) -> OwnedFd {
+        use std::os::fd::AsFd as _;
+        self.as_fd().try_clone_to_owned().unwrap()
+    }
+}
+
+#[test]
+fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood() {
+    let (board, memory) = SharedScoreboard::create().unwrap();
+    let memory = File::from(memory);
+    for len in [0, SIZE - 1, SIZE + 1] {
+        assert_eq!(memory.set_len(len).unwrap_err().raw_os_error(), Some(libc::EPERM), "{len}");
+    }
+    // SAFETY: numbers alone.
+    let sealed = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
+    assert_eq!(sealed, -1, "it could have kept itself from writing");
+    let tickets = Tickets::new();
+    let held: Vec<_> = std::iter::from_fn(|| tickets.take()).collect();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    for round in 0..200 {
+        let mut bytes = vec![0; SIZE as usize];
+        for byte in &mut bytes {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            *byte = if round % 3 == 0 { 0xFF } else { state as u8 };
+        }
+        memory.write_all_at(&bytes, 0).unwrap();
+        let read = board.read();
+        let _ = (
+            read.queued(),
+            read.pending(),
+            read.lasts(now()),
+            read.is_idle(now()),
+            read.busy_by(now()),
+        );
+        let _ = held.iter().filter(|held| board.has_begun(held.ticket())).count();
+    }
+    let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let size = libc::off_t::try_from(SIZE).unwrap();
+    // SAFETY: an open descriptor.
+    let punched = unsafe { libc::fallocate(memory.as_raw_fd(), hole, 0, size) };
+    assert_eq!(punched, 0);
+    assert_eq!(board.read().taken, 0);
+    assert!(!board.has_begun(held[0].ticket()));
+}
+
+/// Memory of this size with these bytes at its beginning, and these seals.
+fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
+    // SAFETY: a name that ends in a zero.
+    let fd = unsafe {
+        libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    };
+    assert!(fd >= 0);
+    // SAFETY: just made.
+    let memory = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    memory.set_len(size).unwrap();
+    memory.write_all_at(begin, 0).unwrap();
+    // SAFETY: numbers alone.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) }, 0);
+    memory.into()
+}
+
+#[test]
+fn a_worker_takes_no_other_memory() {
+    let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    let (board, real) = SharedScoreboard::create().unwrap();
+    let mut sign = [0; 16];
+    File::from(real.try_clone().unwrap()).read_exact_at(&mut sign, 0).unwrap();
+    drop(board);
+    let mut newer = sign;
+    newer[8] += 1;
+    for (what, memory) in [
+        ("a file", OwnedFd::from(tempfile::tempfile().unwrap())),
+        ("a device", File::open("/dev/null").unwrap().into()),
+        ("not sealed", memory(SIZE, &sign, 0)),
+        ("can be cut", memory(SIZE, &sign, all & !libc::F_SEAL_SHRINK)),
+        ("can be unsealed", memory(SIZE, &sign, all & !libc::F_SEAL_SEAL)),
+        ("shorter", memory(SIZE - 1, &sign, all)),
+        ("longer", memory(SIZE + 1, &sign, all)),
+        ("not signed", memory(SIZE, b"", all)),
+        ("newer", memory(SIZE, &newer, all)),
+    ] {
+        let refused = SharedScoreboard::attach(&memory).expect_err(what);
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{what}");
+    }
+    SharedScoreboard::attach(&memory(SIZE, &sign, all)).unwrap();
+    SharedScoreboard::attach(&real).unwrap();
+}
+
+/// Both mappings are the same memory.
+#[test]
+fn what_one_writes_the_other_reads() {
+    let (board, memory) = SharedScoreboard::create().unwrap();
+    let theirs = SharedScoreboard::attach(&memory).unwrap();
+    let ticket = Ticket::new(9, 4).unwrap();
+    theirs.r_is(RState::Busy, 5);
+    assert!(theirs.begin(ticket));
+    assert_eq!((board.read().r, board.read().since), (RState::Busy, 5));
+    assert!(board.has_begun(ticket));
+    drop(theirs);
+    assert!(board.has_begun(ticket));
+}

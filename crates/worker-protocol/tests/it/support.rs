@@ -1,0 +1,54 @@
+//! A worker that is this program, started again to run one function.
+
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command, Stdio};
+
+use rookery_worker_protocol::{
+    ControlChannel, PublicDescriptors, SharedScoreboard, WorkerEnvironment,
+};
+
+/// A process of its own, and the supervisor's ends. It is killed when this is dropped.
+pub(crate) struct Worker {
+    pub(crate) process: Child,
+    pub(crate) control: ControlChannel,
+    pub(crate) scoreboard: SharedScoreboard,
+    pub(crate) listener: UnixListener,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts the test of this name, which is ignored otherwise, as a worker. What it prints to stdout is piped; it is told `argument`.
+pub(crate) fn start(test: &str, argument: &str) -> Worker {
+    start_with(test, argument, PublicDescriptors::default())
+}
+
+/// The same for a worker that is given public listeners.
+pub(crate) fn start_with(test: &str, argument: &str, public: PublicDescriptors<'_>) -> Worker {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("worker")).unwrap();
+    let (control, their_control) = ControlChannel::pair().unwrap();
+    let (scoreboard, memory) = SharedScoreboard::create().unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env("ARGUMENT", argument).stdin(Stdio::null()).stdout(Stdio::piped());
+    let hand_over = WorkerEnvironment {
+        listener: listener.as_fd(),
+        control: their_control.as_fd(),
+        scoreboard: memory.as_fd(),
+        worker: 2,
+        workers: 4,
+        generation: 7,
+        id: "00ff",
+        public,
+    };
+    hand_over.apply(&mut command);
+    let process = command.spawn().unwrap();
+    Worker { process, control, scoreboard, listener, _folder: folder }
+}

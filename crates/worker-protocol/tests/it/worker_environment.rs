@@ -1,0 +1,135 @@
+//! What a worker is given, and what it and its own children have.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::process::Command;
+
+use rookery_worker_protocol::{
+    COOKIE, DESCRIPTORS, Inherited, LOG_FD, Message, NAMES, PUBLIC_FDS, PublicDescriptors, Received,
+};
+
+use crate::support::{start, start_with};
+
+/// A line for each descriptor of a process, above the standard three.
+fn descriptors(process: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{process}/fd")).unwrap() {
+        let entry = entry.unwrap();
+        let number: u32 = entry.file_name().to_str().unwrap().parse().unwrap();
+        // The folder that is being read is one of them.
+        if let Some(to) = std::fs::read_link(entry.path()).ok().filter(|_| number > 2) {
+            let to = to.to_str().unwrap().to_owned();
+            if !to.starts_with("/proc/") {
+                all.push(to.split(':').next().unwrap().to_owned());
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_worker_has_three_descriptors_and_its_children_none() {
+    // One of the supervisor's that is not closed by itself: of its own parent's, say.
+    // SAFETY: an open descriptor is copied.
+    let copied = unsafe { libc::dup(std::io::stderr().as_fd().as_raw_fd()) };
+    // SAFETY: just made.
+    let _leaky = unsafe { OwnedFd::from_raw_fd(copied) };
+    let mut worker = start("hand_over::tells_what_it_has", "");
+    let mut said = String::new();
+    worker.process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(worker.process.wait().unwrap().success(), "{said}");
+    assert_eq!(worker.control.receive(), Received::Message(Message::Pong(17)));
+    assert_eq!(worker.control.receive(), Received::End);
+    assert_eq!(worker.scoreboard.read().pid, worker.process.id());
+    // It listened on our socket.
+    assert!(worker.listener.local_addr().unwrap().as_pathname().is_some());
+}
+
+/// The worker's side.
+#[test]
+#[ignore = "started by the test above"]
+fn tells_what_it_has() {
+    let mut before = descriptors("self");
+    assert_eq!(before.len(), 3, "{before:?}");
+    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
+    // SAFETY: as above.
+    assert!(unsafe { Inherited::take() }.unwrap().is_none());
+    for name in NAMES {
+        let is_taken = DESCRIPTORS.contains(&name) || [PUBLIC_FDS, LOG_FD, COOKIE].contains(&name);
+        assert_eq!(std::env::var_os(name).is_none(), is_taken, "{name}");
+    }
+    assert_eq!(std::env::var("ROOKERY_WORKER").unwrap(), "2");
+    assert_eq!(std::env::var("ROOKERY_WORKER_COUNT").unwrap(), "4");
+    assert_eq!(std::env::var("ROOKERY_WORKERS").unwrap(), "4");
+    assert_eq!(std::env::var("ROOKERY_GENERATION").unwrap(), "7");
+    assert_eq!(std::env::var("ROOKERY_INTERNAL_WORKER_ID").unwrap(), "00ff");
+    // The memory is mapped, and needs no descriptor.
+    let after = descriptors("self");
+    before.retain(|name| !name.starts_with("/memfd"));
+    assert_eq!(after, before);
+    assert_eq!(after, ["socket", "socket"]);
+    let child = Command::new("sh").args(["-c", "ls /proc/$$/fd"]).output().unwrap();
+    let of_child = String::from_utf8(child.stdout).unwrap();
+    assert!(
+        of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
+        "{of_child}"
+    );
+    inherited.scoreboard.introduce(std::process::id(), 0);
+    inherited.control.send(Message::Pong(17)).unwrap();
+    assert_eq!(inherited.control.receive(), Received::Nothing);
+    assert!(
+        inherited
+            .listener
+            .accept()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    );
+}
+
+#[test]
+fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not_have_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let sockets = [OwnedFd::from(listener)];
+    let redirects = [OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap())];
+    // Connected before the worker runs: it waits in the queue that both processes share.
+    let mut client = TcpStream::connect(address).unwrap();
+    let mut log = tempfile::tempfile().unwrap();
+    let public = PublicDescriptors {
+        sockets: &sockets,
+        redirects: &redirects,
+        log: Some(log.as_fd()),
+        cookie: Some("name=value"),
+    };
+    let mut worker = start_with("hand_over::accepts_on_what_it_was_given", "", public);
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "from the worker");
+    assert!(worker.process.wait().unwrap().success());
+    log.rewind().unwrap();
+    said.clear();
+    log.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "a line\n");
+}
+
+/// The worker's side.
+#[test]
+#[ignore = "started by the test above"]
+fn accepts_on_what_it_was_given() {
+    // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
+    let inherited = unsafe { Inherited::take() }.unwrap().unwrap();
+    assert_eq!((inherited.public.sockets.len(), inherited.public.redirects.len()), (1, 1));
+    assert_eq!(inherited.cookie.as_deref(), Some("name=value"));
+    let child = Command::new("sh").args(["-c", "ls /proc/$$/fd"]).output().unwrap();
+    let of_child = String::from_utf8(child.stdout).unwrap();
+    assert!(
+        of_child.split_whitespace().all(|fd| matches!(fd, "0" | "1" | "2" | "10" | "255")),
+        "{of_child}"
+    );
+    let listener = TcpListener::from(inherited.public.sockets.into_iter().next().unwrap());
+    listener.accept().unwrap().0.write_all(b"from the worker").unwrap();
+    File::from(inherited.log.unwrap()).write_all(b"a line\n").unwrap();
+}
