@@ -120,7 +120,7 @@ impl HttpState {
     /// response.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
-            self.websockets.forget(exchange.id());
+            self.websockets.remove(exchange.id());
         } else if is_streamed(&exchange) {
             self.response_streams.forget(exchange.id());
         }

@@ -71,12 +71,12 @@ impl IoContext {
 
     /// Carries out what the application has sent down; says whether there was anything.
     pub(super) fn run_app_commands(&self) -> bool {
-        let was_any = self.dispatch.run_commands(|command| self.carry_out(command));
+        let was_any = self.dispatch.run_commands(|command| self.run_app_command(command));
         self.websockets.wake_waiting();
         was_any
     }
 
-    fn carry_out(&self, command: Command) {
+    fn run_app_command(&self, command: Command) {
         match command {
             Command::Respond(exchange) => {
                 // Open before its connection knows: what the application sends next is for it already.
@@ -98,12 +98,12 @@ impl IoContext {
                     self.connections.wake(key);
                 }
             }
-            Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
+            Command::Send { socket, kind, payload } => match self.websockets.local(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.recycle_payload(payload),
             },
             Command::Ping { socket } => {
-                if let Some(socket) = self.websockets.mailbox(socket) {
+                if let Some(socket) = self.websockets.local(socket) {
                     socket.ping();
                 }
             }

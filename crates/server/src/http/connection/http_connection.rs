@@ -120,7 +120,7 @@ impl HttpConnection {
         let charge =
             shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
-            is_proxy: config.proxies.has(ends.remote.map(|remote| remote.ip())),
+            is_proxy: config.proxies.contains(ends.remote.map(|remote| remote.ip())),
             ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
         })
     }

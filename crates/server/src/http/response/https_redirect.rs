@@ -72,9 +72,9 @@ fn location(
         Ok(address) => {
             let address = address.to_canonical();
             local.is_some_and(|local| local.ip() == address)
-                || redirect.tls.names(&address.to_string())
+                || redirect.tls.names_host(&address.to_string())
         }
-        Err(_) => redirect.tls.is_for(host),
+        Err(_) => redirect.tls.covers_host(host),
     };
     if !is_ours {
         return Err(Rejection::Elsewhere);
