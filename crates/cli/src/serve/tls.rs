@@ -65,7 +65,7 @@ pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => tell("TLS: the certificates have been read anew"),
         Err(error) => {
-            tell(&format!("TLS: {error}. New connections are given the certificate from before"))
+            tell(&format!("TLS: {error}. New connections keep using the previous certificate"))
         }
     }
 }
