@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
-use rookery_server::with_signals_blocked;
+use rookery_system::signals::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 

@@ -7,5 +7,4 @@ pub(crate) mod nowait;
 #[cfg(not(target_os = "linux"))]
 #[path = "nowait_elsewhere.rs"]
 pub(crate) mod nowait;
-pub(crate) mod thread;
 pub(crate) mod unnamed_file;

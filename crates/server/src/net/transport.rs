@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::io::ReadBuf;
 
 use super::connections_per_ip::CountedConnection;
-use super::descriptor::CloseInChild;
 use super::proxy_header::{self, Prefix};
 pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
+use rookery_system::fork::CloseInChild;
 
 /// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;

@@ -16,13 +16,13 @@ use super::listen_error::ListenError;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
-use crate::blocking::thread::with_signals_blocked;
 use crate::config::Config;
 use crate::http::listener_config::ListenerConfig;
 use crate::net::listen::ListeningSocket;
 use crate::observe::access_log::entry::CurrentLog;
 use crate::peers::budget;
 use crate::rejection::Rejection;
+use rookery_system::signals::with_signals_blocked;
 
 /// What a server and its listeners share: the way to the I/O thread.
 pub(super) struct ServerState {

@@ -20,7 +20,9 @@ use tokio::sync::Notify;
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
 use crate::http::listener_config::ListenerConfig;
-use crate::net::descriptor::CloseInChild;
+use rookery_system::fork::CloseInChild;
+
+use crate::net::descriptor::close_in_child;
 use crate::peers::table::Peers;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
 use crate::runtime::listening::socket_group::SocketGroup;
@@ -93,7 +95,7 @@ impl Supervision {
     ) -> Supervision {
         let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
-        let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
+        let close_in_child = [close_in_child(&control), close_in_child(&listener)];
         let scoreboard = Arc::new(scoreboard);
         Supervision {
             _close_in_child: close_in_child,
