@@ -1,25 +1,24 @@
-//! The target of the PROXY protocol's header.
+//! The fuzz target of the PROXY protocol's header.
 
-use rookery_server::proxy_header::{Begin, MOST, begin};
+use rookery_server::proxy_header::{MAX_HEADER_SIZE, ParseResult, parse};
 
-/// The first bytes of a connection.
-///
-/// A header has one end, wherever it is cut and whatever follows; what is none stays none; and nothing is waited for beyond the
-/// longest header.
+/// Checks that a header ends at one place, wherever the input is cut and whatever follows; that an
+/// invalid beginning stays invalid; and that the parser never waits for more than the longest
+/// header.
 pub fn proxy_header(data: &[u8]) {
-    match begin(data) {
-        Begin::Part => assert!(data.len() < MOST),
-        Begin::Whole(header) => {
-            assert!(header.len <= data.len().min(MOST));
-            assert_eq!(begin(&data[..header.len]), Begin::Whole(header));
+    match parse(data) {
+        ParseResult::Incomplete => assert!(data.len() < MAX_HEADER_SIZE),
+        ParseResult::Complete(header) => {
+            assert!(header.len <= data.len().min(MAX_HEADER_SIZE));
+            assert_eq!(parse(&data[..header.len]), ParseResult::Complete(header));
             for end in 0..header.len {
-                assert_eq!(begin(&data[..end]), Begin::Part, "{end} of {data:?}");
+                assert_eq!(parse(&data[..end]), ParseResult::Incomplete, "{end} of {data:?}");
             }
-            assert_eq!(begin(&[data, b"GET / HTTP/1.1\r\n"].concat()), Begin::Whole(header));
+            assert_eq!(parse(&[data, b"GET / HTTP/1.1\r\n"].concat()), ParseResult::Complete(header));
         }
-        Begin::Other => {
+        ParseResult::Invalid => {
             for more in [&b"\r\n"[..], b"0", &[0; 16]] {
-                assert_eq!(begin(&[data, more].concat()), Begin::Other);
+                assert_eq!(parse(&[data, more].concat()), ParseResult::Invalid);
             }
         }
     }

@@ -9,7 +9,7 @@ use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use rookery_server::compress::{Candidate, Gzip, mark, negotiate};
 use rookery_server::static_files::{
-    BodyFraming, Decision, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles,
+    BodyFraming, Route, Found, Header, Overrides, RequestHead, RequiredHeader, StaticFiles,
     StaticPath, Validation, read_announcement,
 };
 
@@ -34,12 +34,12 @@ pub fn static_files_decide(data: &[u8]) {
     let is_upgrade = headers.contains_key("upgrade");
     let request = RequestHead { method, target, is_upgrade, body, headers: &headers };
 
-    match site.files.decide(&request) {
-        Decision::Application => {}
-        Decision::Refuse(status) => {
+    match site.files.route(&request) {
+        Route::Application => {}
+        Route::Refuse(status) => {
             assert!(matches!(status, StatusCode::BAD_REQUEST | StatusCode::FORBIDDEN))
         }
-        Decision::Open(lookup) => {
+        Route::Open(lookup) => {
             assert!(!is_upgrade && matches!(method, "GET" | "HEAD"));
             assert!(matches!(body, BodyFraming::Absent | BodyFraming::Length(0)));
             site.check_path(lookup.path());

@@ -1,8 +1,8 @@
 //! The targets of what a supervisor and a worker tell one another.
 
-use rookery_server::follow_for_fuzzer;
+use rookery_server::track_frames_for_fuzzer;
 use rookery_websocket::protocol::{Header, OpCode};
-use rookery_worker_protocol::{WorkerHeader, MAX_WORKER_HEADER_SIZE, Message};
+use rookery_worker_protocol::{MAX_WORKER_HEADER_SIZE, Message, WorkerHeader};
 
 /// A packet: it is a message only as that message is written.
 pub fn message(data: &[u8]) {
@@ -12,13 +12,14 @@ pub fn message(data: &[u8]) {
 }
 
 /// A header's value: what was understood is written so that the same is understood of it, in a value that may be sent.
-pub fn call(data: &[u8]) {
-    if let Ok(call) = WorkerHeader::parse(data) {
-        let text = call.to_string();
+pub fn header(data: &[u8]) {
+    if let Ok(header) = WorkerHeader::parse(data) {
+        let text = header.to_string();
         assert!(
-            text.len() <= MAX_WORKER_HEADER_SIZE && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+            text.len() <= MAX_WORKER_HEADER_SIZE
+                && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         );
-        assert_eq!(WorkerHeader::parse(text.as_bytes()), Ok(call), "{text}");
+        assert_eq!(WorkerHeader::parse(text.as_bytes()), Ok(header), "{text}");
     }
 }
 
@@ -44,7 +45,7 @@ pub fn frames(data: &[u8]) {
 
 /// The same, cut there.
 pub fn frames_cut(bytes: &[u8], cut: usize) {
-    let (ends, passed, is_closing) = follow_for_fuzzer(bytes, cut);
+    let (ends, passed, is_closing) = track_frames_for_fuzzer(bytes, cut);
     let (mut expected, mut expected_ends, mut closes) = (bytes.to_vec(), Vec::new(), false);
     let mut at = 0;
     while let Ok(Ok((header, len))) = Header::parse(&bytes[at..]) {

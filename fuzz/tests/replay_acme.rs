@@ -3,22 +3,22 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::acme::acme_answer;
-use rookery_server::tls::Issued;
+use rookery_fuzz::acme::acme_response;
+use rookery_server::tls::IssuedCertificate;
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
 #[test]
 fn replay() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/acme_answer");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/acme_response");
     let mut seeds = 0;
     for entry in fs::read_dir(&corpus).unwrap() {
         let seed = fs::read(entry.unwrap().path()).unwrap();
-        acme_answer(&seed);
+        acme_response(&seed);
         for at in 0..seed.len() {
-            acme_answer(&seed[..at]);
-            acme_answer(&[&seed[..at], &seed[at + 1..]].concat());
+            acme_response(&seed[..at]);
+            acme_response(&[&seed[..at], &seed[at + 1..]].concat());
             for other in [0, b'"', 0x30, 0xFF] {
-                acme_answer(&[&seed[..at], &[other], &seed[at + 1..]].concat());
+                acme_response(&[&seed[..at], &[other], &seed[at + 1..]].concat());
             }
         }
         seeds += 1;
@@ -28,5 +28,5 @@ fn replay() {
     let read = |name: &str| fs::read(corpus.join(name)).unwrap();
     assert!(rookery_acme::read_for_fuzzer(&read("problem")).0.is_some());
     assert!(rookery_acme::read_for_fuzzer(&read("moment")).1.is_some());
-    assert!(Issued::read(&read("certificate")).is_some());
+    assert!(IssuedCertificate::read(&read("certificate")).is_some());
 }

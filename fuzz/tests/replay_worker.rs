@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use rookery_fuzz::reply;
-use rookery_fuzz::worker::{call, cookie, frames, frames_cut, message};
+use rookery_fuzz::worker::{cookie, frames, frames_cut, header, message};
+use rookery_fuzz::worker_response;
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
 fn replay(target: &str, run: fn(&[u8]), least: usize) {
@@ -27,7 +27,7 @@ fn replay(target: &str, run: fn(&[u8]), least: usize) {
 
 #[test]
 fn replay_calls() {
-    replay("worker_call", call, 5);
+    replay("worker_header", header, 5);
 }
 
 #[test]
@@ -42,16 +42,16 @@ fn replay_messages() {
 
 #[test]
 fn replay_replies() {
-    replay("worker_reply", reply::reply, 8);
+    replay("worker_response", worker_response::response, 8);
 }
 
 #[test]
 fn replies_are_cut_everywhere() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_reply");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/worker_response");
     for entry in fs::read_dir(corpus).unwrap() {
         let seed = fs::read(entry.unwrap().path()).unwrap();
         for at in 0..seed.len() - 3 {
-            reply::of(&seed[3..], at, seed[0] % 2 == 1);
+            worker_response::check(&seed[3..], at, seed[0] % 2 == 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One request over HTTPS, and its reply: on a connection of its own, because an authority is asked a dozen times in two months.
+//! One request over HTTPS, and its response: on a connection of its own, because an authority is asked a dozen times in two months.
 
 use std::io;
 use std::net::IpAddr;
@@ -22,31 +22,31 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
 
-/// How long an authority may take for one reply.
-const REPLY_TIME: Duration = Duration::from_secs(30);
+/// How long an authority may take for one response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long one of its addresses may take to connect.
-const CONNECT_TIME: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Bytes of a reply that are read: a chain of certificates has ten thousand.
-const REPLY_BYTES: usize = 1 << 20;
+/// Bytes of a response that are read: a chain of certificates has ten thousand.
+const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
 /// What an authority asks to be told (RFC 8555, 6.1).
-const AGENT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
 
 /// Where a request goes.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     uri: Uri,
     host: String,
     port: u16,
     is_secure: bool,
 }
 
-impl Place {
+impl Endpoint {
     /// Of a URL of HTTPS (RFC 8555, 6.1), or of HTTP on this machine.
-    pub(crate) fn of(url: &str) -> Result<Place, Failure> {
-        let wrong = || Failure::new(format!("{url} is no address that an authority is asked at"));
+    pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
+        let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
@@ -57,21 +57,21 @@ impl Place {
             _ => return Err(wrong()),
         };
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-        Ok(Place { uri, host, port, is_secure })
+        Ok(Endpoint { uri, host, port, is_secure })
     }
 }
 
 /// What was answered.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct Response {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
-impl Reply {
+impl Response {
     /// A header's text.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
@@ -88,49 +88,49 @@ impl Reply {
 
 /// Asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Http(pub(crate) Arc<ClientConfig>);
+pub(crate) struct HttpClient(pub(crate) Arc<ClientConfig>);
 
-impl Http {
+impl HttpClient {
     pub(crate) async fn request(
         &self,
         method: Method,
         url: &str,
         body: Option<String>,
-    ) -> Result<Reply, Failure> {
-        let place = Place::of(url)?;
-        let all = self.ask(&place, method, body);
-        match tokio::time::timeout(REPLY_TIME, all).await {
-            Ok(reply) => reply,
+    ) -> Result<Response, Failure> {
+        let endpoint = Endpoint::parse(url)?;
+        let all = self.send(&endpoint, method, body);
+        match tokio::time::timeout(RESPONSE_TIMEOUT, all).await {
+            Ok(response) => response,
             Err(_) => Err(Failure::new(format!(
-                "{} did not answer within {} s",
-                place.host,
-                REPLY_TIME.as_secs()
+                "{} did not respond within {} s",
+                endpoint.host,
+                RESPONSE_TIMEOUT.as_secs()
             ))),
         }
     }
 
-    async fn ask(
+    async fn send(
         &self,
-        place: &Place,
+        endpoint: &Endpoint,
         method: Method,
         body: Option<String>,
-    ) -> Result<Reply, Failure> {
-        let Place { host, port, .. } = place;
+    ) -> Result<Response, Failure> {
+        let Endpoint { host, port, .. } = endpoint;
         let unreachable = |error: io::Error| {
             Failure::new(format!("{host}:{port} cannot be connected to: {error}"))
         };
         let tcp = connect(host, *port).await.map_err(unreachable)?;
         let _close_in_child = close_in_child(&tcp);
-        if !place.is_secure {
-            return exchange(tcp, place, method, body).await;
+        if !endpoint.is_secure {
+            return exchange(tcp, endpoint, method, body).await;
         }
         let name = ServerName::try_from(host.clone())
-            .map_err(|_| Failure::new(format!("{host} is no name that a certificate can have")))?;
+            .map_err(|_| Failure::new(format!("{host} is not a valid server name")))?;
         let connecting = TlsConnector::from(Arc::clone(&self.0)).connect(name, tcp);
         let tls = connecting
             .await
             .map_err(|error| Failure::new(format!("TLS with {host} failed: {error}")))?;
-        exchange(tls, place, method, body).await
+        exchange(tls, endpoint, method, body).await
     }
 }
 
@@ -138,7 +138,7 @@ impl Http {
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
-        match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(tcp)) => return Ok(tcp),
             Ok(Err(error)) => failed = error,
             Err(_) => failed = io::ErrorKind::TimedOut.into(),
@@ -149,58 +149,65 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 
 async fn exchange<T>(
     io: T,
-    place: &Place,
+    endpoint: &Endpoint,
     method: Method,
     body: Option<String>,
-) -> Result<Reply, Failure>
+) -> Result<Response, Failure>
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let broken = |error: hyper::Error| Failure::new(format!("{} broke off: {error}", place.host));
+    let interrupted = |error: hyper::Error| {
+        Failure::new(format!("the connection to {} failed: {error}", endpoint.host))
+    };
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(Io(io)).await.map_err(broken)?;
-    let target = place.uri.path_and_query().map_or("/", |target| target.as_str());
-    let authority = place.uri.authority().map_or("", |authority| authority.as_str());
+        hyper::client::conn::http1::handshake(HyperIo(io)).await.map_err(interrupted)?;
+    let target = endpoint.uri.path_and_query().map_or("/", |target| target.as_str());
+    let authority = endpoint.uri.authority().map_or("", |authority| authority.as_str());
     let mut request = Request::builder()
         .method(method)
         .uri(target)
         .header(HOST, authority)
-        .header(USER_AGENT, AGENT);
+        .header(USER_AGENT, USER_AGENT_TEXT);
     if body.is_some() {
         request = request.header(CONTENT_TYPE, "application/jose+json");
     }
     let request = request
         .body(body.unwrap_or_default())
-        .map_err(|error| Failure::new(format!("{authority} cannot be asked: {error}")))?;
-    let reply = async {
-        let response = sender.send_request(request).await.map_err(broken)?;
+        .map_err(|error| Failure::new(format!("no request can be sent to {authority}: {error}")))?;
+    let response = async {
+        let response = sender.send_request(request).await.map_err(interrupted)?;
         let (head, body) = response.into_parts();
-        Ok(Reply { status: head.status, headers: head.headers, body: read(body, place).await? })
+        Ok(Response {
+            status: head.status,
+            headers: head.headers,
+            body: read_body(body, endpoint).await?,
+        })
     };
     // The connection is driven as long as there is something to read, and then dropped.
-    let mut reply = std::pin::pin!(reply);
+    let mut response = std::pin::pin!(response);
     let mut connection = std::pin::pin!(connection);
     let mut is_over = false;
     std::future::poll_fn(|cx| {
         if !is_over {
-            // What is wrong with it is told by the reply.
+            // What is wrong with it is told by the response.
             is_over = connection.as_mut().poll(cx).is_ready();
         }
-        reply.as_mut().poll(cx)
+        response.as_mut().poll(cx)
     })
     .await
 }
 
-async fn read(mut body: Incoming, place: &Place) -> Result<Vec<u8>, Failure> {
+async fn read_body(mut body: Incoming, endpoint: &Endpoint) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame =
-            frame.map_err(|error| Failure::new(format!("{} broke off: {error}", place.host)))?;
+        let frame = frame.map_err(|error| {
+            Failure::new(format!("the connection to {} failed: {error}", endpoint.host))
+        })?;
         if let Ok(data) = frame.into_data() {
-            if bytes.len() + data.len() > REPLY_BYTES {
+            if bytes.len() + data.len() > MAX_RESPONSE_SIZE {
                 return Err(Failure::new(format!(
-                    "{} answered with more than {REPLY_BYTES} bytes",
-                    place.host
+                    "{} sent more than {MAX_RESPONSE_SIZE} bytes",
+                    endpoint.host
                 )));
             }
             bytes.extend_from_slice(&data);
@@ -210,24 +217,24 @@ async fn read(mut body: Incoming, place: &Place) -> Result<Vec<u8>, Failure> {
 }
 
 /// tokio's I/O as hyper wants it.
-struct Io<T>(T);
+struct HyperIo<T>(T);
 
-impl<T: AsyncRead + Unpin> hyper::rt::Read for Io<T> {
+impl<T: AsyncRead + Unpin> hyper::rt::Read for HyperIo<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let mut scratch = [0; 8 << 10];
-        let room = buffer.remaining().min(scratch.len());
-        let mut read = ReadBuf::new(&mut scratch[..room]);
+        let capacity = buffer.remaining().min(scratch.len());
+        let mut read = ReadBuf::new(&mut scratch[..capacity]);
         ready!(Pin::new(&mut self.0).poll_read(cx, &mut read))?;
         buffer.put_slice(read.filled());
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncWrite + Unpin> hyper::rt::Write for Io<T> {
+impl<T: AsyncWrite + Unpin> hyper::rt::Write for HyperIo<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -251,11 +258,14 @@ mod tests {
 
     #[test]
     fn an_authority_is_asked_over_https() {
-        let place = Place::of("https://ca.example/acme?x").unwrap();
-        assert_eq!((place.host.as_str(), place.port, place.is_secure), ("ca.example", 443, true));
-        let place = Place::of("https://[::1]:14000/dir").unwrap();
-        assert_eq!((place.host.as_str(), place.port), ("::1", 14000));
-        assert!(!Place::of("http://127.0.0.1:8080/dir").unwrap().is_secure);
+        let endpoint = Endpoint::parse("https://ca.example/acme?x").unwrap();
+        assert_eq!(
+            (endpoint.host.as_str(), endpoint.port, endpoint.is_secure),
+            ("ca.example", 443, true)
+        );
+        let endpoint = Endpoint::parse("https://[::1]:14000/dir").unwrap();
+        assert_eq!((endpoint.host.as_str(), endpoint.port), ("::1", 14000));
+        assert!(!Endpoint::parse("http://127.0.0.1:8080/dir").unwrap().is_secure);
         for wrong in [
             "http://ca.example/",
             "http://localhost/",
@@ -264,7 +274,7 @@ mod tests {
             "ws://127.0.0.1/",
             "a b",
         ] {
-            assert!(Place::of(wrong).is_err(), "{wrong}");
+            assert!(Endpoint::parse(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -272,7 +282,7 @@ mod tests {
     fn how_long_to_wait_is_seconds_or_a_date() {
         let after = |text: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-            Reply { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()
+            Response { status: StatusCode::OK, headers, body: Vec::new() }.retry_after()
         };
         assert_eq!(after(" 120 "), Some(Duration::from_secs(120)));
         assert_eq!(after("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));

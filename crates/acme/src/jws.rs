@@ -34,31 +34,31 @@ impl AccountKey {
     pub(crate) fn generate() -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|_| Failure::new("the system gives no randomness"))?;
-        AccountKey::of(pkcs8.as_ref())
+            .map_err(|_| Failure::new("the system has no random bytes"))?;
+        AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
-    /// Of what [`kept`](Self::kept) gave.
-    pub(crate) fn read(kept: &str) -> Option<AccountKey> {
-        AccountKey::of(&URL_SAFE_NO_PAD.decode(kept).ok()?).ok()
+    /// Of what [`to_text`](Self::to_text) gave.
+    pub(crate) fn from_text(text: &str) -> Option<AccountKey> {
+        AccountKey::from_pkcs8(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
     }
 
-    fn of(pkcs8: &[u8]) -> Result<AccountKey, Failure> {
+    fn from_pkcs8(pkcs8: &[u8]) -> Result<AccountKey, Failure> {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &random)
             .map_err(|rejected| {
-                Failure::new(format!("the account's key cannot be used: {rejected}"))
+                Failure::new(format!("the key of the account cannot be used: {rejected}"))
             })?;
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
 
-    /// The key as text, to be kept.
-    pub(crate) fn kept(&self) -> String {
+    /// The key as text, to be text.
+    pub(crate) fn to_text(&self) -> String {
         base64(&self.pkcs8)
     }
 
     /// The public half (RFC 7517); the order of its fields is that of the thumbprint.
-    fn public(&self) -> String {
+    fn public_jwk(&self) -> String {
         // One byte that says that the point is not compressed, and the two halves.
         let point = self.pair.public_key().as_ref();
         let (x, y) = (base64(&point[1..33]), base64(&point[33..65]));
@@ -66,8 +66,8 @@ impl AccountKey {
     }
 
     /// What proves to an authority that an answer is this account's (RFC 8555, 8.1).
-    pub(crate) fn authorization(&self, token: &str) -> String {
-        format!("{token}.{}", base64(digest(&SHA256, self.public().as_bytes())))
+    pub(crate) fn key_authorization(&self, token: &str) -> String {
+        format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }
 
     /// `payload`, signed for one use at one place.
@@ -83,14 +83,14 @@ impl AccountKey {
             Signer::Account(id) => protected["kid"] = Value::from(id),
             Signer::Key => {
                 protected["jwk"] =
-                    serde_json::from_str(&self.public()).expect("it was written just now");
+                    serde_json::from_str(&self.public_jwk()).expect("it was written just now");
             }
         }
         let (protected, payload) = (base64(protected.to_string()), base64(payload));
         let signature = self
             .pair
             .sign(&self.random, format!("{protected}.{payload}").as_bytes())
-            .map_err(|_| Failure::new("the system gives no randomness"))?;
+            .map_err(|_| Failure::new("the system has no random bytes"))?;
         Ok(json!({ "protected": protected, "payload": payload, "signature": base64(signature) })
             .to_string())
     }
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn what_is_signed_can_be_verified() {
         let key = AccountKey::generate().unwrap();
-        let again = AccountKey::read(&key.kept()).unwrap();
-        assert_eq!(again.public(), key.public());
+        let again = AccountKey::from_text(&key.to_text()).unwrap();
+        assert_eq!(again.public_jwk(), key.public_jwk());
         for (signer, field) in [(Signer::Account("https://ca/a/1"), "kid"), (Signer::Key, "jwk")] {
             let signed: Value =
                 serde_json::from_str(&key.sign(signer, "n", "https://ca/o", "{}").unwrap())
@@ -132,7 +132,7 @@ mod tests {
             assert!(protected.get(field).is_some() && protected.as_object().unwrap().len() == 4);
             assert_eq!(decoded("payload"), b"{}");
         }
-        let (token, print) = (key.authorization("tok"), key.public());
+        let (token, print) = (key.key_authorization("tok"), key.public_jwk());
         assert_eq!(token, format!("tok.{}", base64(digest(&SHA256, print.as_bytes()))));
         // Lexicographic, and without spaces (RFC 7638, 3).
         let places: Vec<usize> = ["\"crv\"", "\"kty\"", "\"x\"", "\"y\""]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn what_is_no_key_is_none() {
         for wrong in ["", "!", "AAAA"] {
-            assert!(AccountKey::read(wrong).is_none(), "{wrong}");
+            assert!(AccountKey::from_text(wrong).is_none(), "{wrong}");
         }
     }
 }

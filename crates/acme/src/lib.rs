@@ -22,8 +22,11 @@
 /// What of an authority's bytes is read: the line that is made of a problem, and a moment. For the fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
-    let said = serde_json::from_slice(bytes).unwrap_or_default();
-    (protocol::told(&said).0, std::str::from_utf8(bytes).ok().and_then(schedule::moment))
+    let problem = serde_json::from_slice(bytes).unwrap_or_default();
+    (
+        protocol::describe_problem(&problem).0,
+        std::str::from_utf8(bytes).ok().and_then(schedule::parse_rfc3339),
+    )
 }
 
 mod failure;
@@ -37,5 +40,5 @@ mod settings;
 mod storage;
 
 pub use renewer::{Acme, Renewer};
-pub use schedule::Pace;
+pub use schedule::RetrySchedule;
 pub use settings::{BadSettings, Challenge, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, Settings};

@@ -4,20 +4,20 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use http::{Method, StatusCode};
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::http::{Http, Reply};
+use crate::http::{HttpClient, Response};
 use crate::jws::{AccountKey, Signer, base64};
-use crate::schedule::{Window, moment, window_stands};
+use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
 /// How often a request is sent anew because its nonce is refused: an authority whose servers do not know one another's refuses half.
-const NONCE_TRIES: usize = 12;
+const NONCE_ATTEMPTS: usize = 12;
 
 /// Bytes of an authority's words that are passed on.
-const WORDS: usize = 500;
+const MAX_MESSAGE_LENGTH: usize = 500;
 
 /// An account there.
 #[derive(Debug)]
@@ -31,25 +31,28 @@ pub(crate) struct Account {
 /// An authority, as long as it is talked to.
 #[derive(Debug)]
 pub(crate) struct Authority {
-    http: Http,
+    http: HttpClient,
     directory: Value,
-    /// What the last reply brought.
+    /// What the last response brought.
     nonce: RefCell<Option<String>>,
 }
 
 impl Authority {
     /// Asks for its directory.
-    pub(crate) async fn open(http: Http, settings: &Settings) -> Result<Authority, Failure> {
-        let reply = http.request(Method::GET, &settings.directory, None).await?;
-        let directory = checked(&reply)?;
+    pub(crate) async fn connect(
+        http: HttpClient,
+        settings: &Settings,
+    ) -> Result<Authority, Failure> {
+        let response = http.request(Method::GET, &settings.directory, None).await?;
+        let directory = json_or_problem(&response)?;
         Ok(Authority { http, directory, nonce: RefCell::new(None) })
     }
 
     /// A URL of the directory.
-    fn place(&self, name: &str) -> Result<&str, Failure> {
+    fn endpoint_url(&self, name: &str) -> Result<&str, Failure> {
         self.directory[name]
             .as_str()
-            .ok_or_else(|| Failure::new(format!("the authority's directory has no {name}")))
+            .ok_or_else(|| Failure::new(format!("the authority's directory has no `{name}`")))
     }
 
     /// Whether it offers such certificates.
@@ -61,8 +64,10 @@ impl Authority {
         }
         let names: Vec<&str> =
             offered.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let has = if names.is_empty() { "none at all".to_owned() } else { names.join(", ") };
-        Err(Failure::new(format!("the authority has no profile {wanted}, but {has}")))
+        let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Err(Failure::new(format!(
+            "the authority does not offer the profile `{wanted}`; it offers: {has}"
+        )))
     }
 
     /// Makes an account, or finds that of the key.
@@ -73,16 +78,17 @@ impl Authority {
     ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
-                "the authority wants an account that was made elsewhere (external account binding), which is not to be had here",
+                "the authority requires external account binding, which is not supported: choose another authority",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });
-        let reply =
-            self.post(&key, Signer::Key, self.place("newAccount")?, &payload.to_string()).await?;
-        checked(&reply)?;
-        let id = reply
-            .text("location")
-            .ok_or_else(|| Failure::new("the authority gave an account without its URL"))?;
+        let response = self
+            .post_signed(&key, Signer::Key, self.endpoint_url("newAccount")?, &payload.to_string())
+            .await?;
+        json_or_problem(&response)?;
+        let id = response
+            .header("location")
+            .ok_or_else(|| Failure::new("the authority sent an account without a URL"))?;
         Ok(Account { id: id.to_owned(), emails: emails.to_vec(), key })
     }
 
@@ -93,7 +99,7 @@ impl Authority {
         emails: &[String],
     ) -> Result<(), Failure> {
         let payload = json!({ "contact": contact(emails) }).to_string();
-        self.ask(account, &account.id, Some(&payload)).await.map(drop)
+        self.post(account, &account.id, Some(&payload)).await.map(drop)
     }
 
     /// Orders a certificate: the order's URL, and what it is.
@@ -101,7 +107,7 @@ impl Authority {
         &self,
         account: &Account,
         settings: &Settings,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<(String, Value), Failure> {
         let identifiers: Vec<Value> = settings
             .domains
@@ -121,87 +127,89 @@ impl Authority {
         {
             payload["replaces"] = Value::from(id);
         }
-        let url = self.place("newOrder")?;
+        let url = self.endpoint_url("newOrder")?;
         let signer = Signer::Account(&account.id);
-        let mut reply = self.post(&account.key, signer, url, &payload.to_string()).await?;
+        let mut response =
+            self.post_signed(&account.key, signer, url, &payload.to_string()).await?;
         let is_refused = |problem: &Failure| {
             problem.is("alreadyReplaced") || problem.is("malformed") || problem.is("conflict")
         };
         if payload.get("replaces").is_some()
-            && checked(&reply).is_err_and(|problem| is_refused(&problem))
+            && json_or_problem(&response).is_err_and(|problem| is_refused(&problem))
         {
             payload.as_object_mut().expect("it is one").remove("replaces");
-            reply = self.post(&account.key, signer, url, &payload.to_string()).await?;
+            response = self.post_signed(&account.key, signer, url, &payload.to_string()).await?;
         }
-        let order = checked(&reply)?;
-        let place = reply
-            .text("location")
-            .ok_or_else(|| Failure::new("the authority gave an order without its URL"))?;
-        Ok((place.to_owned(), order))
+        let order = json_or_problem(&response)?;
+        let url = response
+            .header("location")
+            .ok_or_else(|| Failure::new("the authority sent an order without a URL"))?;
+        Ok((url.to_owned(), order))
     }
 
     /// Asks for what is at a URL; with a payload, has something done there.
-    pub(crate) async fn ask(
+    pub(crate) async fn post(
         &self,
         account: &Account,
         url: &str,
         payload: Option<&str>,
-    ) -> Result<(Value, Reply), Failure> {
-        let reply = self
-            .post(&account.key, Signer::Account(&account.id), url, payload.unwrap_or(""))
+    ) -> Result<(Value, Response), Failure> {
+        let response = self
+            .post_signed(&account.key, Signer::Account(&account.id), url, payload.unwrap_or(""))
             .await?;
-        Ok((checked(&reply)?, reply))
+        Ok((json_or_problem(&response)?, response))
     }
 
     /// The certificate with its chain, in PEM.
     pub(crate) async fn download(&self, account: &Account, url: &str) -> Result<String, Failure> {
-        let reply = self.post(&account.key, Signer::Account(&account.id), url, "").await?;
-        if !reply.status.is_success() {
-            return Err(problem(&reply));
+        let response =
+            self.post_signed(&account.key, Signer::Account(&account.id), url, "").await?;
+        if !response.status.is_success() {
+            return Err(problem_of(&response));
         }
-        String::from_utf8(reply.body)
-            .map_err(|_| Failure::new("the authority gave a certificate that is no text"))
+        String::from_utf8(response.body)
+            .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
     /// When it wants a certificate renewed, and how long to take its word (RFC 9773, 4).
-    pub(crate) async fn window(
+    pub(crate) async fn renewal_info(
         &self,
-        issued: &Issued,
+        issued: &IssuedCertificate,
     ) -> Result<Option<(Window, std::time::Duration)>, Failure> {
         let (Some(place), Some(id)) = (self.directory["renewalInfo"].as_str(), renewal_id(issued))
         else {
             return Ok(None);
         };
         let url = format!("{}/{id}", place.trim_end_matches('/'));
-        let reply = self.http.request(Method::GET, &url, None).await?;
-        let said = checked(&reply)?;
-        let at = |name: &str| said["suggestedWindow"][name].as_str().and_then(moment);
+        let response = self.http.request(Method::GET, &url, None).await?;
+        let body = json_or_problem(&response)?;
+        let at = |name: &str| body["suggestedWindow"][name].as_str().and_then(parse_rfc3339);
         match (at("start"), at("end")) {
             (Some(start), Some(end)) => {
-                Ok(Some((Window { start, end }, window_stands(reply.retry_after()))))
+                Ok(Some((Window { start, end }, window_lifetime(response.retry_after()))))
             }
-            _ => Err(Failure::new("the authority names no time to renew at")),
+            _ => Err(Failure::new("the authority's renewal information has no valid window")),
         }
     }
 
-    async fn post(
+    async fn post_signed(
         &self,
         key: &AccountKey,
         signer: Signer<'_>,
         url: &str,
         payload: &str,
-    ) -> Result<Reply, Failure> {
-        for _ in 0..NONCE_TRIES {
+    ) -> Result<Response, Failure> {
+        for _ in 0..NONCE_ATTEMPTS {
             let nonce = self.nonce().await?;
             let body = key.sign(signer, &nonce, url, payload)?;
-            let reply = self.http.request(Method::POST, url, Some(body)).await?;
-            self.keep_nonce(&reply);
-            if reply.status != StatusCode::BAD_REQUEST || !problem(&reply).is("badNonce") {
-                return Ok(reply);
+            let response = self.http.request(Method::POST, url, Some(body)).await?;
+            self.store_nonce(&response);
+            if response.status != StatusCode::BAD_REQUEST || !problem_of(&response).is("badNonce") {
+                return Ok(response);
             }
         }
         Err(Failure::new(format!(
-            "the authority refuses its own nonces, {NONCE_TRIES} of them in a row"
+            "the authority rejected {NONCE_ATTEMPTS} of its own nonces in a row"
         )))
     }
 
@@ -209,16 +217,17 @@ impl Authority {
         if let Some(nonce) = self.nonce.take() {
             return Ok(nonce);
         }
-        let reply = self.http.request(Method::HEAD, self.place("newNonce")?, None).await?;
-        if !reply.status.is_success() {
-            return Err(problem(&reply));
+        let response =
+            self.http.request(Method::HEAD, self.endpoint_url("newNonce")?, None).await?;
+        if !response.status.is_success() {
+            return Err(problem_of(&response));
         }
-        self.keep_nonce(&reply);
-        self.nonce.take().ok_or_else(|| Failure::new("the authority gave no nonce"))
+        self.store_nonce(&response);
+        self.nonce.take().ok_or_else(|| Failure::new("the authority sent no nonce"))
     }
 
-    fn keep_nonce(&self, reply: &Reply) {
-        self.nonce.replace(reply.text("replay-nonce").map(str::to_owned));
+    fn store_nonce(&self, response: &Response) {
+        self.nonce.replace(response.header("replay-nonce").map(str::to_owned));
     }
 }
 
@@ -227,30 +236,31 @@ fn contact(emails: &[String]) -> Vec<String> {
 }
 
 /// How an authority knows a certificate (RFC 9773, 4.1).
-pub(crate) fn renewal_id(issued: &Issued) -> Option<String> {
+pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
-/// What a reply says, unless it is a problem.
-fn checked(reply: &Reply) -> Result<Value, Failure> {
-    if !reply.status.is_success() {
-        return Err(problem(reply));
+/// What a response says, unless it is a problem.
+fn json_or_problem(response: &Response) -> Result<Value, Failure> {
+    if !response.status.is_success() {
+        return Err(problem_of(response));
     }
-    serde_json::from_slice(&reply.body)
-        .map_err(|_| Failure::new("the authority answered with what is no JSON"))
+    serde_json::from_slice(&response.body)
+        .map_err(|_| Failure::new("the authority's response is not valid JSON"))
 }
 
-/// What is wrong, as a reply says it.
-fn problem(reply: &Reply) -> Failure {
-    let said: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
-    let (text, problem) = told(&said);
-    let text = text
-        .unwrap_or_else(|| format!("the authority answered with status {}", reply.status.as_u16()));
-    Failure { text, problem, retry_after: reply.retry_after() }
+/// What is wrong, as a response says it.
+fn problem_of(response: &Response) -> Failure {
+    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let (text, problem) = describe_problem(&body);
+    let text = text.unwrap_or_else(|| {
+        format!("the authority responded with status {}", response.status.as_u16())
+    });
+    Failure { text, problem, retry_after: response.retry_after() }
 }
 
 /// A problem document (RFC 9457) as a line, and the last part of its type.
-pub(crate) fn told(problem: &Value) -> (Option<String>, Option<String>) {
+pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<String>) {
     let kind = problem["type"].as_str().and_then(|kind| kind.rsplit(':').next()).map(printable);
     let mut text = problem["detail"].as_str().map(str::to_owned);
     for part in problem["subproblems"].as_array().into_iter().flatten() {
@@ -273,7 +283,7 @@ pub(crate) fn printable(text: &str) -> String {
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     let mut out = String::new();
     for char in clean {
-        if out.len() + char.len_utf8() > WORDS {
+        if out.len() + char.len_utf8() > MAX_MESSAGE_LENGTH {
             out.push_str("...");
             break;
         }
@@ -288,23 +298,23 @@ mod tests {
 
     #[test]
     fn a_problem_is_a_line() {
-        let said = json!({
+        let body = json!({
             "type": "urn:ietf:params:acme:error:rejectedIdentifier", "detail": "no\nway",
             "subproblems": [{ "detail": "forbidden", "identifier": { "type": "dns", "value": "a.b" } }, 7],
         });
-        let (text, kind) = told(&said);
+        let (text, kind) = describe_problem(&body);
         assert_eq!(text.as_deref(), Some("no way; a.b: forbidden (rejectedIdentifier)"));
         assert_eq!(kind.as_deref(), Some("rejectedIdentifier"));
-        assert_eq!(told(&json!(["detail"])), (None, None));
-        assert_eq!(told(&Value::Null), (None, None));
-        let long = told(&json!({ "detail": "\u{e4}".repeat(9999) })).0.unwrap();
-        assert!(long.len() <= WORDS + 3 && long.ends_with("..."), "{}", long.len());
+        assert_eq!(describe_problem(&json!(["detail"])), (None, None));
+        assert_eq!(describe_problem(&Value::Null), (None, None));
+        let long = describe_problem(&json!({ "detail": "\u{e4}".repeat(9999) })).0.unwrap();
+        assert!(long.len() <= MAX_MESSAGE_LENGTH + 3 && long.ends_with("..."), "{}", long.len());
     }
 
     #[test]
     fn a_certificate_is_known_by_its_authority_and_number() {
         // The example of RFC 9773, 4.1.
-        let issued = Issued {
+        let issued = IssuedCertificate {
             begins: std::time::SystemTime::UNIX_EPOCH,
             ends: std::time::SystemTime::UNIX_EPOCH,
             hosts: Vec::new(),
@@ -316,6 +326,6 @@ mod tests {
             sha256: [0; 32],
         };
         assert_eq!(renewal_id(&issued).as_deref(), Some("aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE"));
-        assert_eq!(renewal_id(&Issued { authority_key: None, ..issued }), None);
+        assert_eq!(renewal_id(&IssuedCertificate { authority_key: None, ..issued }), None);
     }
 }

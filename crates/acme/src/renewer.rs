@@ -8,18 +8,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
+use rookery_server::tls::{
+    CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
+};
 use rookery_system::signals::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
-use crate::http::Http;
+use crate::http::HttpClient;
 use crate::order;
 use crate::protocol::{Account, Authority, renewal_id};
-use crate::schedule::{Planned, Window, between, chance, renewal, stands, window_stands};
+use crate::schedule::{
+    RenewalTimer, Window, fraction, is_current, min_interval, renewal_time, window_lifetime,
+};
 use crate::settings::{BadSettings, Challenge, Settings};
-use crate::storage::{Lock, State, Storage, Word};
+use crate::storage::{Lock, RenewalInfo, State, Storage};
 
 /// How long one attempt may take, whatever the authority does.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
@@ -29,10 +33,10 @@ const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 pub struct Acme {
     settings: Settings,
     storage: Storage,
-    http: Http,
+    http: HttpClient,
     challenges: Challenges,
     /// Certificates for some of the hosts, until there is the one for all of them.
-    others: Vec<PathBuf>,
+    partial_certificates: Vec<PathBuf>,
 }
 
 impl Acme {
@@ -41,38 +45,43 @@ impl Acme {
     /// # Errors
     /// What is wrong.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
-        let settings = settings.settle()?;
-        let http = Http(
+        let settings = settings.validate()?;
+        let http = HttpClient(
             tls_config(&settings.roots).map_err(|error| BadSettings::Roots(error.to_string()))?,
         );
         let storage = Storage::open(&settings)
             .map_err(|error| BadSettings::Folder(settings.folder.clone(), error.to_string()))?;
         let challenges = Challenges::new(settings.domains.clone());
-        let mut acme = Acme { settings, storage, http, challenges, others: Vec::new() };
-        let there = acme.storage.certificate();
-        if there.exists() {
+        let mut acme =
+            Acme { settings, storage, http, challenges, partial_certificates: Vec::new() };
+        let existing = acme.storage.certificate();
+        if existing.exists() {
             let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
-            match serve(pair(&there)) {
+            match load_tls(pair(&existing)) {
                 Ok(_) => {}
                 // It may be a good one.
                 Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
                 // One that somebody has changed is none: another is ordered.
-                Err(_) => std::fs::rename(&there, there.with_extension("unusable"))
+                Err(_) => std::fs::rename(&existing, existing.with_extension("unusable"))
                     .map_err(|error| bad(error.to_string()))?,
             }
         }
-        if !there.exists() {
-            let others = acme.storage.others(&acme.settings.domains, SystemTime::now());
-            acme.others = others.into_iter().filter(|other| serve(pair(other)).is_ok()).collect();
+        if !existing.exists() {
+            let partial_certificates =
+                acme.storage.partial_certificates(&acme.settings.domains, SystemTime::now());
+            acme.partial_certificates = partial_certificates
+                .into_iter()
+                .filter(|other| load_tls(pair(other)).is_ok())
+                .collect();
         }
         Ok(acme)
     }
 
     /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). Until then there are
-    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the others meanwhile.
+    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the partial_certificates meanwhile.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
-        [&own].into_iter().chain(&self.others).map(|file| pair(file)).collect()
+        [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
     /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
@@ -147,19 +156,20 @@ fn pair(file: &Path) -> CertificatePair {
 }
 
 /// Checks that a pair can be served.
-fn serve(pair: CertificatePair) -> Result<Tls, TlsError> {
+fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
 
 /// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
 /// all of these hosts.
-fn accept(pem: &str, domains: &[String]) -> Result<Issued, String> {
+fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
-    serve(CertificatePair { certificate: text(), key: text() })
-        .map_err(|error| format!("what was issued cannot be served: {error}"))?;
-    let issued = Issued::read(pem.as_bytes()).ok_or("what was issued is no certificate")?;
+    load_tls(CertificatePair { certificate: text(), key: text() })
+        .map_err(|error| format!("the issued certificate cannot be used: {error}"))?;
+    let issued =
+        IssuedCertificate::read(pem.as_bytes()).ok_or("the issued data is not a certificate")?;
     match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
-        Some(missing) => Err(format!("what was issued is not for {missing}")),
+        Some(missing) => Err(format!("the issued certificate is not for {missing}")),
         None => Ok(issued),
     }
 }
@@ -190,7 +200,7 @@ struct RenewalTask {
 }
 
 impl RenewalTask {
-    fn say(&self, text: &str) {
+    fn log(&self, text: &str) {
         (self.notice)(&format!("ACME: {text}"));
     }
 
@@ -199,212 +209,223 @@ impl RenewalTask {
     }
 
     /// What clients get meanwhile.
-    fn without(&self, issued: Option<&Issued>, now: SystemTime) -> String {
+    fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
-            None if !self.acme.others.is_empty() => {
-                ". Until there is one, those that are kept for some of the names are used"
-                    .to_owned()
+            None if !self.acme.partial_certificates.is_empty() => {
+                ". Until then, stored certificates for some of the names are used".to_owned()
             }
-            None => ". Until there is one, HTTPS is refused".to_owned(),
+            None => ". Until then, HTTPS connections are refused".to_owned(),
             Some(issued) if issued.ends < now => {
-                ". The one from before has expired: clients refuse it".to_owned()
+                ". The current certificate has expired, and clients refuse it".to_owned()
             }
             Some(issued) => {
-                format!(". The one from before is valid until {}", fmt_http_date(issued.ends))
+                format!(". The current certificate is valid until {}", fmt_http_date(issued.ends))
             }
         }
     }
 
     async fn run(&self) -> Infallible {
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
             let why = match self.acme.storage.lock() {
                 Ok(Some(lock)) => match self.renew_while_locked(lock).await {},
                 Ok(None) => {
                     format!(
-                        "another server looks after the certificate for {}; it is used here as well",
+                        "another server renews the certificate for {}; this server uses it as well",
                         self.names()
                     )
                 }
                 Err(error) => {
                     format!(
-                        "the certificate for {} cannot be looked after: its lock: {error}",
+                        "the certificate for {} cannot be renewed, because its lock file cannot be used: {error}",
                         self.names()
                     )
                 }
             };
-            if !std::mem::replace(&mut is_told, true) {
-                self.say(&why);
+            if !std::mem::replace(&mut is_logged, true) {
+                self.log(&why);
             }
-            tokio::time::sleep(self.acme.settings.pace.look).await;
+            tokio::time::sleep(self.acme.settings.retry.check_interval).await;
         }
     }
 
     /// Holding the lock, for as long as the thread runs.
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
-        let look = self.acme.settings.pace.look;
-        let mut is_told = false;
+        let check_interval = self.acme.settings.retry.check_interval;
+        let mut is_logged = false;
         let mut is_first = true;
         // Beside what is on the disk, so that a disk that is full has nobody asked each time.
-        let mut window = storage.state().window;
+        let mut window = storage.state().renewal_info;
         // By a clock that nobody sets. What is written down is for whoever looks after the certificate next.
-        let mut next = Instant::now() + storage.state().rest(SystemTime::now());
-        let mut planned = Planned::default();
+        let mut next = Instant::now() + storage.state().remaining_wait(SystemTime::now());
+        let mut timer = RenewalTimer::default();
         loop {
             let issued = storage.issued(&self.acme.settings.domains);
-            let due = match &issued {
+            let until_due = match &issued {
                 None => SystemTime::UNIX_EPOCH,
-                Some(issued) => renewal(issued, self.window(issued, &mut window).await),
+                Some(issued) => {
+                    renewal_time(issued, self.renewal_window(issued, &mut window).await)
+                }
             };
             let now = SystemTime::now();
-            let due = planned.wait(due, now, Instant::now());
+            let until_due = timer.wait(until_due, now, Instant::now());
             let state = storage.state();
             // After a success it is for renewals alone: who removes a certificate wants another one.
-            let is_resting = issued.is_some() || state.failures > 0;
-            let rest = if is_resting {
+            let must_wait = issued.is_some() || state.failures > 0;
+            let wait_time = if must_wait {
                 next.saturating_duration_since(Instant::now())
             } else {
                 Duration::ZERO
             };
-            if is_first && due.is_zero() && !rest.is_zero() && state.failures > 0 {
-                self.say(&format!(
-                    "the last attempt at a certificate for {} failed, or was broken off; the next one is in {}{}",
+            if is_first && until_due.is_zero() && !wait_time.is_zero() && state.failures > 0 {
+                self.log(&format!(
+                    "the last attempt to get a certificate for {} failed or was interrupted; the next attempt is in {}{}",
                     self.names(),
-                    span(rest),
-                    self.without(issued.as_ref(), now)
+                    duration_text(wait_time),
+                    self.served_meanwhile(issued.as_ref(), now)
                 ));
             }
             is_first = false;
-            let wait = due.max(rest);
+            let wait = until_due.max(wait_time);
             if !wait.is_zero() {
                 // The clock may be set, the machine sleep, and somebody remove the file.
-                tokio::time::sleep(wait.min(look)).await;
+                tokio::time::sleep(wait.min(check_interval)).await;
                 continue;
             }
             match self.attempt(issued.as_ref(), state).await {
-                Ok(rest) => next = Instant::now() + rest,
+                Ok(wait_time) => next = Instant::now() + wait_time,
                 Err(error) => {
-                    // Without a word on the disk each start would order anew.
-                    if !std::mem::replace(&mut is_told, true) {
-                        self.say(&format!(
-                            "no certificate for {} is ordered: {} cannot be written to: {error}",
+                    // Without a info on the disk each start would order anew.
+                    if !std::mem::replace(&mut is_logged, true) {
+                        self.log(&format!(
+                            "no certificate for {} is ordered, because {} cannot be written to: {error}",
                             self.names(),
                             self.acme.settings.folder.display()
                         ));
                     }
-                    tokio::time::sleep(look).await;
+                    tokio::time::sleep(check_interval).await;
                 }
             }
         }
     }
 
-    /// What the authority says of a renewal; asked for again when its word does not stand any more.
-    async fn window(&self, issued: &Issued, known: &mut Option<Word>) -> Option<Window> {
+    /// What the authority says of a renewal; asked for again when its info does not stand any more.
+    async fn renewal_window(
+        &self,
+        issued: &IssuedCertificate,
+        known: &mut Option<RenewalInfo>,
+    ) -> Option<Window> {
         let id = renewal_id(issued)?;
         let now = SystemTime::now();
-        let before = known.as_ref().filter(|word| word.of == id);
-        if let Some(word) = before.filter(|word| stands(word.until, now)) {
-            return word.window;
+        let before = known.as_ref().filter(|info| info.certificate == id);
+        if let Some(info) = before.filter(|info| is_current(info.until, now)) {
+            return info.window;
         }
         let asked = async {
-            let authority = Authority::open(self.acme.http.clone(), &self.acme.settings).await?;
-            authority.window(issued).await
+            let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
+            authority.renewal_info(issued).await
         };
         // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
         let (window, time) = match asked.await {
             Ok(Some((window, time))) => (Some(window), time),
-            Ok(None) | Err(_) => (before.and_then(|word| word.window), window_stands(None)),
+            Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
-        *known = Some(Word { of: id, window, until: now + time });
+        *known = Some(RenewalInfo { certificate: id, window, until: now + time });
         let storage = &self.acme.storage;
         // It is asked for again if it is lost.
-        let _ = storage.keep_state(&State { window: known.clone(), ..storage.state() });
+        let _ = storage.save_state(&State { renewal_info: known.clone(), ..storage.state() });
         window
     }
 
     /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
-    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
+    async fn attempt(
+        &self,
+        issued: Option<&IssuedCertificate>,
+        mut state: State,
+    ) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let challenge = self.challenges[state.failures as usize % self.challenges.len()];
-        let wait = |failures, retry_after| settings.pace.after(failures, retry_after, random());
+        let wait =
+            |failures, retry_after| settings.retry.wait_after(failures, retry_after, random());
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
         state.attempted = Some(now);
         // As if it had failed: whoever is killed meanwhile, again and again, orders no more often than that.
         state.next = Some(now + wait(state.failures, None));
-        storage.keep_state(&state)?;
+        storage.save_state(&state)?;
         let what = if issued.is_some() { "renewing the" } else { "ordering a" };
-        self.say(&format!(
-            "{what} certificate for {}, from {} by {}",
+        self.log(&format!(
+            "{what} certificate for {} from {} with {}",
             self.names(),
             settings.authority(),
             challenge.name()
         ));
-        let ordered = tokio::time::timeout(ATTEMPT_TIME, self.order(challenge, issued)).await;
+        let ordered =
+            tokio::time::timeout(ATTEMPT_TIME, self.order_certificate(challenge, issued)).await;
         challenges.clear();
         let ordered = ordered.unwrap_or_else(|_| {
             Err(Failure::new(format!(
-                "{} took longer than {} s",
+                "{} did not complete the order within {} s",
                 settings.authority(),
                 ATTEMPT_TIME.as_secs()
             )))
         });
         let kept = ordered.and_then(|pem| {
             // The one from before is replaced by nothing that cannot be served.
-            let issued = accept(&pem, &settings.domains).map_err(Failure::new)?;
-            storage
-                .keep_certificate(&pem)
-                .map_err(|error| Failure::new(format!("it cannot be kept: {error}")))?;
+            let issued = check_issued(&pem, &settings.domains).map_err(Failure::new)?;
+            storage.save_certificate(&pem).map_err(|error| {
+                Failure::new(format!("the certificate cannot be stored: {error}"))
+            })?;
             Ok(issued)
         });
         match kept {
             Ok(issued) => {
                 if let Err(error) = self.tls.reload() {
                     // It is there, so it is not ordered again: the server reads it until it is served.
-                    self.say(&format!(
-                        "the certificate for {} is kept, and not served yet: {error}",
+                    self.log(&format!(
+                        "the certificate for {} is stored but cannot be served yet: {error}",
                         self.names()
                     ));
                 }
                 // Whatever the authority says of its renewal, or the clock of its dates.
-                let rest = between(&issued);
+                let wait_time = min_interval(&issued);
                 // A failure to write costs a wait.
-                let _ = storage.keep_state(&State {
+                let _ = storage.save_state(&State {
                     attempted: Some(now),
-                    next: Some(now + rest),
+                    next: Some(now + wait_time),
                     ..State::default()
                 });
                 let until = fmt_http_date(issued.ends);
-                self.say(&format!(
-                    "there is a certificate for {}, valid until {until}",
+                self.log(&format!(
+                    "received a certificate for {}, valid until {until}",
                     self.names()
                 ));
-                Ok(rest)
+                Ok(wait_time)
             }
             Err(failure) => {
                 let now = SystemTime::now();
-                let rest = wait(state.failures, failure.retry_after);
-                state.next = Some(now + rest);
-                let _ = storage.keep_state(&state);
-                self.say(&format!(
+                let wait_time = wait(state.failures, failure.retry_after);
+                state.next = Some(now + wait_time);
+                let _ = storage.save_state(&state);
+                self.log(&format!(
                     "no certificate for {}: {failure}. The next attempt is in {}{}",
                     self.names(),
-                    span(rest),
-                    self.without(issued, now)
+                    duration_text(wait_time),
+                    self.served_meanwhile(issued, now)
                 ));
-                Ok(rest)
+                Ok(wait_time)
             }
         }
     }
 
-    async fn order(
+    async fn order_certificate(
         &self,
         challenge: Challenge,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<String, Failure> {
         let Acme { settings, storage, http, challenges, .. } = &self.acme;
-        let authority = Authority::open(http.clone(), settings).await?;
+        let authority = Authority::connect(http.clone(), settings).await?;
         let account = self.account(&authority).await?;
         let ordered =
             order::order(&authority, &account, settings, challenges, challenge, replaces).await;
@@ -423,7 +444,7 @@ impl RenewalTask {
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
         let unkept =
-            |error: io::Error| Failure::new(format!("the account cannot be kept: {error}"));
+            |error: io::Error| Failure::new(format!("the account cannot be stored: {error}"));
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
@@ -432,13 +453,13 @@ impl RenewalTask {
                     told => told?,
                 }
                 account.emails.clone_from(&settings.emails);
-                storage.keep_account(&account).map_err(unkept)?;
+                storage.save_account(&account).map_err(unkept)?;
             }
             return Ok(account);
         }
         let account =
             authority.register(crate::jws::AccountKey::generate()?, &settings.emails).await?;
-        storage.keep_account(&account).map_err(unkept)?;
+        storage.save_account(&account).map_err(unkept)?;
         Ok(account)
     }
 }
@@ -448,11 +469,11 @@ fn random() -> f64 {
     let mut bytes = [0; 4];
     // Without randomness nothing is ordered anyway.
     let _ = SystemRandom::new().fill(&mut bytes);
-    chance(&bytes)
+    fraction(&bytes)
 }
 
 /// A time as people say it.
-fn span(time: Duration) -> String {
+fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     match seconds {
         0..=119 => format!("{seconds} s"),
@@ -474,7 +495,7 @@ mod tests {
         let domains =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let pem = read("localhost.pem") + &read("localhost.key");
-        let issued = accept(&pem, &domains(&["localhost"])).unwrap();
+        let issued = check_issued(&pem, &domains(&["localhost"])).unwrap();
         assert!(issued.hosts.contains(&"localhost".to_owned()));
         for (pem, hosts, expected) in [
             (
@@ -486,7 +507,7 @@ mod tests {
             (read("localhost.key"), "localhost", "has no certificate inside"),
             (pem, "app.example.org", "is not for app.example.org"),
         ] {
-            let error = accept(&pem, &domains(&[hosts])).unwrap_err();
+            let error = check_issued(&pem, &domains(&[hosts])).unwrap_err();
             assert!(error.contains(expected), "{error}");
         }
     }
@@ -501,8 +522,8 @@ mod tests {
             (7200, "2 h"),
             (90_000, "25 h"),
         ] {
-            assert_eq!(span(Duration::from_secs(seconds)), said);
+            assert_eq!(duration_text(Duration::from_secs(seconds)), said);
         }
-        assert_eq!(span(Duration::from_millis(1)), "1 s");
+        assert_eq!(duration_text(Duration::from_millis(1)), "1 s");
     }
 }

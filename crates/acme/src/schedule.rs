@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 
 /// Waits after the first failure, the second, and so on; the last one stands for all that follow. As Caddy's, so that what is wrong for
 /// a moment costs minutes, and what is wrong for a week stays within an authority's limits (Let's Encrypt: 5 failures an hour and host).
-const WAITS: [Duration; 10] = [
+const RETRY_WAITS: [Duration; 10] = [
     Duration::from_secs(60),
     Duration::from_secs(2 * 60),
     Duration::from_secs(5 * 60),
@@ -20,43 +20,43 @@ const WAITS: [Duration; 10] = [
 ];
 
 /// The longest that an authority's `Retry-After` is believed: Let's Encrypt's limits are over in a week.
-const RETRY_AFTER_MOST: Duration = Duration::from_secs(7 * 86_400);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
 /// The longest wait between two attempts.
-pub(crate) const LONGEST_REST: Duration = RETRY_AFTER_MOST;
+pub(crate) const MAX_WAIT: Duration = MAX_RETRY_AFTER;
 
 /// How long the authority's word on a renewal stands, if it does not say so, at the least and at the most (RFC 9773, 4.3).
-const WINDOW_STANDS: Duration = Duration::from_secs(6 * 3600);
-const WINDOW_STANDS_LEAST: Duration = Duration::from_secs(60);
-const WINDOW_STANDS_MOST: Duration = Duration::from_secs(86_400);
+const DEFAULT_WINDOW_LIFETIME: Duration = Duration::from_secs(6 * 3600);
+const MIN_WINDOW_LIFETIME: Duration = Duration::from_secs(60);
+const MAX_WINDOW_LIFETIME: Duration = Duration::from_secs(86_400);
 
 /// How fast it is tried again. The default is for authorities of the world; others are for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct RetrySchedule {
     /// By how much all waits of ours are shorter.
     pub divisor: u32,
     /// How often the clock is looked at, and whether another process still looks after the certificate.
-    pub look: Duration,
+    pub check_interval: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { divisor: 1, look: Duration::from_secs(60) }
+impl Default for RetrySchedule {
+    fn default() -> RetrySchedule {
+        RetrySchedule { divisor: 1, check_interval: Duration::from_secs(60) }
     }
 }
 
-impl Pace {
+impl RetrySchedule {
     /// How long to wait after `failures` in a row. `chance`, from 0 to 1, is what keeps servers that failed together from coming back
     /// together: up to a quarter more.
-    pub(crate) fn after(
+    pub(crate) fn wait_after(
         &self,
         failures: u32,
         retry_after: Option<Duration>,
         chance: f64,
     ) -> Duration {
-        let at = (failures.max(1) as usize - 1).min(WAITS.len() - 1);
-        let own = WAITS[at].mul_f64(1.0 + chance / 4.0) / self.divisor.max(1);
-        own.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MOST))
+        let at = (failures.max(1) as usize - 1).min(RETRY_WAITS.len() - 1);
+        let own = RETRY_WAITS[at].mul_f64(1.0 + chance / 4.0) / self.divisor.max(1);
+        own.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
     }
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct Window {
 }
 
 /// When to renew. Where in the window is decided by the certificate itself: the same after each start, and different for each.
-pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
+pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
-    let chance = chance(&issued.sha256);
+    let chance = fraction(&issued.sha256);
     // Whatever the authority says: an eighth of its time is left for what may go wrong.
     let last = issued.ends - lifetime / 8;
     match window {
@@ -88,45 +88,50 @@ pub(crate) fn renewal(issued: &Issued, window: Option<Window>) -> SystemTime {
 /// a system clock that is set back does not delay the renewal. A time that had passed already when
 /// it was first looked at is judged by the system clock alone, which may have been ahead.
 #[derive(Debug, Default)]
-pub(crate) struct Planned(Option<(SystemTime, Instant)>);
+pub(crate) struct RenewalTimer(Option<(SystemTime, Instant)>);
 
-impl Planned {
+impl RenewalTimer {
     /// Returns how long it is until `due`.
-    pub(crate) fn wait(&mut self, due: SystemTime, now: SystemTime, passing: Instant) -> Duration {
+    pub(crate) fn wait(
+        &mut self,
+        due: SystemTime,
+        now: SystemTime,
+        monotonic_now: Instant,
+    ) -> Duration {
         let left = due.duration_since(now).unwrap_or_default();
         let known = self.0.filter(|(known, _)| *known == due);
-        self.0 = known.or_else(|| (!left.is_zero()).then(|| (due, passing + left)));
-        self.0.map_or(left, |(_, planned)| left.min(planned.saturating_duration_since(passing)))
+        self.0 = known.or_else(|| (!left.is_zero()).then(|| (due, monotonic_now + left)));
+        self.0.map_or(left, |(_, timer)| left.min(timer.saturating_duration_since(monotonic_now)))
     }
 }
 
 /// How long after one certificate the next may be ordered, whatever speaks for it: a clock that is wrong by a year, or an authority that
 /// wants each renewed at once, would have one ordered after the other.
-pub(crate) fn between(issued: &Issued) -> Duration {
+pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     // Not of what is left of it, which is nothing for a clock that is ahead.
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
-    (lifetime / 4).min(WAITS[WAITS.len() - 1])
+    (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
 }
 
 /// Whether what an authority said still stands: until then, and never for longer than any word does, which a clock that was set back
 /// would have it.
-pub(crate) fn stands(until: SystemTime, now: SystemTime) -> bool {
-    now < until && until <= now + WINDOW_STANDS_MOST
+pub(crate) fn is_current(until: SystemTime, now: SystemTime) -> bool {
+    now < until && until <= now + MAX_WINDOW_LIFETIME
 }
 
 /// How long what an authority said of a renewal stands.
-pub(crate) fn window_stands(retry_after: Option<Duration>) -> Duration {
-    retry_after.unwrap_or(WINDOW_STANDS).clamp(WINDOW_STANDS_LEAST, WINDOW_STANDS_MOST)
+pub(crate) fn window_lifetime(retry_after: Option<Duration>) -> Duration {
+    retry_after.unwrap_or(DEFAULT_WINDOW_LIFETIME).clamp(MIN_WINDOW_LIFETIME, MAX_WINDOW_LIFETIME)
 }
 
 /// From 0 to 1, of bytes that are random.
-pub(crate) fn chance(bytes: &[u8]) -> f64 {
+pub(crate) fn fraction(bytes: &[u8]) -> f64 {
     let four = bytes.iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
     f64::from(four) / f64::from(u32::MAX)
 }
 
 /// A moment as RFC 3339 writes it: `2026-11-22T10:00:00Z`, perhaps with a fraction and an offset.
-pub(crate) fn moment(text: &str) -> Option<SystemTime> {
+pub(crate) fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     let digits = |range: std::ops::Range<usize>| -> Option<i64> {
         let part = text.get(range)?;
         part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())?
@@ -181,8 +186,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn issued(days: u32, chance: u8) -> Issued {
-        Issued {
+    fn issued(days: u32, chance: u8) -> IssuedCertificate {
+        IssuedCertificate {
             begins: at(1_000_000_000),
             ends: at(1_000_000_000) + DAY * days,
             hosts: Vec::new(),
@@ -196,107 +201,113 @@ mod tests {
     fn a_third_is_left_without_the_authoritys_word() {
         for (days, chance) in [(90, 0), (90, 255), (45, 128), (6, 77)] {
             let it = issued(days, chance);
-            let left = it.ends.duration_since(renewal(&it, None)).unwrap();
+            let left = it.ends.duration_since(renewal_time(&it, None)).unwrap();
             // Rounded, and up to a thirtieth more.
             let range =
                 (DAY * days / 3).as_secs() - 1..=(DAY * days / 3 + DAY * days / 30).as_secs() + 1;
             assert!(range.contains(&left.as_secs()), "{days} {chance}: {left:?}");
         }
-        assert_ne!(renewal(&issued(90, 1), None), renewal(&issued(90, 2), None));
+        assert_ne!(renewal_time(&issued(90, 1), None), renewal_time(&issued(90, 2), None));
     }
 
     #[test]
     fn the_authoritys_window_counts_and_never_too_late() {
         let it = issued(90, 128);
         let window = Window { start: it.begins + DAY * 50, end: it.begins + DAY * 52 };
-        let renewed = renewal(&it, Some(window));
+        let renewed = renewal_time(&it, Some(window));
         assert!(renewed > window.start + DAY / 2 && renewed < window.end, "in its middle");
         // It wants the certificate gone at once.
         let past = Window { start: it.begins - DAY, end: it.begins };
-        assert!(renewal(&it, Some(past)) <= it.begins);
+        assert!(renewal_time(&it, Some(past)) <= it.begins);
         let backwards = Window { start: it.begins, end: it.begins - DAY };
-        assert_eq!(renewal(&it, Some(backwards)), it.begins);
+        assert_eq!(renewal_time(&it, Some(backwards)), it.begins);
         let late = Window { start: it.ends, end: it.ends + DAY * 9 };
-        assert_eq!(renewal(&it, Some(late)), it.ends - DAY * 90 / 8);
+        assert_eq!(renewal_time(&it, Some(late)), it.ends - DAY * 90 / 8);
     }
 
     #[test]
     fn waits_grow_up_to_six_hours_and_the_authoritys_count_more() {
-        let pace = Pace::default();
+        let retry = RetrySchedule::default();
         let waits: Vec<u64> =
-            (0..13).map(|failures| pace.after(failures, None, 0.0).as_secs() / 60).collect();
+            (0..13).map(|failures| retry.wait_after(failures, None, 0.0).as_secs() / 60).collect();
         assert_eq!(waits, [1, 1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 360, 360]);
-        assert_eq!(pace.after(1, None, 1.0), Duration::from_secs(75));
-        assert_eq!(pace.after(1, Some(DAY), 0.5), DAY);
-        assert_eq!(pace.after(9, Some(Duration::from_secs(1)), 0.0), Duration::from_secs(3 * 3600));
-        assert_eq!(pace.after(1, Some(DAY * 400), 0.0), RETRY_AFTER_MOST);
-        assert_eq!(pace.after(u32::MAX, None, 0.0), Duration::from_secs(6 * 3600));
+        assert_eq!(retry.wait_after(1, None, 1.0), Duration::from_secs(75));
+        assert_eq!(retry.wait_after(1, Some(DAY), 0.5), DAY);
+        assert_eq!(
+            retry.wait_after(9, Some(Duration::from_secs(1)), 0.0),
+            Duration::from_secs(3 * 3600)
+        );
+        assert_eq!(retry.wait_after(1, Some(DAY * 400), 0.0), MAX_RETRY_AFTER);
+        assert_eq!(retry.wait_after(u32::MAX, None, 0.0), Duration::from_secs(6 * 3600));
     }
 
     #[test]
     fn a_clock_that_is_set_back_puts_no_renewal_off() {
-        let (start, passing) = (SystemTime::UNIX_EPOCH, Instant::now());
+        let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
-        let mut planned = Planned::default();
-        assert_eq!(planned.wait(at(400), at(370), passing), DAY * 30);
-        assert_eq!(planned.wait(at(400), at(380), passing + DAY * 10), DAY * 20);
+        let mut timer = RenewalTimer::default();
+        assert_eq!(timer.wait(at(400), at(370), monotonic_now), DAY * 30);
+        assert_eq!(timer.wait(at(400), at(380), monotonic_now + DAY * 10), DAY * 20);
         // A year back, and then ahead.
-        assert_eq!(planned.wait(at(400), at(25), passing + DAY * 20), DAY * 10);
-        assert_eq!(planned.wait(at(400), at(35), passing + DAY * 30), Duration::ZERO);
-        assert_eq!(planned.wait(at(400), at(420), passing + DAY * 21), Duration::ZERO);
+        assert_eq!(timer.wait(at(400), at(25), monotonic_now + DAY * 20), DAY * 10);
+        assert_eq!(timer.wait(at(400), at(35), monotonic_now + DAY * 30), Duration::ZERO);
+        assert_eq!(timer.wait(at(400), at(420), monotonic_now + DAY * 21), Duration::ZERO);
         // Another certificate, or another word of its authority.
-        assert_eq!(planned.wait(at(450), at(430), passing + DAY * 31), DAY * 20);
+        assert_eq!(timer.wait(at(450), at(430), monotonic_now + DAY * 31), DAY * 20);
     }
 
     #[test]
     fn a_clock_that_was_ahead_and_is_corrected_makes_no_renewal_due() {
-        let (start, passing) = (SystemTime::UNIX_EPOCH, Instant::now());
+        let (start, monotonic_now) = (SystemTime::UNIX_EPOCH, Instant::now());
         let at = |days: u32| start + DAY * days;
-        let mut planned = Planned::default();
+        let mut timer = RenewalTimer::default();
         // A year ahead, at first.
-        assert_eq!(planned.wait(at(400), at(735), passing), Duration::ZERO);
-        assert_eq!(planned.wait(at(400), at(370), passing + DAY), DAY * 30);
+        assert_eq!(timer.wait(at(400), at(735), monotonic_now), Duration::ZERO);
+        assert_eq!(timer.wait(at(400), at(370), monotonic_now + DAY), DAY * 30);
         // What was seen then counts: set back again, the clock puts nothing off.
-        assert_eq!(planned.wait(at(400), at(5), passing + DAY * 11), DAY * 20);
-        assert_eq!(planned.wait(at(400), at(25), passing + DAY * 31), Duration::ZERO);
+        assert_eq!(timer.wait(at(400), at(5), monotonic_now + DAY * 11), DAY * 20);
+        assert_eq!(timer.wait(at(400), at(25), monotonic_now + DAY * 31), Duration::ZERO);
         // So it is with another certificate.
-        assert_eq!(planned.wait(at(450), at(800), passing + DAY * 32), Duration::ZERO);
-        assert_eq!(planned.wait(at(450), at(440), passing + DAY * 33), DAY * 10);
+        assert_eq!(timer.wait(at(450), at(800), monotonic_now + DAY * 32), Duration::ZERO);
+        assert_eq!(timer.wait(at(450), at(440), monotonic_now + DAY * 33), DAY * 10);
     }
 
     #[test]
     fn one_certificate_does_not_follow_the_other() {
         // Whatever the clock says: the certificates of these tests have ended long ago.
-        assert_eq!(between(&issued(90, 0)), Duration::from_secs(6 * 3600));
+        assert_eq!(min_interval(&issued(90, 0)), Duration::from_secs(6 * 3600));
         let brief = issued(0, 0);
         assert_eq!(
-            between(&Issued { ends: brief.begins + Duration::from_secs(60), ..brief }),
+            min_interval(&IssuedCertificate {
+                ends: brief.begins + Duration::from_secs(60),
+                ..brief
+            }),
             Duration::from_secs(15)
         );
-        assert_eq!(between(&issued(0, 0)), Duration::ZERO);
+        assert_eq!(min_interval(&issued(0, 0)), Duration::ZERO);
     }
 
     #[test]
     fn a_window_stands_for_a_while() {
         for (said, time) in [
-            (None, WINDOW_STANDS),
-            (Some(0), WINDOW_STANDS_LEAST),
+            (None, DEFAULT_WINDOW_LIFETIME),
+            (Some(0), MIN_WINDOW_LIFETIME),
             (Some(7200), Duration::from_secs(7200)),
-            (Some(1 << 40), WINDOW_STANDS_MOST),
+            (Some(1 << 40), MAX_WINDOW_LIFETIME),
         ] {
-            assert_eq!(window_stands(said.map(Duration::from_secs)), time);
+            assert_eq!(window_lifetime(said.map(Duration::from_secs)), time);
         }
         let now = at(1_000_000_000);
-        assert!(stands(now + DAY, now) && stands(now + Duration::from_secs(1), now));
-        assert!(!stands(now, now) && !stands(now + DAY * 2, now), "the clock was set back");
+        assert!(is_current(now + DAY, now) && is_current(now + Duration::from_secs(1), now));
+        assert!(!is_current(now, now) && !is_current(now + DAY * 2, now), "the clock was set back");
     }
 
     #[test]
     fn moments_are_those_of_rfc_3339() {
-        assert_eq!(moment("1970-01-01T00:00:00Z"), Some(at(0)));
-        assert_eq!(moment("2000-02-29T12:34:56.789Z"), Some(at(951_827_696)));
-        assert_eq!(moment("2000-02-29t14:34:56+02:00"), Some(at(951_827_696)));
-        assert_eq!(moment("2000-02-29T07:04:56-05:30"), Some(at(951_827_696)));
+        assert_eq!(parse_rfc3339("1970-01-01T00:00:00Z"), Some(at(0)));
+        assert_eq!(parse_rfc3339("2000-02-29T12:34:56.789Z"), Some(at(951_827_696)));
+        assert_eq!(parse_rfc3339("2000-02-29t14:34:56+02:00"), Some(at(951_827_696)));
+        assert_eq!(parse_rfc3339("2000-02-29T07:04:56-05:30"), Some(at(951_827_696)));
         for wrong in [
             "",
             "2000-02-29",
@@ -310,7 +321,7 @@ mod tests {
             "1969-12-31T23:59:59Z",
             "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}",
         ] {
-            assert_eq!(moment(wrong), None, "{wrong}");
+            assert_eq!(parse_rfc3339(wrong), None, "{wrong}");
         }
     }
 }

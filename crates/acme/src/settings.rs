@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rookery_websocket_client::Roots;
 
-use crate::schedule::Pace;
+use crate::schedule::RetrySchedule;
 
 /// Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
@@ -15,7 +15,7 @@ pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
 /// Names in one certificate: Let's Encrypt takes no more.
-const DOMAINS: usize = 100;
+const MAX_DOMAINS: usize = 100;
 
 /// Certificates from an authority.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct Settings {
     /// Addresses of mail by which the authority reaches whoever runs the server; none is fine.
     pub emails: Vec<String>,
     /// Whether the authority's terms of service are agreed to.
-    pub agrees: bool,
+    pub agrees_to_terms: bool,
     /// The URL of the authority's directory.
     pub directory: String,
     /// Who signs the authority's own certificate.
@@ -37,7 +37,7 @@ pub struct Settings {
     /// Where the account and the certificates are kept.
     pub folder: PathBuf,
     /// How fast it is tried again.
-    pub pace: Pace,
+    pub retry: RetrySchedule,
 }
 
 impl Settings {
@@ -46,13 +46,13 @@ impl Settings {
         Settings {
             domains,
             emails: Vec::new(),
-            agrees: false,
+            agrees_to_terms: false,
             directory: LETS_ENCRYPT.to_owned(),
             roots: Roots::System,
             profile: None,
             challenge: None,
             folder,
-            pace: Pace::default(),
+            retry: RetrySchedule::default(),
         }
     }
 
@@ -60,27 +60,27 @@ impl Settings {
     ///
     /// # Errors
     /// The first that is wrong.
-    pub fn settle(mut self) -> Result<Settings, BadSettings> {
-        if self.domains.is_empty() || self.domains.len() > DOMAINS {
+    pub fn validate(mut self) -> Result<Settings, BadSettings> {
+        if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
         }
         let is_public = self.directory == LETS_ENCRYPT || self.directory == LETS_ENCRYPT_STAGING;
         for domain in &mut self.domains {
-            *domain = settled(domain, is_public)?;
+            *domain = normalized(domain, is_public)?;
         }
         let mut known = std::collections::HashSet::new();
         self.domains.retain(|domain| known.insert(domain.clone()));
         let is_email = |text: &str| {
-            let is_of_it = |byte: u8| byte.is_ascii_graphic() && !b"<>,?&".contains(&byte);
+            let is_allowed = |byte: u8| byte.is_ascii_graphic() && !b"<>,?&".contains(&byte);
             text.split_once('@').is_some_and(|(who, host)| !who.is_empty() && !host.is_empty())
-                && text.bytes().all(is_of_it)
+                && text.bytes().all(is_allowed)
         };
         if let Some(wrong) = self.emails.iter().find(|email| !is_email(email)) {
             return Err(BadSettings::Email(wrong.clone()));
         }
-        crate::http::Place::of(&self.directory)
+        crate::http::Endpoint::parse(&self.directory)
             .map_err(|_| BadSettings::Directory(self.directory.clone()))?;
-        if !self.agrees {
+        if !self.agrees_to_terms {
             return Err(BadSettings::Terms(self.directory));
         }
         Ok(self)
@@ -112,13 +112,13 @@ impl Challenge {
     }
 
     /// The one of that name.
-    pub fn of(name: &str) -> Option<Challenge> {
+    pub fn from_name(name: &str) -> Option<Challenge> {
         [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
     }
 }
 
 /// The name in lower case and without the root's dot.
-fn settled(domain: &str, is_public: bool) -> Result<String, BadSettings> {
+fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
     if let Ok(address) = name.parse::<IpAddr>() {
@@ -126,27 +126,27 @@ fn settled(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     }
     if name.starts_with("*.") {
         return wrong(
-            "a certificate for all names below one needs a change of DNS, which a server cannot make; name each",
+            "a wildcard certificate needs a DNS record, which this server cannot create: list each name",
         );
     }
     if !name.is_ascii() {
-        return wrong("write it as DNS has it, with labels that begin with xn--");
+        return wrong("write the name in its DNS form, whose labels begin with xn--");
     }
     let is_label = |label: &str| {
-        let is_of_it = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         (1..=63).contains(&label.len())
-            && label.bytes().all(is_of_it)
+            && label.bytes().all(is_allowed)
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
     if name.len() > 253 || !name.split('.').all(is_label) {
         return wrong(
-            "give the name of a host, such as app.example.org, without https:// and without a port",
+            "give a host name such as app.example.org, without https:// and without a port",
         );
     }
     if is_public && !name.contains('.') {
         return wrong(
-            "Let's Encrypt has certificates for names that the whole internet knows, such as app.example.org",
+            "Let's Encrypt issues certificates only for public names, such as app.example.org",
         );
     }
     Ok(name)
@@ -182,18 +182,18 @@ pub enum BadSettings {
 impl fmt::Display for BadSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadSettings::Count(0) => f.write_str("a certificate needs the name of a host"),
+            BadSettings::Count(0) => f.write_str("a certificate needs at least one host name"),
             BadSettings::Count(count) => {
-                write!(f, "a certificate has at most {DOMAINS} names, and these are {count}")
+                write!(f, "a certificate can have at most {MAX_DOMAINS} names, not {count}")
             }
             BadSettings::Domain { domain, why } => {
-                write!(f, "there is no certificate for `{domain}`: {why}")
+                write!(f, "no certificate can be ordered for `{domain}`: {why}")
             }
-            BadSettings::Email(email) => write!(f, "`{email}` is no address of mail"),
+            BadSettings::Email(email) => write!(f, "`{email}` is not an e-mail address"),
             BadSettings::Directory(url) => {
                 write!(
                     f,
-                    "`{url}` is no directory of an authority: its address begins with https://"
+                    "`{url}` is not the directory of an ACME authority: it must be an https:// URL"
                 )
             }
             BadSettings::Terms(url) => {
@@ -202,25 +202,29 @@ impl fmt::Display for BadSettings {
                         "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
                             .to_owned()
                     }
-                    _ => format!("the authority at {url}, which names its terms of service there"),
+                    _ => format!("the authority at {url}, which publishes its terms of service there"),
                 };
-                write!(f, "certificates come from {whose}: they have to be agreed to")
+                write!(f, "certificates come from {whose}: agree to these terms")
             }
-            BadSettings::Unanswerable(wanted) => {
-                match wanted {
-                    Some(Challenge::Http) => f.write_str("http-01 needs a port from which requests are sent on")?,
-                    Some(Challenge::Tls) => {
-                        f.write_str("tls-alpn-01 needs TLS without certificates of clients")?;
-                    }
-                    None => f.write_str("an authority, which has no certificate of a client, needs a port from which requests are sent on")?,
+            BadSettings::Unanswerable(wanted) => f.write_str(match wanted {
+                Some(Challenge::Http) => {
+                    "http-01 needs a redirect port, which the authority reaches as port 80"
                 }
-                f.write_str(", which an authority reaches as port ")?;
-                f.write_str(if *wanted == Some(Challenge::Tls) { "443" } else { "80" })
-            }
+                Some(Challenge::Tls) => {
+                    "tls-alpn-01 needs TLS that requires no client certificate, which the \
+                     authority reaches as port 443"
+                }
+                None => {
+                    "the authority has no client certificate, so a redirect port is needed, which \
+                     the authority reaches as port 80"
+                }
+            }),
             BadSettings::Folder(folder, why) => {
-                write!(f, "certificates cannot be kept in {}: {why}", folder.display())
+                write!(f, "certificates cannot be stored in {}: {why}", folder.display())
             }
-            BadSettings::Roots(why) => write!(f, "the authority cannot be trusted: {why}"),
+            BadSettings::Roots(why) => {
+                write!(f, "the root certificates for the authority cannot be used: {why}")
+            }
         }
     }
 }
@@ -233,7 +237,7 @@ mod tests {
 
     fn of(domains: &[&str]) -> Settings {
         let domains = domains.iter().map(|name| (*name).to_owned()).collect();
-        Settings { agrees: true, ..Settings::new(domains, "/nowhere".into()) }
+        Settings { agrees_to_terms: true, ..Settings::new(domains, "/nowhere".into()) }
     }
 
     #[test]
@@ -245,7 +249,7 @@ mod tests {
             "192.0.2.1",
             "app.example.org",
         ])
-        .settle()
+        .validate()
         .unwrap();
         assert_eq!(settled.domains, ["app.example.org", "2001:db8::1", "192.0.2.1"]);
         assert_eq!(settled.authority(), "acme-v02.api.letsencrypt.org");
@@ -257,16 +261,16 @@ mod tests {
         for (domain, says) in [
             ("https://app.example.org", "without https://"),
             ("app.example.org:443", "without a port"),
-            ("", "give the name of a host"),
-            ("a..b", "give the name"),
-            ("-a.b", "give the name"),
-            ("a_b.c", "give the name"),
-            ("*.example.org", "needs a change of DNS"),
+            ("", "give a host name"),
+            ("a..b", "give a host name"),
+            ("-a.b", "give a host name"),
+            ("a_b.c", "give a host name"),
+            ("*.example.org", "needs a DNS record"),
             ("b\u{fc}cher.de", "xn--"),
-            ("localhost", "the whole internet knows"),
-            (&long, "give the name"),
+            ("localhost", "only for public names"),
+            (&long, "give a host name"),
         ] {
-            let said = of(&[domain]).settle().unwrap_err().to_string();
+            let said = of(&[domain]).validate().unwrap_err().to_string();
             assert!(
                 said.contains(&format!("`{domain}`")) && said.contains(says),
                 "{domain}: {said}"
@@ -274,24 +278,25 @@ mod tests {
         }
         let names: Vec<String> = (0..101).map(|at| format!("n{at}.example.org")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        assert!(of(&names[..100]).settle().is_ok());
-        assert_eq!(of(&names).settle().unwrap_err(), BadSettings::Count(101));
-        assert_eq!(of(&[]).settle().unwrap_err(), BadSettings::Count(0));
+        assert!(of(&names[..100]).validate().is_ok());
+        assert_eq!(of(&names).validate().unwrap_err(), BadSettings::Count(101));
+        assert_eq!(of(&[]).validate().unwrap_err(), BadSettings::Count(0));
         for wrong in ["me", "@a", "a@", "a b@c", "a@b,c@d"] {
             let settings = Settings { emails: vec![wrong.to_owned()], ..of(&["a.b"]) };
-            assert_eq!(settings.settle().unwrap_err(), BadSettings::Email(wrong.to_owned()));
+            assert_eq!(settings.validate().unwrap_err(), BadSettings::Email(wrong.to_owned()));
         }
         for wrong in ["acme.example.org", "http://acme.example.org/", "ftp://a/", "https://", ""] {
             let settings = Settings { directory: wrong.to_owned(), ..of(&["a.b"]) };
             assert_eq!(
-                settings.settle().unwrap_err(),
+                settings.validate().unwrap_err(),
                 BadSettings::Directory(wrong.to_owned()),
                 "{wrong}"
             );
         }
-        let said = Settings { agrees: false, ..of(&["a.b"]) }.settle().unwrap_err().to_string();
+        let said =
+            Settings { agrees_to_terms: false, ..of(&["a.b"]) }.validate().unwrap_err().to_string();
         assert!(
-            said.contains("https://letsencrypt.org/repository/: they have to be agreed to"),
+            said.contains("https://letsencrypt.org/repository/: agree to these terms"),
             "{said}"
         );
     }
@@ -300,6 +305,6 @@ mod tests {
     fn an_authority_of_ones_own_may_know_short_names() {
         let settings =
             Settings { directory: "https://ca.internal/acme".to_owned(), ..of(&["intranet"]) };
-        assert_eq!(settings.settle().unwrap().domains, ["intranet"]);
+        assert_eq!(settings.validate().unwrap().domains, ["intranet"]);
     }
 }

@@ -15,21 +15,21 @@ use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use rookery_server::close_in_child;
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 use rookery_system::fork::CloseInChild;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 use crate::jws::AccountKey;
 use crate::protocol::Account;
-use crate::schedule::{LONGEST_REST, Window};
+use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
 /// Bytes of a file that are read.
-const FILE_BYTES: u64 = 1 << 20;
+const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// The longest name of a folder that is made of a host's.
-const NAME: usize = 100;
+const MAX_NAME_LENGTH: usize = 100;
 
 /// Where one certificate is kept.
 #[derive(Debug, Clone)]
@@ -55,14 +55,14 @@ pub(crate) struct State {
     pub(crate) attempted: Option<SystemTime>,
     /// When the next may begin.
     pub(crate) next: Option<SystemTime>,
-    pub(crate) window: Option<Word>,
+    pub(crate) renewal_info: Option<RenewalInfo>,
 }
 
 /// What an authority said of the renewal of one certificate.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Word {
+pub(crate) struct RenewalInfo {
     /// How it knows the certificate.
-    pub(crate) of: String,
+    pub(crate) certificate: String,
     /// None: nothing.
     pub(crate) window: Option<Window>,
     /// When it is to be asked again.
@@ -72,11 +72,11 @@ pub(crate) struct Word {
 impl State {
     /// Returns how long a process that has not made the last attempt itself has to wait before the
     /// next one. A recorded time that lies after `now` is ignored.
-    pub(crate) fn rest(&self, now: SystemTime) -> Duration {
+    pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
             Some(attempted) if attempted <= now => {
-                let meant = next.duration_since(attempted).unwrap_or_default().min(LONGEST_REST);
+                let meant = next.duration_since(attempted).unwrap_or_default().min(MAX_WAIT);
                 next.duration_since(now).unwrap_or_default().min(meant)
             }
             _ => Duration::ZERO,
@@ -92,8 +92,9 @@ impl Storage {
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
         let rest =
             settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
-        let authority = settings.folder.join(name_of(rest.trim_end_matches('/')));
-        let storage = Storage { host: authority.join(folder_of(&settings.domains)), authority };
+        let authority = settings.folder.join(folder_name(rest.trim_end_matches('/')));
+        let storage =
+            Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
         DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
             // Made by somebody else, or with another umask.
@@ -101,7 +102,7 @@ impl Storage {
                 fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             }
         }
-        write_whole(&storage.host.join("writable"), b"")?;
+        write_atomically(&storage.host.join("writable"), b"")?;
         fs::remove_file(storage.host.join("writable"))?;
         Ok(storage)
     }
@@ -112,29 +113,31 @@ impl Storage {
     }
 
     /// The certificate that is kept, if it is for all of these hosts.
-    pub(crate) fn issued(&self, domains: &[String]) -> Option<Issued> {
-        let issued = Issued::read(&read(&self.certificate())?)?;
+    pub(crate) fn issued(&self, domains: &[String]) -> Option<IssuedCertificate> {
+        let issued = IssuedCertificate::read(&read_small_file(&self.certificate())?)?;
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
     /// Other certificates of the authority that are for some of these hosts and have not ended: of before a name was added.
-    pub(crate) fn others(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
+    pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
             .map(|folder| folder.path().join("certificate.pem"))
             .filter(|path| *path != self.certificate())
             .filter(|path| {
-                read(path).and_then(|pem| Issued::read(&pem)).is_some_and(|issued| {
-                    issued.ends > now && issued.hosts.iter().any(|host| domains.contains(host))
-                })
+                read_small_file(path).and_then(|pem| IssuedCertificate::read(&pem)).is_some_and(
+                    |issued| {
+                        issued.ends > now && issued.hosts.iter().any(|host| domains.contains(host))
+                    },
+                )
             })
             .collect();
         found.sort_unstable();
         found
     }
 
-    pub(crate) fn keep_certificate(&self, pem: &str) -> io::Result<()> {
-        write_whole(&self.certificate(), pem.as_bytes())
+    pub(crate) fn save_certificate(&self, pem: &str) -> io::Result<()> {
+        write_atomically(&self.certificate(), pem.as_bytes())
     }
 
     /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
@@ -155,7 +158,7 @@ impl Storage {
     }
 
     pub(crate) fn state(&self) -> State {
-        let kept: Value = read(&self.host.join("state.json"))
+        let kept: Value = read_small_file(&self.host.join("state.json"))
             .and_then(|text| serde_json::from_slice(&text).ok())
             .unwrap_or_default();
         let at = |value: &Value| {
@@ -168,7 +171,7 @@ impl Storage {
             let [start, end, until] =
                 ["start", "end", "until"].map(|name| at(&kept["window"][name]));
             let window = start.zip(end).map(|(start, end)| Window { start, end });
-            Some(Word { of, window, until: until? })
+            Some(RenewalInfo { certificate: of, window, until: until? })
         };
         State {
             failures: kept["failures"]
@@ -177,19 +180,20 @@ impl Storage {
                 .unwrap_or(0),
             attempted: at(&kept["attempted"]),
             next: at(&kept["next"]),
-            window: window(),
+            renewal_info: window(),
         }
     }
 
-    pub(crate) fn keep_state(&self, state: &State) -> io::Result<()> {
+    pub(crate) fn save_state(&self, state: &State) -> io::Result<()> {
         let seconds = |time: SystemTime| {
             time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
         };
-        let window = state.window.as_ref().map(|Word { of, window, until }| {
-            let [start, end] =
-                [window.map(|it| seconds(it.start)), window.map(|it| seconds(it.end))];
-            json!({ "of": of, "start": start, "end": end, "until": seconds(*until) })
-        });
+        let window =
+            state.renewal_info.as_ref().map(|RenewalInfo { certificate: of, window, until }| {
+                let [start, end] =
+                    [window.map(|it| seconds(it.start)), window.map(|it| seconds(it.end))];
+                json!({ "of": of, "start": start, "end": end, "until": seconds(*until) })
+            });
         let kept = json!({
             "failures": state.failures,
             "attempted": state.attempted.map(seconds),
@@ -197,13 +201,13 @@ impl Storage {
             "next": state.next.map(|next| seconds(next) + 1),
             "window": window,
         });
-        write_whole(&self.host.join("state.json"), kept.to_string().as_bytes())
+        write_atomically(&self.host.join("state.json"), kept.to_string().as_bytes())
     }
 
     /// The account that is kept.
     pub(crate) fn account(&self) -> Option<Account> {
         let kept: Value =
-            serde_json::from_slice(&read(&self.authority.join("account.json"))?).ok()?;
+            serde_json::from_slice(&read_small_file(&self.authority.join("account.json"))?).ok()?;
         let emails = kept["emails"]
             .as_array()?
             .iter()
@@ -212,14 +216,15 @@ impl Storage {
             .collect();
         Some(Account {
             id: kept["id"].as_str()?.to_owned(),
-            key: AccountKey::read(kept["key"].as_str()?)?,
+            key: AccountKey::from_text(kept["key"].as_str()?)?,
             emails,
         })
     }
 
-    pub(crate) fn keep_account(&self, account: &Account) -> io::Result<()> {
-        let kept = json!({ "id": account.id, "key": account.key.kept(), "emails": account.emails });
-        write_whole(&self.authority.join("account.json"), kept.to_string().as_bytes())
+    pub(crate) fn save_account(&self, account: &Account) -> io::Result<()> {
+        let kept =
+            json!({ "id": account.id, "key": account.key.to_text(), "emails": account.emails });
+        write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
     /// Forgets an account that the authority does not know.
@@ -229,34 +234,37 @@ impl Storage {
 }
 
 /// A folder's name of what may have other characters in it.
-fn name_of(text: &str) -> String {
+fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
-    let name: String =
-        text.chars().map(|char| if is_plain(&char) { char } else { '_' }).take(NAME).collect();
+    let name: String = text
+        .chars()
+        .map(|char| if is_plain(&char) { char } else { '_' })
+        .take(MAX_NAME_LENGTH)
+        .collect();
     // No folder of its own is called so.
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
 /// The folder of a certificate for these hosts, whatever their order.
-fn folder_of(domains: &[String]) -> String {
-    let first = name_of(domains.first().map_or("", String::as_str));
-    if domains.len() < 2 && first.len() < NAME {
+fn certificate_folder(domains: &[String]) -> String {
+    let first = folder_name(domains.first().map_or("", String::as_str));
+    if domains.len() < 2 && first.len() < MAX_NAME_LENGTH {
         return first;
     }
     let mut sorted: Vec<&str> = domains.iter().map(String::as_str).collect();
     sorted.sort_unstable();
     let hash = digest(&SHA256, sorted.join(" ").as_bytes());
     let hash = hash.as_ref().iter().take(4).fold(0u32, |sum, byte| sum << 8 | u32::from(*byte));
-    format!("{}-{hash:08x}", name_of(sorted[0]))
+    format!("{}-{hash:08x}", folder_name(sorted[0]))
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     let metadata = fs::metadata(path).ok()?;
-    (metadata.is_file() && metadata.len() <= FILE_BYTES).then(|| fs::read(path).ok())?
+    (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
 /// Nobody sees half of it, also when the machine stops meanwhile, and nobody else may read it.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // Of a process with this number that was killed.
     let _ = fs::remove_file(&next);
@@ -286,11 +294,11 @@ mod tests {
     fn only_the_owner_reads_what_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let storage = storage(folder.path(), &["app.example.org"]);
-        storage.keep_certificate("x").unwrap();
-        storage.keep_state(&State::default()).unwrap();
+        storage.save_certificate("x").unwrap();
+        storage.save_state(&State::default()).unwrap();
         let key = AccountKey::generate().unwrap();
         storage
-            .keep_account(&Account {
+            .save_account(&Account {
                 id: "https://ca/a/1".to_owned(),
                 key,
                 emails: vec!["a@b".to_owned()],
@@ -345,21 +353,26 @@ mod tests {
         assert_eq!(storage.state(), State::default());
         let at = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let window = Some(Window { start: at(50), end: at(60) });
-        let window = Some(Word { of: "x.y".to_owned(), window, until: at(70) });
-        let state = State { failures: 3, attempted: Some(at(100)), next: Some(at(199)), window };
-        storage.keep_state(&state).unwrap();
+        let window = Some(RenewalInfo { certificate: "x.y".to_owned(), window, until: at(70) });
+        let state = State {
+            failures: 3,
+            attempted: Some(at(100)),
+            next: Some(at(199)),
+            renewal_info: window,
+        };
+        storage.save_state(&state).unwrap();
         assert_eq!(storage.state(), State { next: Some(at(200)), ..state.clone() });
-        assert_eq!(storage.state().rest(at(150)), Duration::from_secs(50));
-        assert_eq!(storage.state().rest(at(300)), Duration::ZERO);
-        assert_eq!(storage.state().rest(at(100)), Duration::from_secs(100));
+        assert_eq!(storage.state().remaining_wait(at(150)), Duration::from_secs(50));
+        assert_eq!(storage.state().remaining_wait(at(300)), Duration::ZERO);
+        assert_eq!(storage.state().remaining_wait(at(100)), Duration::from_secs(100));
         // The clock was set back: what it said before is no reason to wait, not even for as long as was meant.
-        assert_eq!(storage.state().rest(at(99)), Duration::ZERO);
-        assert_eq!(storage.state().rest(at(1)), Duration::ZERO);
+        assert_eq!(storage.state().remaining_wait(at(99)), Duration::ZERO);
+        assert_eq!(storage.state().remaining_wait(at(1)), Duration::ZERO);
         let endless =
             State { attempted: Some(at(100)), next: Some(at(100_000_000)), ..State::default() };
-        assert_eq!(endless.rest(at(150)), LONGEST_REST, "no wait of ours is longer");
+        assert_eq!(endless.remaining_wait(at(150)), MAX_WAIT, "no wait of ours is longer");
         let unknown = State { next: Some(at(200)), ..State::default() };
-        assert_eq!(unknown.rest(at(150)), Duration::ZERO);
+        assert_eq!(unknown.remaining_wait(at(150)), Duration::ZERO);
         for rubbish in
             ["", "{", "[]", "{\"failures\":-1,\"next\":18446744073709551615,\"window\":7}"]
         {
@@ -371,7 +384,7 @@ mod tests {
     #[test]
     fn folders_are_named_by_their_hosts() {
         let of = |domains: &[&str]| {
-            folder_of(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+            certificate_folder(&domains.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(of(&["app.example.org"]), "app.example.org");
         assert_eq!(of(&["2001:db8::1"]), "2001_db8__1");
@@ -380,7 +393,7 @@ mod tests {
         assert_ne!(of(&["a.org", "b.org"]), of(&["a.org", "c.org"]));
         let long = format!("{}.org", "a".repeat(200));
         assert_ne!(of(&[&format!("{long}x")]), of(&[&format!("{long}y")]));
-        assert_eq!(name_of("../x:1/y"), "_.._x_1_y");
+        assert_eq!(folder_name("../x:1/y"), "_.._x_1_y");
     }
 
     #[test]

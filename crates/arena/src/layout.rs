@@ -1,7 +1,7 @@
 //! The arithmetic of the arena: where an allocation fits, which chunk serves it, how chunks grow and what is kept.
 //!
 //! Everything here is a pure function of integers, without pointers and without unsafe code, so that it is tested and
-//! fuzzed alone (`fuzz/fuzz_targets/arena_layout.rs`). The unsafe modules do what these functions say.
+//! fuzzed alone (`fuzz/fuzz_targets/arena/layout.rs`). The unsafe modules do what these functions say.
 //!
 //! # The bound on waste
 //! The cursor leaves a chunk only towards a chunk at least eight times as large as the request that

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-pub use named::{LimitKind, NamedLimit};
+pub use named_limits::{LimitKind, NamedLimit};
 
-mod named;
+mod named_limits;
 
 /// How a server is set up.
 #[derive(Debug, Clone, Default)]
@@ -15,7 +15,7 @@ pub struct Config {
     pub queue: rookery_exchange::QueueLimits,
     /// Has the program's allocator give back to the system what is free: called on the I/O thread, with whether all of it, between
     /// bursts of connections. May take some milliseconds for each 10 MB, once a burst; must not block. Default: nothing, as `malloc` has no cheap way.
-    pub reclaim: Option<fn(bool)>,
+    pub trim: Option<fn(bool)>,
 }
 
 /// What peers may do. Past a limit a client gets the status named with it, or its connection is closed.

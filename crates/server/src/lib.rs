@@ -27,10 +27,10 @@
 mod application;
 mod blocking;
 mod config;
+mod connections;
 mod http;
+mod logging;
 mod net;
-mod observe;
-mod peers;
 mod rejection;
 mod runtime;
 pub mod static_files;
@@ -44,6 +44,7 @@ pub use http::listener_config::{Downstream, ListenerConfig, Notice, Redirect};
 pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
+pub use logging::{access_log, output};
 pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
@@ -51,14 +52,13 @@ pub use net::network_address::network_address;
 pub use net::proxy_header;
 pub use net::trusted_proxies::{InvalidProxy, TrustedProxies};
 pub use net::unix_stream::UnixStream;
-pub use observe::{access_log, output};
 pub use rejection::Rejection;
 pub use rookery_websocket::protocol::handshake::OriginPolicy;
 pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
 };
 #[doc(hidden)]
-pub use websocket::tunnel::follow_for_fuzzer;
+pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
@@ -75,7 +75,7 @@ pub mod tls {
     //! # Ok::<(), rookery_server::tls::TlsError>(())
     //! ```
 
-    pub use crate::net::tls::certificate::Issued;
+    pub use crate::net::tls::certificate::IssuedCertificate;
     pub use crate::net::tls::certificate_store::Tls;
     pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;

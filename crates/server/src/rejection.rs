@@ -219,7 +219,9 @@ impl fmt::Display for Rejection {
                 "the folder of spooled bodies cannot take the body of the request"
             }
             Rejection::BodyTimeout => "the body of the request came too slowly",
-            Rejection::Overload => "the memory for what peers make the server hold is used up",
+            Rejection::Overload => {
+                "the memory for what connections make the server hold is used up"
+            }
             Rejection::MessageTimeout => "a message of a WebSocket came too slowly",
             Rejection::Silent => "the peer of a WebSocket has answered no ping",
             Rejection::Origin => "a page of this origin may not open a WebSocket",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use rookery_server::static_files::{
-    BodyFraming, Decision, Overrides, RequestHead, StaticFiles, StaticPath,
+    BodyFraming, Overrides, RequestHead, Route, StaticFiles, StaticPath,
 };
 use rookery_server::{Config, ListenerConfig, Server};
 
@@ -28,12 +28,12 @@ fn requests_for_the_application_allocate_nothing() {
             headers: &headers,
         };
         let before = allocations();
-        let decision = files.decide(&request);
+        let decision = files.route(&request);
         (decision, allocations() - before)
     };
     let targets = ["/", "/api/items/17?x=%20", "/a%20b/c%C3%A9", "/static/private/x", "/lib/../x"];
     for target in targets {
-        assert!(matches!(decide(target), (Decision::Application, 0)), "{target}");
+        assert!(matches!(decide(target), (Route::Application, 0)), "{target}");
     }
     let exclude = Overrides { exclude: Some(true), ..Overrides::default() };
     let fallthrough = Overrides { fallthrough: Some(true), ..Overrides::default() };
@@ -47,11 +47,11 @@ fn requests_for_the_application_allocate_nothing() {
     // The first look of a thread at a snapshot makes the thread's own slot for it.
     decide("/");
     for target in targets {
-        assert!(matches!(decide(target), (Decision::Application, 0)), "{target}");
+        assert!(matches!(decide(target), (Route::Application, 0)), "{target}");
     }
-    assert!(matches!(decide("/static/a.js"), (Decision::Open(_), 0)));
+    assert!(matches!(decide("/static/a.js"), (Route::Open(_), 0)));
     let (decision, allocations) = decide(&format!("/static/{}", "a".repeat(300)));
-    assert!(matches!(decision, Decision::Open(_)));
+    assert!(matches!(decision, Route::Open(_)));
     assert_eq!(allocations, 1, "a long path, which shows that the count counts");
 }
 

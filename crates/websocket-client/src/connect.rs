@@ -99,7 +99,7 @@ async fn open_transport(
     let socket = Socket { _mark: SOCKETS.mark(&tcp), tcp };
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let name = ServerName::try_from(host.clone())
-        .map_err(|_| ConnectError::new(format!("{host} is no name that a certificate can have")))?;
+        .map_err(|_| ConnectError::new(format!("{host} is not a valid server name")))?;
     let secured = TlsConnector::from(Arc::clone(&tls)).connect(name, socket).await;
     Ok(Box::new(secured.map_err(|error| tls_failure(host, &error))?))
 }

@@ -11,12 +11,12 @@ test_that("acme() is told what is wrong, and what to do", {
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
   expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
   expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be addresses of mail")
-  expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give one of them")
+  expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give only one")
   expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
   expect_equal(wish$dir, file.path(getwd(), "kept"))
   expect_error(tls_config(acme = "a.org"), "`acme` must be made by acme\\(\\)")
-  expect_error(tls_config("cert.pem", acme = wish), "`cert` and `acme` exclude one another")
+  expect_error(tls_config("cert.pem", acme = wish), "`cert` and `acme` exclude each other")
   expect_error(tls_config(acme = wish, client_ca = "ca.pem"), "`acme` needs `redirect_from`")
   expect_s3_class(tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls")
   expect_output(print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE)
@@ -29,16 +29,16 @@ test_that("what an authority cannot do is said before it is asked", {
   start <- function(...) {
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
   }
-  expect_error(start("*.a.org"), "no certificate for `\\*.a.org`")
-  expect_error(start("localhost"), "the whole internet knows")
-  expect_error(start("a.org", email = "me"), "`me` is no address of mail")
-  expect_error(start("a.org", directory = "http://ca.example/"), "its address begins with https://")
-  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a port from which requests are sent on")
+  expect_error(start("*.a.org"), "no certificate can be ordered for `\\*.a.org`")
+  expect_error(start("localhost"), "only for public names")
+  expect_error(start("a.org", email = "me"), "`me` is not an e-mail address")
+  expect_error(start("a.org", directory = "http://ca.example/"), "it must be an https:// URL")
+  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a redirect port")
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
   file <- withr::local_tempfile(lines = "")
   expect_error(
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme("a.org", agree_tos = TRUE, dir = file))),
-    "certificates cannot be kept in"
+    "certificates cannot be stored in"
   )
 })
 

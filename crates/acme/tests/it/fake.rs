@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use rookery_acme::{Challenge, Pace, Settings};
+use rookery_acme::{Challenge, RetrySchedule, Settings};
 
 use crate::authority::file;
-use crate::support::{Client, Served, hears, roots, said, settings, until};
+use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
 /// What it answers to an order: a status line with headers, and a body.
 type Answer = Mutex<(String, String)>;
@@ -111,14 +111,15 @@ fn answer_one(
     )
 }
 
-fn served(fake: &Fake, host: &str, folder: &tempfile::TempDir, pace: Pace) -> Served {
+fn served(fake: &Fake, host: &str, folder: &tempfile::TempDir, retry: RetrySchedule) -> Served {
     let mut it =
-        Served::start(Settings { pace, ..settings(&[host], &fake.directory(), folder.path()) });
+        Served::start(Settings { retry, ..settings(&[host], &fake.directory(), folder.path()) });
     it.start_renewer(&[Challenge::Tls]);
     it
 }
 
-const FAST: Pace = Pace { divisor: 600, look: Duration::from_millis(50) };
+const FAST: RetrySchedule =
+    RetrySchedule { divisor: 600, check_interval: Duration::from_millis(50) };
 
 #[test]
 fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
@@ -129,7 +130,7 @@ fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
     );
     let folder = tempfile::tempdir().unwrap();
     let it = served(&fake, "limited.example.org", &folder, FAST);
-    let line = hears("limited.example.org", "no certificate for");
+    let line = wait_for_line("limited.example.org", "no certificate for");
     assert!(
         line.contains("too many certificates (rateLimited). The next attempt is in 60 min"),
         "{line}"
@@ -138,10 +139,10 @@ fn how_long_to_wait_is_the_authoritys_to_say_and_survives_a_restart() {
     drop(it);
     for restart in 1..=3 {
         let _it = served(&fake, "limited.example.org", &folder, FAST);
-        until("what it does", || {
-            let told = said("limited.example.org")
+        wait_for("what it does", || {
+            let told = logged("limited.example.org")
                 .into_iter()
-                .filter(|line| line.contains("the next one is in 60 min"));
+                .filter(|line| line.contains("the next attempt is in 60 min"));
             (told.count() == restart).then_some(())
         });
     }
@@ -156,10 +157,10 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     let fake = Fake::start(0, "500 Internal Server Error", "<html>");
     let folder = tempfile::tempdir().unwrap();
     // Waits that no test sees the end of.
-    let slow = Pace { divisor: 1, look: Duration::from_millis(50) };
+    let slow = RetrySchedule { divisor: 1, check_interval: Duration::from_millis(50) };
     let begin = || {
         Served::start(Settings {
-            pace: slow,
+            retry: slow,
             ..settings(&[host], &fake.directory(), folder.path())
         })
     };
@@ -168,10 +169,10 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     let ahead = now + 365 * 86_400;
     let state =
         format!(r#"{{"failures":1,"attempted":{ahead},"next":{},"window":null}}"#, ahead + 60);
-    let place = it.kept().with_file_name("state.json");
+    let place = it.certificate_file().with_file_name("state.json");
     std::fs::write(&place, state).unwrap();
     it.start_renewer(&[Challenge::Tls]);
-    hears(host, "no certificate for");
+    wait_for_line(host, "no certificate for");
     assert_eq!(fake.orders(), 1);
     // From then on the state is one of the clock that is right: a restart waits, and orders nothing.
     drop(it);
@@ -179,7 +180,7 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
     assert!(state.contains("\"failures\":2") && !state.contains(&ahead.to_string()), "{state}");
     let mut it = begin();
     it.start_renewer(&[Challenge::Tls]);
-    hears(host, "the last attempt at a certificate");
+    wait_for_line(host, "the last attempt to get a certificate");
     assert_eq!(fake.orders(), 1);
 }
 
@@ -187,17 +188,18 @@ fn an_attempt_in_the_future_is_no_reason_to_wait() {
 fn waits_grow_while_it_fails() {
     let fake = Fake::start(0, "500 Internal Server Error", "<html>");
     let folder = tempfile::tempdir().unwrap();
-    let _it = served(&fake, "failing.example.org", &folder, Pace { divisor: 6000, ..FAST });
-    until("four attempts", || (fake.orders() >= 4).then_some(()));
+    let _it =
+        served(&fake, "failing.example.org", &folder, RetrySchedule { divisor: 6000, ..FAST });
+    wait_for("four attempts", || (fake.orders() >= 4).then_some(()));
     assert!(
-        hears("failing.example.org", "no certificate for")
-            .contains("the authority answered with status 500")
+        wait_for_line("failing.example.org", "no certificate for")
+            .contains("the authority responded with status 500")
     );
     let state = |folder: &std::path::Path| {
         let place = std::fs::read_dir(folder.join("acme")).unwrap().next().unwrap().unwrap().path();
         std::fs::read_to_string(place.join("failing.example.org/state.json")).unwrap()
     };
-    until("that it counts", || state(folder.path()).contains("\"failures\":4").then_some(()));
+    wait_for("that it counts", || state(folder.path()).contains("\"failures\":4").then_some(()));
 }
 
 #[test]
@@ -207,14 +209,10 @@ fn nonces_are_refused_up_to_a_dozen_times() {
     {
         let fake = Fake::start(refused, "403 Forbidden", r#"{"detail":"no\u001b[31m"}"#);
         let folder = tempfile::tempdir().unwrap();
-        let _it = served(&fake, host, &folder, Pace::default());
-        let line = hears(host, "no certificate for");
+        let _it = served(&fake, host, &folder, RetrySchedule::default());
+        let line = wait_for_line(host, "no certificate for");
         assert_eq!(line.contains(": no [31m. "), is_heard, "{line}");
-        assert_eq!(
-            line.contains("refuses its own nonces, 12 of them in a row"),
-            !is_heard,
-            "{line}"
-        );
+        assert_eq!(line.contains("rejected 12 of its own nonces in a row"), !is_heard, "{line}");
         // One account and one order, or none.
         assert_eq!(fake.posts.load(Ordering::Relaxed), if is_heard { 24 } else { 12 });
         assert_eq!(fake.orders(), usize::from(is_heard));
@@ -239,21 +237,21 @@ fn a_certificate_that_the_authority_wants_gone_is_renewed_at_once() {
     let it = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
     let both =
         ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
-    std::fs::write(it.kept(), both.concat()).unwrap();
+    std::fs::write(it.certificate_file(), both.concat()).unwrap();
     drop(it);
-    let it = served(&fake, "localhost", &folder, Pace::default());
+    let it = served(&fake, "localhost", &folder, RetrySchedule::default());
     assert!(
-        hears("localhost", "no certificate for localhost: by another order")
-            .contains("The one from before is valid until")
+        wait_for_line("localhost", "no certificate for localhost: by another order")
+            .contains("The current certificate is valid until")
     );
     assert!(
-        said("localhost")
+        logged("localhost")
             .iter()
-            .any(|line| line.contains("renewing the certificate for localhost, from 127.0.0.1"))
+            .any(|line| line.contains("renewing the certificate for localhost from 127.0.0.1"))
     );
     // The one from before is served meanwhile.
     assert!(it.shown("localhost").is_some());
-    // Which one it replaces was said, and at the second try was not.
+    // Which one it replaces was logged, and at the second try was not.
     let ordered: Vec<String> =
         fake.ordered.lock().unwrap().iter().map(|body| payload(body)).collect();
     assert_eq!(ordered.len(), 2);
@@ -271,25 +269,27 @@ fn a_name_that_is_added_does_not_cost_the_others() {
     let before = Served::start(settings(&["localhost"], &fake.directory(), folder.path()));
     let both =
         ["localhost.pem", "localhost.key"].map(|name| std::fs::read_to_string(file(name)).unwrap());
-    std::fs::write(before.kept(), both.concat()).unwrap();
+    std::fs::write(before.certificate_file(), both.concat()).unwrap();
     let names = ["localhost", "added.example.org"];
     let mut it = Served::start(settings(&names, &fake.directory(), folder.path()));
-    assert!(!it.kept().exists());
+    assert!(!it.certificate_file().exists());
     it.start_renewer(&[Challenge::Tls]);
-    let line =
-        hears("added.example.org", "no certificate for localhost, added.example.org: no such name");
+    let line = wait_for_line(
+        "added.example.org",
+        "no certificate for localhost, added.example.org: no such name",
+    );
     assert!(
-        line.ends_with("Until there is one, those that are kept for some of the names are used"),
+        line.ends_with("Until then, stored certificates for some of the names are used"),
         "{line}"
     );
     let trusted = roots(&std::fs::read(file("ca.pem")).unwrap());
     let address = it.secure.local_addr().unwrap();
     Client::connect(address, "localhost", Some(trusted)).unwrap().get();
     // One that has ended, or is of others, is none.
-    std::fs::write(before.kept(), std::fs::read(file("expired.pem")).unwrap()).unwrap();
+    std::fs::write(before.certificate_file(), std::fs::read(file("expired.pem")).unwrap()).unwrap();
     let it = Served::start(settings(&names, &fake.directory(), folder.path()));
     assert!(it.shown("localhost").is_none());
-    std::fs::write(before.kept(), both.concat()).unwrap();
+    std::fs::write(before.certificate_file(), both.concat()).unwrap();
     let it = Served::start(settings(
         &["b.example.org", "c.example.org"],
         &fake.directory(),
@@ -304,13 +304,13 @@ fn nothing_is_ordered_that_cannot_be_written_down() {
     let folder = tempfile::tempdir().unwrap();
     let mut it = Served::start(settings(&["full.example.org"], &fake.directory(), folder.path()));
     // As a disk that is full: the state cannot be put in its place.
-    let place = it.kept().with_file_name("state.json");
+    let place = it.certificate_file().with_file_name("state.json");
     std::fs::create_dir_all(place.join("in the way")).unwrap();
     it.start_renewer(&[Challenge::Tls]);
-    let line = hears("full.example.org", "cannot be written to");
+    let line = wait_for_line("full.example.org", "cannot be written to");
     assert!(line.contains("no certificate for full.example.org is ordered"), "{line}");
     std::thread::sleep(Duration::from_millis(600));
-    assert_eq!((fake.orders(), said("full.example.org").len()), (0, 1));
+    assert_eq!((fake.orders(), logged("full.example.org").len()), (0, 1));
 }
 
 #[test]
@@ -323,6 +323,6 @@ fn a_server_that_stops_waits_for_no_authority() {
     it.start_renewer(&[Challenge::Tls]);
     let (_held, _) = silent.accept().unwrap();
     let began = std::time::Instant::now();
-    it.stop_keeping();
+    it.stop_renewer();
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }

@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
-use rookery_acme::{Challenge, Pace, Settings};
-use rookery_server::tls::Issued;
+use rookery_acme::{Challenge, RetrySchedule, Settings};
+use rookery_server::tls::IssuedCertificate;
 use tempfile::TempDir;
 
 use crate::authority::{Pebble, file, free_port};
-use crate::support::{Client, Served, hears, roots, said, settings, until};
+use crate::support::{Client, Served, logged, roots, settings, wait_for, wait_for_line};
 
 /// What its certificates are signed by.
 fn root(pebble: &Pebble) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn by_http_with_refused_nonces_and_nothing_is_ordered_twice() {
     let refused = it.connect(names[0]).err().expect("there is no certificate");
     assert!(refused.contains("AccessDenied"), "{refused}");
     it.start_renewer(&[Challenge::Http]);
-    let line = hears("one.example.org", "there is a certificate for");
+    let line = wait_for_line("one.example.org", "received a certificate for");
     assert!(line.contains("one.example.org, www.one.example.org, valid until "), "{line}");
     // Clients who trust the authority, and no others, are served; for both names.
     let root = roots(&root(&pebble));
@@ -92,7 +92,7 @@ fn by_tls_for_a_name_and_an_address() {
     // Nobody answers in the clear.
     pebble.run((free_port(), it.ports().1), 5, 60);
     it.start_renewer(&[Challenge::Tls]);
-    hears("two.example.org", "there is a certificate for");
+    wait_for_line("two.example.org", "received a certificate for");
     let root = roots(&root(&pebble));
     for name in ["two.example.org", "127.0.0.1"] {
         let mut client =
@@ -108,20 +108,20 @@ fn by_the_other_when_one_fails() {
     let (mut it, _folder) = served(&pebble, &["three.example.org"], |_| ());
     pebble.run((free_port(), it.ports().1), 5, 60);
     it.start_renewer(BOTH);
-    let line = hears("three.example.org", "no certificate for three.example.org");
+    let line = wait_for_line("three.example.org", "no certificate for three.example.org");
     assert!(
         line.contains(
-            "did not see that three.example.org is this server, by a request to port 80 (http-01)"
+            "could not verify that three.example.org is this server, by an HTTP request to port 80 (http-01)"
         ),
         "{line}"
     );
     assert!(
         line.contains("The next attempt is in ")
-            && line.ends_with("Until there is one, HTTPS is refused"),
+            && line.ends_with("Until then, HTTPS connections are refused"),
         "{line}"
     );
-    hears("three.example.org", "there is a certificate for");
-    assert!(said("three.example.org").iter().any(|line| line.ends_with("by tls-alpn-01")));
+    wait_for_line("three.example.org", "received a certificate for");
+    assert!(logged("three.example.org").iter().any(|line| line.ends_with("with tls-alpn-01")));
     assert_eq!(pebble.orders(), 2);
 }
 
@@ -134,14 +134,14 @@ fn renewed_under_an_open_connection() {
     });
     pebble.run(it.ports(), 5, 40);
     it.start_renewer(BOTH);
-    let first = until("the first certificate", || it.shown("four.example.org"));
+    let first = wait_for("the first certificate", || it.shown("four.example.org"));
     let mut open = it.connect("four.example.org").unwrap();
     open.get();
     let second =
-        until("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
+        wait_for("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
     // Before the first has expired.
-    let issued = |pem: &[u8]| Issued::read(pem).unwrap();
-    let renewed = issued(&fs::read(it.kept()).unwrap());
+    let issued = |pem: &[u8]| IssuedCertificate::read(pem).unwrap();
+    let renewed = issued(&fs::read(it.certificate_file()).unwrap());
     assert!(
         renewed.ends > SystemTime::now()
             && renewed.ends < SystemTime::now() + Duration::from_secs(60)
@@ -151,10 +151,10 @@ fn renewed_under_an_open_connection() {
     assert_eq!(open.certificate(), first);
     assert_eq!(it.connect("four.example.org").unwrap().certificate(), second);
     assert!(
-        said("four.example.org").iter().any(|line| line.contains("renewing the certificate for"))
+        logged("four.example.org").iter().any(|line| line.contains("renewing the certificate for"))
     );
     // No more often than is due.
-    until("its renewal", || (pebble.orders() == 2).then_some(()));
+    wait_for("its renewal", || (pebble.orders() == 2).then_some(()));
 }
 
 #[test]
@@ -163,14 +163,14 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     let mut pebble = Pebble::reserve();
     let (mut it, folder) = served(&pebble, &["five.example.org"], |_| ());
     it.start_renewer(BOTH);
-    let line = hears("five.example.org", "no certificate for five.example.org");
+    let line = wait_for_line("five.example.org", "no certificate for five.example.org");
     assert!(
         line.contains("cannot be connected to")
-            && line.ends_with("Until there is one, HTTPS is refused"),
+            && line.ends_with("Until then, HTTPS connections are refused"),
         "{line}"
     );
     pebble.run(it.ports(), 5, 60);
-    let shown = until("a certificate", || it.shown("five.example.org"));
+    let shown = wait_for("a certificate", || it.shown("five.example.org"));
     pebble.end();
     drop(it);
     let mut again =
@@ -181,14 +181,14 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     let mut other =
         Served::start(settings(&["five.example.org"], &pebble.directory(), folder.path()));
     other.start_renewer(BOTH);
-    hears("five.example.org", "another server looks after the certificate");
+    wait_for_line("five.example.org", "another server renews the certificate");
     assert!(other.shown("five.example.org").is_some());
     // And takes over.
-    again.stop_keeping();
-    fs::remove_file(again.kept()).unwrap();
-    let before = said("five.example.org").len();
-    until("that it takes over", || {
-        said("five.example.org").get(before..).filter(|lines| !lines.is_empty()).map(drop)
+    again.stop_renewer();
+    fs::remove_file(again.certificate_file()).unwrap();
+    let before = logged("five.example.org").len();
+    wait_for("that it takes over", || {
+        logged("five.example.org").get(before..).filter(|lines| !lines.is_empty()).map(drop)
     });
 }
 
@@ -199,33 +199,33 @@ fn a_restart_loop_orders_once() {
     let folder = tempfile::tempdir().unwrap();
     let directory = pebble.directory();
     let wished = || Settings {
-        pace: Pace::default(),
+        retry: RetrySchedule::default(),
         ..settings(&["six.example.org"], &directory, folder.path())
     };
     let mut it = Served::start(wished());
     // It finds nobody at either port.
     pebble.run((free_port(), free_port()), 0, 60);
     it.start_renewer(BOTH);
-    hears("six.example.org", "ordering a certificate");
-    until("an order", || (pebble.orders() == 1).then_some(()));
+    wait_for_line("six.example.org", "ordering a certificate");
+    wait_for("an order", || (pebble.orders() == 1).then_some(()));
     for at in 0..8 {
         // In the middle of an attempt at first, later before the next may begin.
         drop(it);
         it = Served::start(wished());
         it.start_renewer(BOTH);
-        until("what it does", || {
-            (said("six.example.org")
+        wait_for("what it does", || {
+            (logged("six.example.org")
                 .iter()
-                .filter(|line| line.contains("the next one is in "))
+                .filter(|line| line.contains("the next attempt is in "))
                 .count()
                 > at)
                 .then_some(())
         });
     }
     assert_eq!(pebble.orders(), 1);
-    let line = hears("six.example.org", "the last attempt at a certificate");
+    let line = wait_for_line("six.example.org", "the last attempt to get a certificate");
     assert!(
-        line.contains(" failed, or was broken off; the next one is in ")
+        line.contains(" failed or was interrupted; the next attempt is in ")
             && line.contains("HTTPS is refused"),
         "{line}"
     );
@@ -238,7 +238,7 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
     let (mut it, folder) = served(&pebble, &["seven.example.org"], |_| ());
     pebble.run(it.ports(), 5, 60);
     it.start_renewer(BOTH);
-    until("a certificate", || it.shown("seven.example.org"));
+    wait_for("a certificate", || it.shown("seven.example.org"));
     let account = || {
         let place =
             fs::read_dir(folder.path().join("acme")).unwrap().next().unwrap().unwrap().path();
@@ -248,12 +248,12 @@ fn an_authority_that_has_forgotten_the_account_is_given_another() {
     // It keeps nothing on a disk.
     pebble.end();
     pebble.run(it.ports(), 5, 60);
-    it.stop_keeping();
-    let place = it.kept();
+    it.stop_renewer();
+    let place = it.certificate_file();
     fs::remove_file(&place).unwrap();
     fs::remove_file(place.with_file_name("state.json")).unwrap();
     it.start_renewer(BOTH);
-    until("another certificate", || place.exists().then_some(()));
+    wait_for("another certificate", || place.exists().then_some(()));
     assert_ne!(account(), before);
 }
 
@@ -266,11 +266,14 @@ fn what_the_authority_refuses_is_said() {
     });
     pebble.run(it.ports(), 5, 60);
     it.start_renewer(BOTH);
-    let line = hears("eight.example.org", "no certificate for");
-    assert!(line.contains("the authority has no profile none, but brief, default"), "{line}");
+    let line = wait_for_line("eight.example.org", "no certificate for");
+    assert!(
+        line.contains("the authority does not offer the profile `none`; it offers: brief, default"),
+        "{line}"
+    );
     assert_eq!(pebble.orders(), 0);
     // One that a hand has spoiled is set aside.
-    let kept = it.kept();
+    let kept = it.certificate_file();
     drop(it);
     fs::write(&kept, "rubbish").unwrap();
     let (it, _) = served(&pebble, &["eight.example.org"], |settings| {

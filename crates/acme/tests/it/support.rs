@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_acme::{Acme, Challenge, Pace, Renewer, Settings};
+use rookery_acme::{Acme, Challenge, Renewer, RetrySchedule, Settings};
 use rookery_server::tls::{Pem, Tls, TlsSettings};
 use rookery_server::{Config, Listener, ListenerConfig, Redirect, Server};
 use rookery_websocket_client::Roots;
@@ -22,13 +22,13 @@ use rustls::{
 use crate::authority::file;
 
 /// What a machine that is busy may take for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// What has been said, by all servers of the process: each names its hosts.
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// What has been logged, by all servers of the process: each names its hosts.
+static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn lines() -> MutexGuard<'static, Vec<String>> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner)
+    LOG.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn notice(line: &str) {
@@ -36,34 +36,34 @@ fn notice(line: &str) {
 }
 
 /// What has been said of a host.
-pub(crate) fn said(host: &str) -> Vec<String> {
+pub(crate) fn logged(host: &str) -> Vec<String> {
     lines().iter().filter(|line| line.contains(host)).cloned().collect()
 }
 
 /// Waits until something is true.
-pub(crate) fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = found() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}; said: {:#?}", lines());
+        assert!(Instant::now() < end, "not within {TIMEOUT:?}: {what}; said: {:#?}", lines());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 /// Waits until a line about a host has these words: that line.
-pub(crate) fn hears(host: &str, words: &str) -> String {
-    until(words, || said(host).into_iter().find(|line| line.contains(words)))
+pub(crate) fn wait_for_line(host: &str, words: &str) -> String {
+    wait_for(words, || logged(host).into_iter().find(|line| line.contains(words)))
 }
 
 /// Certificates for these hosts from an authority at `directory`, kept in `folder`; all waits are short.
 pub(crate) fn settings(domains: &[&str], directory: &str, folder: &Path) -> Settings {
     Settings {
-        agrees: true,
+        agrees_to_terms: true,
         directory: directory.to_owned(),
         roots: Roots::Custom(file("ca.pem").display().to_string()),
-        pace: Pace { divisor: 60, look: Duration::from_millis(200) },
+        retry: RetrySchedule { divisor: 60, check_interval: Duration::from_millis(200) },
         ..Settings::new(
             domains.iter().map(|name| (*name).to_owned()).collect(),
             folder.join("acme"),
@@ -107,7 +107,7 @@ impl Served {
     }
 
     /// The file of its certificate.
-    pub(crate) fn kept(&self) -> PathBuf {
+    pub(crate) fn certificate_file(&self) -> PathBuf {
         match &self.acme.pairs()[0].certificate {
             Pem::File(path) => path.clone(),
             Pem::Text(_) => unreachable!("it is a file"),
@@ -124,7 +124,7 @@ impl Served {
     }
 
     /// Ends the thread that orders.
-    pub(crate) fn stop_keeping(&mut self) {
+    pub(crate) fn stop_renewer(&mut self) {
         self.renewer = None;
     }
 
@@ -162,7 +162,7 @@ impl Client {
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
         let mut socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         while tls.is_handshaking() {
             tls.complete_io(&mut socket).map_err(|error| error.to_string())?;
         }

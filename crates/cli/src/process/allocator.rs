@@ -23,7 +23,7 @@ extern "C" fn without_huge_pages() {
 #[unsafe(link_section = ".init_array.00099")]
 static BEFORE_MAIN: extern "C" fn() = without_huge_pages;
 
-/// [`rookery_server::Config::reclaim`].
+/// [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
     // SAFETY: it may be called at any time, and looks after the calling thread's memory and what no thread has.
     unsafe { libmimalloc_sys::mi_collect(all) }

@@ -49,7 +49,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
         return of_files(settings, tell);
     }
     let folder = data_folder().join("tls");
-    let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
+    let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
         let folder = folder.display();
         Failure::Serving(format!(
             "No certificate to develop with can be kept in {folder}: {error}."
@@ -98,7 +98,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 
 /// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
 pub(crate) fn development_file() -> Option<PathBuf> {
-    Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
+    Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
 }
 
 fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {
@@ -164,7 +164,7 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     let challenge = all.text("acme_challenge");
     rookery_acme::Settings {
         emails: all.list("email"),
-        agrees: all.flag("agree_tos"),
+        agrees_to_terms: all.flag("agree_tos"),
         directory: all
             .text("acme_directory")
             .or_else(staging)
@@ -278,7 +278,9 @@ mod tests {
         let asked =
             |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = asked(&[]);
-        assert!(!plain.agrees && plain.directory == LETS_ENCRYPT && plain.emails.is_empty());
+        assert!(
+            !plain.agrees_to_terms && plain.directory == LETS_ENCRYPT && plain.emails.is_empty()
+        );
         let acme = asked(&[
             "--domain=c.org",
             "--agree-tos",
@@ -289,7 +291,7 @@ mod tests {
             "--acme-dir=d",
             "--acme-ca=f",
         ]);
-        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees), (2, 1, true));
+        assert_eq!((acme.domains.len(), acme.emails.len(), acme.agrees_to_terms), (2, 1, true));
         assert_eq!(
             (acme.directory.as_str(), acme.profile.as_deref()),
             (LETS_ENCRYPT_STAGING, Some("shortlived"))
@@ -317,28 +319,28 @@ mod tests {
             (
                 &[][..],
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
-                 https://letsencrypt.org/repository/: they have to be agreed to, with `--agree-tos`.",
+                 https://letsencrypt.org/repository/: agree to these terms, with `--agree-tos`.",
             ),
-            (&["--agree-tos", "--email=me"], "`--email`: `me` is no address of mail."),
+            (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
             (
                 &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
-                "`--acme-ca`: the authority cannot be trusted: /nowhere/ca.pem cannot be read",
+                "`--acme-ca`: the root certificates for the authority cannot be used: /nowhere/ca.pem cannot be read",
             ),
             (
                 &["--agree-tos", "--acme-dir=/proc/acme"],
-                "`--acme-dir`: certificates cannot be kept in /proc/acme: ",
+                "`--acme-dir`: certificates cannot be stored in /proc/acme: ",
             ),
             (
                 &["--agree-tos", "--acme-challenge=http-01"],
-                "`--domain`: http-01 needs a port from which requests are sent on",
+                "`--domain`: http-01 needs a redirect port",
             ),
             (
                 &["--agree-tos", "--domain=*.a.org"],
-                "`--domain`: there is no certificate for `*.a.org`: ",
+                "`--domain`: no certificate can be ordered for `*.a.org`: ",
             ),
             (
                 &["--agree-tos", &client_ca],
-                "`--domain`: an authority, which has no certificate of a client, needs a port",
+                "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
             let said = said(words);

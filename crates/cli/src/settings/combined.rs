@@ -86,7 +86,7 @@ impl Settings {
 
     fn proxies(&self) -> Result<TrustedProxies, Failure> {
         let proxies = self.0.list("trusted_proxies");
-        TrustedProxies::of(proxies.iter().map(String::as_str))
+        TrustedProxies::parse(proxies.iter().map(String::as_str))
             .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
     }
 
@@ -105,7 +105,7 @@ impl Settings {
 
     /// Returns the limits: what was given, else the defaults of the server.
     fn config(&self) -> Config {
-        let mut config = Config { reclaim: Some(allocator::reclaim), ..Config::default() };
+        let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
         for given in self.0.all() {
             if let (Some(limit), Some(number)) = (limit_of(given.setting), given.value.number()) {
                 limit.set(&mut config, number);

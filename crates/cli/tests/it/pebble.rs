@@ -46,8 +46,8 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     pebble.run((http, tls), 5, 60);
     let mut it = serve();
     it.await_line(&format!("Serving on https://app.example.org:{tls} "));
-    it.await_line("ACME: ordering a certificate for app.example.org, from 127.0.0.1");
-    it.await_line("ACME: there is a certificate for app.example.org, valid until ");
+    it.await_line("ACME: ordering a certificate for app.example.org from 127.0.0.1");
+    it.await_line("ACME: received a certificate for app.example.org, valid until ");
     // Whoever trusts the authority is served.
     let (root, done) =
         curl(&["--cacert", &ca, &format!("https://127.0.0.1:{}/roots/0", pebble.management)]);

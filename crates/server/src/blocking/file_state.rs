@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// It would have to wait, or cannot be asked without waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wait;
+pub(crate) struct WouldBlock;
 
 /// What tells two contents of a path apart: whatever writes to a file, renames another over it or sets its times changes this,
 /// two changes within the clock's step apart.

@@ -1,10 +1,11 @@
 //! What may block, and so never happens on the I/O thread; and how to ask for less.
 
+pub(crate) mod blocking_task;
 pub(crate) mod file_state;
-pub(crate) mod job;
 #[cfg(target_os = "linux")]
-pub(crate) mod nowait;
+pub(crate) mod nonblocking_file;
 #[cfg(not(target_os = "linux"))]
-#[path = "nowait_elsewhere.rs"]
-pub(crate) mod nowait;
+#[path = "nonblocking_file_fallback.rs"]
+pub(crate) mod nonblocking_file;
+
 pub(crate) mod unnamed_file;

@@ -10,30 +10,30 @@ use rookery_error::{ErrorHook as _, Reports};
 use rookery_exchange::{Blocks, Exchange};
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
+use crate::connections::table::ConnectionTable;
 use crate::http::connection::handshake_limit::HandshakeLimit;
 use crate::http::request::context_pool::{ContextParts, ContextPool};
 use crate::http::request::stream::registry::RequestStreams;
 use crate::http::response::compress::Gzip;
 use crate::http::response::header_name_cache::HeaderNameCache;
 use crate::http::response::stream::registry::ResponseStreams;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
-use crate::static_files::ReadyFiles;
+use crate::static_files::FileCache;
 use crate::websocket::registry::WebSocketRegistry;
 
 /// What the connections of an I/O thread have in common.
 pub(crate) struct HttpState {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
     /// Handshakes of TLS that are under way.
-    pub(crate) handshakes: HandshakeLimit,
+    pub(crate) handshake_limit: HandshakeLimit,
     /// Replies that come in pieces.
-    pub(crate) streams: ResponseStreams,
+    pub(crate) response_streams: ResponseStreams,
     /// Bodies of requests that go to the application in pieces.
-    pub(crate) bodies: RequestStreams,
+    pub(crate) request_streams: RequestStreams,
     /// Where entries of the access log go, if anywhere.
     pub(crate) log: Arc<CurrentLog>,
     /// Where errors go.
@@ -46,14 +46,14 @@ pub(crate) struct HttpState {
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,
     /// Small files that are kept in memory.
-    pub(crate) ready_files: RefCell<ReadyFiles>,
-    parts: ContextPool,
+    pub(crate) file_cache: RefCell<FileCache>,
+    context_pool: ContextPool,
     /// When something was last said on account of what a peer sent.
-    noticed: Cell<Option<Instant>>,
+    last_notice: Cell<Option<Instant>>,
 }
 
 /// Peers make the server say something at most this often.
-const NOTICE_EVERY: Duration = Duration::from_secs(60);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpState {
     pub(crate) fn new(
@@ -63,32 +63,32 @@ impl HttpState {
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<HttpState> {
         Rc::new(HttpState {
-            peers: Rc::clone(&websockets.shared.peers),
+            connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
-            handshakes: HandshakeLimit::default(),
-            streams: ResponseStreams::default(),
-            bodies: RequestStreams::default(),
+            handshake_limit: HandshakeLimit::default(),
+            response_streams: ResponseStreams::default(),
+            request_streams: RequestStreams::default(),
             log,
             reports,
             scratch,
             blocks: Arc::default(),
             gzip: RefCell::default(),
             header_names: HeaderNameCache::default(),
-            ready_files: RefCell::default(),
-            parts: ContextPool::default(),
-            noticed: Cell::new(None),
+            file_cache: RefCell::default(),
+            context_pool: ContextPool::default(),
+            last_notice: Cell::new(None),
         })
     }
 
     /// The parts of a new call.
-    pub(crate) fn parts(&self) -> Box<ContextParts> {
-        self.parts.take(&self.reports, &self.peers.budget)
+    pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
+        self.context_pool.take(&self.reports, &self.connections.budget)
     }
 
     /// Takes the parts of a call back, whose entry is recorded.
-    pub(crate) fn keep(&self, parts: Box<ContextParts>) {
-        self.parts.give(parts);
+    pub(crate) fn recycle(&self, parts: Box<ContextParts>) {
+        self.context_pool.put_back(parts);
     }
 
     /// Reports what happened outside a call.
@@ -100,26 +100,27 @@ impl HttpState {
     }
 
     /// Opens the stream that is the reply of an exchange.
-    pub(crate) fn open_stream(&self, exchange: &Exchange) {
-        self.streams.open(&self.peers, &self.dispatch, exchange);
+    pub(crate) fn open_response_stream(&self, exchange: &Exchange) {
+        self.response_streams.open(&self.connections, &self.dispatch, exchange);
     }
 
     /// Whether something may be said again that peers have it say.
-    pub(crate) fn may_notice(&self) -> bool {
+    pub(crate) fn claim_notice(&self) -> bool {
         let now = Instant::now();
-        let may = self.noticed.get().is_none_or(|last| now.duration_since(last) >= NOTICE_EVERY);
+        let may =
+            self.last_notice.get().is_none_or(|last| now.duration_since(last) >= NOTICE_INTERVAL);
         if may {
-            self.noticed.set(Some(now));
+            self.last_notice.set(Some(now));
         }
         may
     }
 
     /// Takes an exchange back whose client has gone.
-    pub(crate) fn disown(&self, exchange: Box<Exchange>) {
+    pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
-            self.websockets.forget(exchange.id());
+            self.websockets.remove(exchange.id());
         } else if is_streamed(&exchange) {
-            self.streams.forget(exchange.id());
+            self.response_streams.forget(exchange.id());
         }
         self.dispatch.discard_exchange(exchange);
     }

@@ -10,12 +10,14 @@ const SELECT_LIMIT: i32 = 1024;
 
 /// Descriptors of the server itself and of files that are being sent or spooled while every connection is taken: the
 /// threads that open them are four, but those that are open wait for their peers.
-const SPARE: u64 = 256;
+const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Raises the process's limit on open descriptors as far as `connections` need, and no further: what R starts inherits
 /// it, and some programs close every descriptor up to the limit. Each connection may hold a file beside its socket.
 pub(crate) fn raise_limit(connections: usize) {
-    let wanted = (connections as u64).saturating_mul(2).saturating_add(SELECT_LIMIT as u64 + SPARE);
+    let wanted = (connections as u64)
+        .saturating_mul(2)
+        .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to.
     let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
@@ -28,17 +30,17 @@ pub(crate) fn raise_limit(connections: usize) {
 }
 
 /// Moves a descriptor to 1,024 or above; where that is not possible it stays.
-pub(crate) fn lift(fd: OwnedFd) -> OwnedFd {
+pub(crate) fn move_above_select_limit(fd: OwnedFd) -> OwnedFd {
     if fd.as_raw_fd() >= SELECT_LIMIT {
         return fd;
     }
     // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a lowest number and makes a new descriptor.
-    let lifted = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
-    if lifted < 0 {
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
+    if moved < 0 {
         return fd;
     }
     // SAFETY: `lifted` was just made and is owned by nobody else.
-    unsafe { OwnedFd::from_raw_fd(lifted) }
+    unsafe { OwnedFd::from_raw_fd(moved) }
 }
 
 /// Whether accepting failed because descriptors or memory have run out: trying again at once would spin.

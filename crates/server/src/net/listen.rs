@@ -7,9 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 
 use super::accepted_socket::AcceptedSocket;
-use rookery_system::fork::CloseInChild;
 
 use super::descriptor::close_in_child;
+use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -25,7 +25,7 @@ pub(crate) enum ListeningSocket {
 
 impl ListeningSocket {
     /// Takes a socket that listens, over TCP or a Unix socket.
-    pub(crate) fn of(socket: OwnedFd) -> ListeningSocket {
+    pub(crate) fn from_fd(socket: OwnedFd) -> ListeningSocket {
         let tcp = TcpListener::from(socket);
         // The standard library knows no address of another family.
         if tcp.local_addr().is_ok() {
@@ -36,7 +36,7 @@ impl ListeningSocket {
     }
 
     /// The same socket once more.
-    pub(crate) fn copy(&self) -> io::Result<ListeningSocket> {
+    pub(crate) fn try_clone(&self) -> io::Result<ListeningSocket> {
         match self {
             ListeningSocket::Tcp(socket) => socket.try_clone().map(ListeningSocket::Tcp),
             ListeningSocket::Unix(socket) => socket.try_clone().map(ListeningSocket::Unix),
@@ -129,7 +129,7 @@ impl PausedSocket {
 }
 
 /// Binds a TCP address and listens.
-pub(crate) fn tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address)?;
     socket.set_nonblocking(true)?;
     listen(&socket)?;

@@ -9,14 +9,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rookery_system::fork::CloseInChild;
 use tokio::io::ReadBuf;
 
 use super::connections_per_ip::CountedConnection;
-use super::proxy_header::{self, Prefix};
+use super::proxy_header::{self, ParseResult};
 pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
-use rookery_system::fork::CloseInChild;
 
 /// Bytes read at once by those that keep no buffer: what a loopback or 10 Gbit/s socket delivers per wake-up.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -128,16 +128,16 @@ impl Transport {
     ) -> Poll<io::Result<Option<(SocketAddr, SocketAddr)>>> {
         let mut buffer = [0; proxy_header::MAX_HEADER_SIZE];
         let judge = |bytes: &[u8]| match proxy_header::parse(bytes) {
-            Prefix::Incomplete => None,
-            Prefix::Complete(header) => Some(Some(header)),
-            Prefix::Invalid => Some(None),
+            ParseResult::Incomplete => None,
+            ParseResult::Complete(header) => Some(Some(header)),
+            ParseResult::Invalid => Some(None),
         };
         let Some(socket) = self.socket() else { return Poll::Ready(Ok(None)) };
         let header = ready!(socket.poll_peek(cx, &mut buffer, judge))?;
         let Some(header) = header else {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         };
-        socket.take(&mut buffer[..header.len])?;
+        socket.consume(&mut buffer[..header.len])?;
         Poll::Ready(Ok(header.addresses))
     }
 
@@ -320,9 +320,9 @@ impl Transport {
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
     /// any more is noticed within `patience`, though it sends nothing.
-    pub(crate) fn set_for_streaming(&self, patience: Duration) {
+    pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
-            socket.set_for_streaming(patience);
+            socket.set_for_streaming(timeout);
         }
     }
 

@@ -11,12 +11,12 @@ use super::busy_poll::BusyPoll;
 use crate::application::application::Application;
 use crate::application::dispatch::{AppDecision, Dispatch, is_accepted, is_streamed};
 use crate::config::Limits;
+use crate::connections::table::ConnectionTable;
 use crate::http::http_state::HttpState;
 use crate::http::response::stream::response_stream::ResponseStream;
+use crate::logging::access_log::pending_record::CurrentLog;
 use crate::net::connections_per_ip::ConnectionsPerIp;
 use crate::net::transport::Scratch;
-use crate::observe::access_log::entry::CurrentLog;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 use crate::websocket::context::WebSocketContext;
 use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
@@ -24,7 +24,7 @@ use crate::websocket::registry::{OpenWebSocket, WebSocketRegistry};
 /// What the tasks of an I/O thread share.
 #[derive(Debug)]
 pub(super) struct IoContext {
-    pub(super) peers: Rc<Peers>,
+    pub(super) connections: Rc<ConnectionTable>,
     pub(super) dispatch: Rc<Dispatch>,
     pub(super) http: Rc<HttpState>,
     pub(super) connections_per_ip: Rc<ConnectionsPerIp>,
@@ -36,7 +36,7 @@ impl IoContext {
     pub(super) fn new(
         application: Box<dyn Application>,
         limits: Limits,
-        reclaim: Option<fn(bool)>,
+        trim: Option<fn(bool)>,
         log: Arc<CurrentLog>,
         reports: Arc<Reports<Rejection>>,
         budget: Arc<Budget>,
@@ -50,17 +50,17 @@ impl IoContext {
             scoreboard,
             is_timed,
         );
-        let peers = Peers::new(limits, budget, reclaim);
+        let connections = ConnectionTable::new(limits, budget, trim);
         let scratch = Scratch::new();
         let websockets = WebSocketRegistry::new(WebSocketContext::new(
-            Rc::clone(&peers),
+            Rc::clone(&connections),
             Rc::clone(&dispatch),
             Rc::clone(&scratch),
             Arc::clone(&reports),
         ));
         let http = HttpState::new(Rc::clone(&websockets), scratch, log, reports);
         Rc::new(IoContext {
-            peers,
+            connections,
             dispatch,
             http,
             connections_per_ip: Rc::default(),
@@ -71,39 +71,39 @@ impl IoContext {
 
     /// Carries out what the application has sent down; says whether there was anything.
     pub(super) fn run_app_commands(&self) -> bool {
-        let was_any = self.dispatch.run_commands(|command| self.carry_out(command));
+        let was_any = self.dispatch.run_commands(|command| self.run_app_command(command));
         self.websockets.wake_waiting();
         was_any
     }
 
-    fn carry_out(&self, command: Command) {
+    fn run_app_command(&self, command: Command) {
         match command {
             Command::Respond(exchange) => {
                 // Open before its connection knows: what the application sends next is for it already.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
                 } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
-                    self.http.open_stream(&exchange);
+                    self.http.open_response_stream(&exchange);
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
             Command::Proceed(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
             Command::Receive { call, listener, slot } => {
                 if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
-                    self.peers.wake(key);
+                    self.connections.wake(key);
                 }
             }
             Command::Taken { call, bytes } => {
-                if let Some(key) = self.http.bodies.has_taken(call, bytes) {
-                    self.peers.wake(key);
+                if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
+                    self.connections.wake(key);
                 }
             }
-            Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
+            Command::Send { socket, kind, payload } => match self.websockets.local(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.recycle_payload(payload),
             },
             Command::Ping { socket } => {
-                if let Some(socket) = self.websockets.mailbox(socket) {
+                if let Some(socket) = self.websockets.local(socket) {
                     socket.ping();
                 }
             }
@@ -117,11 +117,13 @@ impl IoContext {
                 Some(OpenWebSocket::Tunneled(socket)) => socket.abort(),
                 None => {}
             },
-            Command::Piece { stream, payload, goes_on } => match self.http.streams.get(stream) {
-                Some(stream) => stream.push(payload, goes_on),
-                None => self.dispatch.recycle_payload(payload),
-            },
-            Command::Ask { stream } => self.with_stream(stream, ResponseStream::is_to_be_asked),
+            Command::Piece { stream, payload, goes_on } => {
+                match self.http.response_streams.get(stream) {
+                    Some(stream) => stream.push(payload, goes_on),
+                    None => self.dispatch.recycle_payload(payload),
+                }
+            }
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {
@@ -131,14 +133,14 @@ impl IoContext {
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
-        if let Some(stream) = self.http.streams.get(stream) {
+        if let Some(stream) = self.http.response_streams.get(stream) {
             body(&stream);
         }
     }
 
     fn resolve(&self, answer: AppDecision) {
         if let Some(key) = self.dispatch.resolve(answer) {
-            self.peers.wake(key);
+            self.connections.wake(key);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::application::dispatch::Dispatch;
-use crate::peers::table::Peers;
+use crate::connections::table::ConnectionTable;
 
 /// How soon a busy application is looked at, and how seldom at the most: an application that has been away for long
 /// is woken by the first look, and asked again only in case that was lost.
@@ -36,9 +36,9 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
 
 /// Looks at every deadline once a tick. It never rests, so that no count of peers can be wrong in such a way that deadlines
 /// stop: a tick a second without anybody to look after costs nothing.
-pub(super) async fn sweep(peers: Rc<Peers>) {
+pub(super) async fn sweep(connections: Rc<ConnectionTable>) {
     loop {
-        tokio::time::sleep(peers.clock.ticks.length).await;
-        peers.sweep();
+        tokio::time::sleep(connections.clock.ticks.length).await;
+        connections.sweep();
     }
 }

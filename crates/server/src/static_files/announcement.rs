@@ -9,9 +9,9 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::files::{StaticFiles, check_key, check_path};
 use super::header::Header;
 use super::options::{Charset, Mapping, Overrides, RequiredHeader, StaticPath, Validation};
+use super::path_map::{StaticFiles, check_key, check_path};
 
 const INDEX: u8 = 1;
 const FALLTHROUGH: u8 = 2;

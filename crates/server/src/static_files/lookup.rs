@@ -13,13 +13,13 @@ use std::time::SystemTime;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
-use super::condition::{Conditions, Outcome};
-use super::description::Description;
+use super::conditional_request::{Conditions, Outcome};
+use super::file_cache::{Cacheable, CachedFile, FileCache, FilePath, WHOLE};
+use super::file_headers::FileHeaders;
 use super::header::Header;
 use super::options::Mapping;
-use super::ready::{FilePath, Fresh, ReadyFile, ReadyFiles, WHOLE};
-use crate::blocking::file_state::{FileState, Kind, Wait, is_missing};
-use crate::blocking::nowait;
+use crate::blocking::file_state::{FileState, Kind, WouldBlock, is_missing};
+use crate::blocking::nonblocking_file;
 
 /// A file to look for, and what to do with it.
 #[derive(Debug)]
@@ -69,13 +69,13 @@ pub enum Found {
 /// What was found without waiting.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
-pub(crate) enum FoundNow {
+pub(crate) enum FoundNonblocking {
     /// As [`Lookup::open`] has it; with the bytes of a small file that has to be read, or the work of reading them.
     Found(Found, Reading),
     /// A file that is in memory, and what of it is sent.
-    Ready(Rc<ReadyFile>, Outcome),
+    Ready(Rc<CachedFile>, Outcome),
     /// It has to be waited for.
-    Wait(Lookup),
+    WouldBlock(Lookup),
 }
 
 /// How far a file that was found has been read.
@@ -84,7 +84,7 @@ pub(crate) enum Reading {
     /// Read, small as it is.
     Done(Bytes),
     /// It is small, and has to be waited for.
-    Wait(Option<Box<Fresh>>),
+    WouldBlock(Option<Box<Cacheable>>),
     /// It is large, or there is none.
     None,
 }
@@ -96,7 +96,7 @@ pub(crate) struct Fetched {
     /// The bytes of a small file.
     pub(crate) bytes: Option<Bytes>,
     /// What they are the bytes of, if that may be kept.
-    pub(crate) fresh: Option<Fresh>,
+    pub(crate) cacheable: Option<Cacheable>,
     /// The file's device, if it is local.
     pub(crate) local: Option<u64>,
 }
@@ -130,48 +130,48 @@ impl Lookup {
     /// [`Lookup::open`], and reads a small file.
     pub(crate) fn fetch(self, now: SystemTime) -> io::Result<Fetched> {
         let mut path = FilePath::from_slice(&self.path);
-        let nothing = |found| Ok(Fetched { found, bytes: None, fresh: None, local: None });
+        let nothing = |found| Ok(Fetched { found, bytes: None, cacheable: None, local: None });
         let (file, state) = match open_regular(&mut path, self.mapping.options.index) {
             Ok(Some(opened)) => opened,
             Ok(None) => return nothing(self.missing()),
             Err(_) => return nothing(failed()),
         };
-        let local = nowait::is_local(&file).then_some(state.device);
-        let (found, fresh) = self.found(&path, file, &state, now);
+        let local = nonblocking_file::is_local(&file).then_some(state.device);
+        let (found, cacheable) = self.found(&path, file, &state, now);
         let bytes = read_small(&found)?;
-        Ok(Fetched { found, bytes, fresh: fresh.filter(|_| local.is_some()), local })
+        Ok(Fetched { found, bytes, cacheable: cacheable.filter(|_| local.is_some()), local })
     }
 
     /// Looks for the file without waiting, for the I/O thread; what is kept in memory allocates nothing. With `out` a small
     /// file is read, into `out` if it is not to be kept.
-    pub(crate) fn open_now(
+    pub(crate) fn open_nonblocking(
         self,
-        ready: &mut ReadyFiles,
+        cache: &mut FileCache,
         now: SystemTime,
         out: Option<&mut BytesMut>,
-    ) -> FoundNow {
-        match self.try_open(ready, now) {
-            Err(Wait) => FoundNow::Wait(self),
-            Ok(Known::Missing) => FoundNow::Found(self.missing(), Reading::None),
+    ) -> FoundNonblocking {
+        match self.try_open(cache, now) {
+            Err(WouldBlock) => FoundNonblocking::WouldBlock(self),
+            Ok(Known::Missing) => FoundNonblocking::Found(self.missing(), Reading::None),
             Ok(Known::Ready(file)) => {
                 let outcome = self.conditions.evaluate(&file.representation());
-                FoundNow::Ready(file, outcome)
+                FoundNonblocking::Ready(file, outcome)
             }
             Ok(Known::Opened(path, file, state)) => {
-                let (found, fresh) = self.found(&path, file, &state, now);
+                let (found, cacheable) = self.found(&path, file, &state, now);
                 let reading = match (&found, out) {
                     (Found::File { file, offset, len, .. }, Some(out)) if *len <= WHOLE => {
-                        read_now(file, *offset, *len as usize, fresh, ready, out)
+                        read_nonblocking(file, *offset, *len as usize, cacheable, cache, out)
                     }
                     _ => Reading::None,
                 };
-                FoundNow::Found(found, reading)
+                FoundNonblocking::Found(found, reading)
             }
         }
     }
 
-    fn try_open(&self, ready: &mut ReadyFiles, now: SystemTime) -> Result<Known, Wait> {
-        let Some((mut kind, mut state)) = nowait::look(&self.path)? else {
+    fn try_open(&self, cache: &mut FileCache, now: SystemTime) -> Result<Known, WouldBlock> {
+        let Some((mut kind, mut state)) = nonblocking_file::look(&self.path)? else {
             return Ok(Known::Missing);
         };
         let index = kind == Kind::Directory && self.mapping.options.index;
@@ -179,22 +179,24 @@ impl Lookup {
         if index {
             with_index.extend_from_slice(&self.path);
             push_index(&mut with_index);
-            let Some(found) = nowait::look(&with_index)? else { return Ok(Known::Missing) };
+            let Some(found) = nonblocking_file::look(&with_index)? else {
+                return Ok(Known::Missing);
+            };
             (kind, state) = found;
         }
         if kind != Kind::Regular {
             return Ok(Known::Missing);
         }
-        if let Some(file) = ready.find(&self.path, &self.mapping, &state, now) {
+        if let Some(file) = cache.find(&self.path, &self.mapping, &state, now) {
             return Ok(Known::Ready(file));
         }
-        if !ready.is_local(state.device, now) {
-            return Err(Wait);
+        if !cache.is_local(state.device, now) {
+            return Err(WouldBlock);
         }
         let path = if index { with_index } else { FilePath::from_slice(&self.path) };
-        match nowait::open(&path)? {
+        match nonblocking_file::open(&path)? {
             // Another one by now, on another device perhaps: what was opened was not what was looked at.
-            Some((_, _, opened)) if opened.device != state.device => Err(Wait),
+            Some((_, _, opened)) if opened.device != state.device => Err(WouldBlock),
             Some((file, Kind::Regular, opened)) => Ok(Known::Opened(path, file, opened)),
             Some(_) | None => Ok(Known::Missing),
         }
@@ -215,18 +217,18 @@ impl Lookup {
         file: File,
         state: &FileState,
         now: SystemTime,
-    ) -> (Found, Option<Fresh>) {
-        let description = Description::new(&self.mapping, path, state, now);
-        let outcome = self.conditions.evaluate(&description.representation());
+    ) -> (Found, Option<Cacheable>) {
+        let file_headers = FileHeaders::new(&self.mapping, path, state, now);
+        let outcome = self.conditions.evaluate(&file_headers.representation());
         let (status, range) = match outcome {
             Outcome::Failed => {
                 let (status, headers) =
-                    (StatusCode::PRECONDITION_FAILED, vec![description.etag().clone()]);
+                    (StatusCode::PRECONDITION_FAILED, vec![file_headers.etag().clone()]);
                 return (Found::Status { status, headers }, None);
             }
             Outcome::NotModified => {
-                let headers = description.not_modified(&self.mapping);
-                let whole = description.headers(&self.mapping);
+                let headers = file_headers.not_modified(&self.mapping);
+                let whole = file_headers.headers(&self.mapping);
                 return (Found::NotModified { headers, whole, len: state.len }, None);
             }
             Outcome::Unsatisfiable => {
@@ -237,22 +239,22 @@ impl Lookup {
             Outcome::Partial(range) => (StatusCode::PARTIAL_CONTENT, range),
             Outcome::Whole => (StatusCode::OK, 0..state.len),
         };
-        let mut headers = description.headers(&self.mapping);
-        let mut fresh = None;
+        let mut headers = file_headers.headers(&self.mapping);
+        let mut cacheable = None;
         if status == StatusCode::PARTIAL_CONTENT {
             headers.push(content_range(&range, state.len));
         } else {
-            fresh = Fresh::new(self.path, self.mapping, *state, description, now);
+            cacheable = Cacheable::new(self.path, self.mapping, *state, file_headers, now);
         }
         let (offset, len) = (range.start, range.end - range.start);
-        (Found::File { file, offset, len, status, headers }, fresh)
+        (Found::File { file, offset, len, status, headers }, cacheable)
     }
 }
 
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 enum Known {
     Missing,
-    Ready(Rc<ReadyFile>),
+    Ready(Rc<CachedFile>),
     Opened(FilePath, File, FileState),
 }
 
@@ -266,7 +268,7 @@ pub(crate) fn unsatisfiable(len: u64) -> Header {
     Header::own("Content-Range", format!("bytes */{len}"))
 }
 
-/// The body that goes with a status of [`Found::Status`] and [`Decision::Refuse`](super::Decision::Refuse), as httpuv
+/// The body that goes with a status of [`Found::Status`] and [`Route::Refuse`](super::Decision::Refuse), as httpuv
 /// words it.
 pub fn error_body(status: StatusCode) -> &'static str {
     match status {
@@ -307,25 +309,25 @@ pub(crate) fn read_small(found: &Found) -> io::Result<Option<Bytes>> {
 }
 
 /// Reads a small file, if it is in the kernel's memory.
-fn read_now(
+fn read_nonblocking(
     file: &File,
     offset: u64,
     len: usize,
-    fresh: Option<Fresh>,
-    ready: &mut ReadyFiles,
+    cacheable: Option<Cacheable>,
+    cache: &mut FileCache,
     out: &mut BytesMut,
 ) -> Reading {
     // One that is kept gets memory of its own, no larger than it.
     let mut own = BytesMut::new();
-    let into = if fresh.is_some() { &mut own } else { out };
+    let into = if cacheable.is_some() { &mut own } else { out };
     into.resize(len, 0);
-    if nowait::read(file, into, offset).is_err() {
+    if nonblocking_file::read(file, into, offset).is_err() {
         into.clear();
-        return Reading::Wait(fresh.map(Box::new));
+        return Reading::WouldBlock(cacheable.map(Box::new));
     }
     let bytes = into.split().freeze();
-    if let Some(fresh) = fresh {
-        ready.keep(fresh, bytes.clone());
+    if let Some(cacheable) = cacheable {
+        cache.keep(cacheable, bytes.clone());
     }
     Reading::Done(bytes)
 }

@@ -11,37 +11,37 @@ use rookery_websocket::endpoint::Rules;
 
 use super::adapter::{Tick, rules};
 use crate::application::dispatch::Dispatch;
+use crate::connections::table::ConnectionTable;
 use crate::net::transport::Scratch;
-use crate::peers::table::Peers;
 use crate::rejection::Rejection;
 
 /// What the WebSockets of an I/O thread have in common.
 pub(crate) struct WebSocketContext {
-    pub(crate) peers: Rc<Peers>,
+    pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     /// Where they read into: idle ones hold no buffer.
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
     /// How many have windows of their own.
-    pub(super) kept_windows: Cell<usize>,
+    pub(super) takeover_permits: Cell<usize>,
     /// What their peers are allowed.
     pub(super) rules: Rules<u32>,
 }
 
 impl WebSocketContext {
     pub(crate) fn new(
-        peers: Rc<Peers>,
+        connections: Rc<ConnectionTable>,
         dispatch: Rc<Dispatch>,
         scratch: Rc<Scratch>,
         reports: Arc<Reports<Rejection>>,
     ) -> Rc<WebSocketContext> {
-        let rules = rules(&peers.clock.ticks);
+        let rules = rules(&connections.clock.ticks);
         Rc::new(WebSocketContext {
-            peers,
+            connections,
             dispatch,
             scratch,
             reports,
-            kept_windows: Cell::new(0),
+            takeover_permits: Cell::new(0),
             rules,
         })
     }
@@ -54,7 +54,7 @@ impl WebSocketContext {
     }
 
     pub(super) fn now(&self) -> Tick {
-        Tick(self.peers.clock.now())
+        Tick(self.connections.clock.now())
     }
 }
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::{
     ControlChannel, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message, Received,
     SharedScoreboard,
@@ -19,11 +20,10 @@ use tokio::sync::Notify;
 
 use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
+use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
-use rookery_system::fork::CloseInChild;
 
 use crate::net::descriptor::close_in_child;
-use crate::peers::table::Peers;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
@@ -65,7 +65,7 @@ pub struct Supervision {
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
     /// Wakes those who wait for the supervisor's answer to an announcement.
-    answered: Condvar,
+    confirmed: Condvar,
     /// Wakes the I/O thread when the channel has no room for an announcement.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
@@ -107,7 +107,7 @@ impl Supervision {
             control,
             scoreboard,
             announcements: Mutex::default(),
-            answered: Condvar::new(),
+            confirmed: Condvar::new(),
             channel_full: Notify::new(),
             on_request: Box::new(on_request),
         }
@@ -126,9 +126,9 @@ impl Supervision {
     /// Returns copies of the public listeners, with what they serve where the application has `site`.
     pub(in crate::runtime) fn public_groups(
         &self,
-        site: &ListenerConfig,
+        config: &ListenerConfig,
     ) -> io::Result<Vec<SocketGroup>> {
-        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(site))
+        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(config))
     }
 
     pub(in crate::runtime) fn accept_watch(&self) -> AcceptWatch {
@@ -198,7 +198,7 @@ impl Supervision {
     pub fn wait_until_applied(&self) -> Confirmation {
         let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
         let waited =
-            self.answered.wait_timeout_while(self.announcements(), APPLY_TIMEOUT, is_pending);
+            self.confirmed.wait_timeout_while(self.announcements(), APPLY_TIMEOUT, is_pending);
         let (mut announcements, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match announcements.wait() {
             Wait::Applied => Confirmation::Applied,
@@ -238,17 +238,17 @@ impl fmt::Debug for Supervision {
 }
 
 /// What the runtime watches.
-struct Watched(Arc<Supervision>);
+struct WatchedChannel(Arc<Supervision>);
 
-impl AsRawFd for Watched {
+impl AsRawFd for WatchedChannel {
     fn as_raw_fd(&self) -> RawFd {
         self.0.control.as_raw_fd()
     }
 }
 
 /// Accepts on the public listeners, if there are any and a listener serves them.
-fn accept(peers: &Peers, supervision: &Supervision, number: u64) {
-    let can = supervision.has_public_listeners() && peers.public_listener().is_some();
+fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
+    let can = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can {
         supervision.accept_switch.set(AcceptMode::On);
     }
@@ -258,21 +258,21 @@ fn accept(peers: &Peers, supervision: &Supervision, number: u64) {
 }
 
 /// Ends the service of those who have connected on the public listeners.
-fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
+fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
-    let public = peers.public();
+    let public = connections.public_clients();
     for peer in &public {
-        if within == 0 { peer.stop() } else { peer.retire() }
+        if within == 0 { peer.stop() } else { peer.drain() }
     }
     if within == 0 {
         return;
     }
-    let unused = Rc::clone(peers);
+    let unused = Rc::clone(connections);
     tokio::task::spawn_local(async move {
         // A client that is about to send a request has sent it by then.
         tokio::time::sleep(UNUSED_GRACE).await;
-        for peer in unused.public() {
-            peer.retire();
+        for peer in unused.public_clients() {
+            peer.drain();
         }
     });
     if within == KEEP_WEBSOCKETS {
@@ -284,7 +284,7 @@ fn retire(peers: &Rc<Peers>, supervision: &Supervision, within: u64) {
     let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
     tokio::task::spawn_local(async move {
         for socket in sockets {
-            socket.restart();
+            socket.close_for_restart();
             tokio::time::sleep(pause).await;
         }
     });
@@ -303,20 +303,20 @@ impl ReceivingGuard {
 impl Drop for ReceivingGuard {
     fn drop(&mut self) {
         self.0.announcements().set_receiving(false);
-        self.0.answered.notify_all();
+        self.0.confirmed.notify_all();
     }
 }
 
 /// Hears the supervisor until it has gone. Inside a runtime, which may end before: then it is heard by the next.
 pub(in crate::runtime) fn receive_messages(
-    peers: Rc<Peers>,
+    connections: Rc<ConnectionTable>,
     supervision: Arc<Supervision>,
 ) -> impl Future<Output = ()> {
     // Before the future is polled: from now on it is worth while to wait for an answer.
     let receiving = ReceivingGuard::begin(supervision);
     async move {
         // Each time with the events that are of interest.
-        while receiving.0.receive_until_interest_changes(&peers).await.is_continue() {}
+        while receiving.0.receive_until_interest_changes(&connections).await.is_continue() {}
     }
 }
 
@@ -326,7 +326,7 @@ impl Supervision {
     /// otherwise each message that the supervisor reads would wake the I/O thread.
     async fn receive_until_interest_changes(
         self: &Arc<Supervision>,
-        peers: &Rc<Peers>,
+        connections: &Rc<ConnectionTable>,
     ) -> ControlFlow<()> {
         let waits_for_room = self.announcements().unsent().is_some();
         let interest = if waits_for_room {
@@ -336,7 +336,7 @@ impl Supervision {
         };
         // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
         let watched =
-            unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
+            unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // The end of the channel could not be noticed.
             (self.on_request)(SupervisorRequest::Gone);
@@ -357,7 +357,7 @@ impl Supervision {
                             (self.on_request)(SupervisorRequest::Gone);
                             return ControlFlow::Break(());
                         }
-                        received => self.on_received(peers, &received),
+                        received => self.on_received(connections, &received),
                     }
                 }
                 ready = watched.writable(), if waits_for_room => {
@@ -372,7 +372,7 @@ impl Supervision {
         ControlFlow::Continue(())
     }
 
-    fn on_received(&self, peers: &Rc<Peers>, received: &Received) {
+    fn on_received(&self, connections: &Rc<ConnectionTable>, received: &Received) {
         match received {
             // A supervisor that does not read gets no answer. If it has gone, the end is received next.
             Received::Message(Message::Ping(number)) => {
@@ -380,7 +380,7 @@ impl Supervision {
             }
             Received::Message(Message::Applied(number)) => {
                 self.announcements().on_applied(*number);
-                self.answered.notify_all();
+                self.confirmed.notify_all();
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
             Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
@@ -388,12 +388,14 @@ impl Supervision {
                 (self.on_request)(SupervisorRequest::Interrupt)
             }
             Received::Message(Message::Collect) => (self.on_request)(SupervisorRequest::Collect),
-            Received::Message(Message::Accept(number)) => accept(peers, self, *number),
+            Received::Message(Message::Accept(number)) => {
+                start_accepting(connections, self, *number)
+            }
             Received::Message(Message::StopAccepting(number)) => {
                 self.pause();
                 let _ = self.send(Message::NotAccepting(*number));
             }
-            Received::Message(Message::Retire(within)) => retire(peers, self, *within),
+            Received::Message(Message::Retire(within)) => retire(connections, self, *within),
             Received::Message(Message::ReopenLog) => {
                 (self.on_request)(SupervisorRequest::ReopenLog)
             }

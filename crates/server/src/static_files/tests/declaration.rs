@@ -80,7 +80,7 @@ fn changes_are_in_effect_at_once_and_in_every_handle() {
 #[test]
 fn a_lookup_under_way_keeps_what_it_began_with() {
     let site = Site::new(&["d/x"], &[("/s", "d")]);
-    let Decision::Open(lookup) = Ask::get("/s/x").decide(&site.files) else {
+    let Route::Open(lookup) = Ask::get("/s/x").decide(&site.files) else {
         panic!("there is such a path")
     };
     site.files.remove("/s");

@@ -98,10 +98,10 @@ impl<'a> Ask<'a> {
         Ask { body, ..self }
     }
 
-    fn decide(&self, files: &StaticFiles) -> Decision {
+    fn decide(&self, files: &StaticFiles) -> Route {
         let (method, target) = self.head;
         let (is_upgrade, body) = (self.is_upgrade, self.body);
-        files.decide(&RequestHead {
+        files.route(&RequestHead {
             method,
             target: target.as_bytes(),
             is_upgrade,
@@ -112,9 +112,9 @@ impl<'a> Ask<'a> {
 
     fn of(&self, files: &StaticFiles) -> Answer {
         let lookup = match self.decide(files) {
-            Decision::Application => return Answer::Application,
-            Decision::Refuse(status) => return Answer::Refused(status.as_u16()),
-            Decision::Open(lookup) => lookup,
+            Route::Application => return Answer::Application,
+            Route::Refuse(status) => return Answer::Refused(status.as_u16()),
+            Route::Open(lookup) => lookup,
         };
         let text = |bytes: &[u8]| String::from_utf8(bytes.into()).unwrap();
         let line = |header: &Header| format!("{}: {}", text(header.name()), text(header.value()));

@@ -318,12 +318,12 @@ fn validators_of_a_file_just_changed_are_weak() {
         now: UNIX_EPOCH + Duration::from_millis(MODIFIED * 1000 + millis),
         ..Ask::get("/s/a")
     };
-    let fresh = at(1999).of(&site.files).header("ETag").map(String::from).unwrap();
+    let cacheable = at(1999).of(&site.files).header("ETag").map(String::from).unwrap();
     let settled = at(2000).of(&site.files).header("ETag").map(String::from).unwrap();
-    assert_eq!(fresh, format!("W/{settled}"));
-    assert_eq!(at(5000).with("if-none-match", &fresh).of(&site.files).brief(), "304");
+    assert_eq!(cacheable, format!("W/{settled}"));
+    assert_eq!(at(5000).with("if-none-match", &cacheable).of(&site.files).brief(), "304");
     assert_eq!(
-        at(5000).with("range", "bytes=0-0").with("if-range", &fresh).of(&site.files).brief(),
+        at(5000).with("range", "bytes=0-0").with("if-range", &cacheable).of(&site.files).brief(),
         "d/a"
     );
     assert_eq!(
@@ -365,7 +365,7 @@ fn names_need_not_be_text() {
 #[test]
 fn what_is_opened_is_what_was_asked_for() {
     let site = Site::new(&["d/sub/a.txt"], &[("/s", "d")]);
-    let Decision::Open(lookup) = Ask::get("/s//sub/./a.txt").decide(&site.files) else {
+    let Route::Open(lookup) = Ask::get("/s//sub/./a.txt").decide(&site.files) else {
         panic!("there is such a path")
     };
     assert_eq!(lookup.path(), site.path("d/sub/a.txt"));
@@ -373,7 +373,7 @@ fn what_is_opened_is_what_was_asked_for() {
     assert_eq!(path_of(&file), site.path("d/sub/a.txt").canonicalize().unwrap());
     // POSIX leaves open what a path with two slashes in front means.
     site.map("/disk", "/", Overrides::default());
-    let Decision::Open(lookup) = Ask::get("/disk/etc/hosts").decide(&site.files) else {
+    let Route::Open(lookup) = Ask::get("/disk/etc/hosts").decide(&site.files) else {
         panic!("there is such a path")
     };
     assert_eq!(lookup.path().as_os_str(), "/etc/hosts");

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
 
 use crate::application::dispatch::Dispatch;
+use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
-use crate::peers::table::Peers;
 
 /// Streams that are compressed at a time: a compressor is 300 KiB, for as long as its stream is open, which may be hours.
-const COMPRESSED: usize = 32;
+const MAX_COMPRESSED: usize = 32;
 
 /// The open streams of an I/O thread.
 #[derive(Debug, Default)]
@@ -33,9 +33,14 @@ impl Drop for CompressorPermit {
 
 impl ResponseStreams {
     /// Opens the stream that an exchange has as its reply: what the application sends next is for it already.
-    pub(crate) fn open(&self, peers: &Rc<Peers>, dispatch: &Rc<Dispatch>, exchange: &Exchange) {
+    pub(crate) fn open(
+        &self,
+        connections: &Rc<ConnectionTable>,
+        dispatch: &Rc<Dispatch>,
+        exchange: &Exchange,
+    ) {
         if let ReplyBody::Stream(given) = exchange.reply().body() {
-            let stream = ResponseStream::new(peers, dispatch, exchange, given.clone());
+            let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }
@@ -46,9 +51,9 @@ impl ResponseStreams {
     }
 
     /// Counts one as compressed; `None` when there are as many as there may be.
-    pub(crate) fn compress(&self) -> Option<CompressorPermit> {
+    pub(crate) fn reserve_compressor(&self) -> Option<CompressorPermit> {
         let count = self.compressed.get();
-        (count < COMPRESSED).then(|| {
+        (count < MAX_COMPRESSED).then(|| {
             self.compressed.set(count + 1);
             CompressorPermit(Rc::clone(&self.compressed))
         })
@@ -57,7 +62,7 @@ impl ResponseStreams {
     /// Ends one, for `reason` where nothing else has been decided.
     pub(crate) fn end(&self, stream: &ResponseStream, reason: Departure) {
         self.forget(stream.id());
-        stream.depart(reason);
+        stream.report_end(reason);
     }
 
     /// Forgets one whose application is told by somebody else.

@@ -1,0 +1,25 @@
+//! Files without waiting for a disk, where the system cannot be asked for that: it always has to be waited for.
+
+use std::fs::File;
+
+use super::file_state::{FileState, Kind, WouldBlock};
+
+pub(crate) fn look(_: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
+    Err(WouldBlock)
+}
+
+pub(crate) fn open(_: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
+    Err(WouldBlock)
+}
+
+pub(crate) fn read(_: &File, _: &mut [u8], _: u64) -> Result<(), WouldBlock> {
+    Err(WouldBlock)
+}
+
+pub(crate) fn is_local(_: &File) -> bool {
+    false
+}
+
+pub(crate) fn is_resident(_: &File, _: u64, _: usize) -> Result<bool, WouldBlock> {
+    Err(WouldBlock)
+}

@@ -1,0 +1,84 @@
+//! Admission by memory: what happens when a share of the [budget](rookery_exchange::Budget) is used
+//! up.
+//!
+//! A connection that needs more bytes than are left is refused, unless another connection holds
+//! more than it would; that other connection is then evicted. Connections that hold little are
+//! therefore served however full the share is. Among connections that hold the same amount, the
+//! newest is evicted. An HTTP request is rejected with 503, and a WebSocket is closed with code
+//! 1013. A response that has been begun cannot be replaced, and is cut off. A request that the
+//! application is processing is never evicted, because the application would keep the memory.
+//!
+//! The search for the largest holder visits all connections, but takes place only when a share is
+//! used up.
+
+use std::rc::Rc;
+
+use rookery_exchange::{Charge, Share};
+
+use super::table::{ConnectionTable, TableEntry};
+
+/// The bytes that every connection is charged: a buffer to read into and one to write from (8 KiB
+/// each, as hyper allocates at first), and 16 KiB for a request and a response or for the queue of
+/// a WebSocket.
+pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
+
+/// The bytes of a buffer, request, response or queue that are not charged separately, because
+/// [`CONNECTION_BYTES`] include them.
+pub(crate) const UNCHARGED_BYTES: usize = 8 << 10;
+
+impl ConnectionTable {
+    /// Decides whether a connection that holds `has` bytes of a share may hold `more` in addition.
+    /// Evicts other connections if that makes the bytes available.
+    pub(crate) fn admit(&self, share: Share, has: usize, more: usize) -> bool {
+        loop {
+            let used = self.budget.used(share).saturating_sub(self.pending_release.bytes(share));
+            if used.saturating_add(more) <= self.budget.limit(share) {
+                return true;
+            }
+            if !self.evict_largest(share, has.saturating_add(more)) {
+                return false;
+            }
+        }
+    }
+
+    /// Charges `bytes` to a share if they are [admitted](Self::admit).
+    pub(crate) fn try_charge(&self, share: Share, bytes: usize) -> Option<Charge> {
+        self.admit(share, 0, bytes).then(|| self.charge(share, bytes))
+    }
+
+    /// Charges `bytes`, which have been [admitted](Self::admit), to a share.
+    pub(crate) fn charge(&self, share: Share, bytes: usize) -> Charge {
+        let charge = Charge::new(&self.budget, share);
+        charge.set(bytes);
+        charge
+    }
+
+    /// Adds bytes that an evicted connection is going to release. The bytes no longer count against
+    /// the admission of others, although they are still charged.
+    pub(crate) fn add_pending_release(&self, share: Share, bytes: usize) {
+        self.pending_release.add(share, bytes);
+    }
+
+    /// Removes bytes that were [pending](Self::add_pending_release) and have been released.
+    pub(crate) fn finish_pending_release(&self, share: Share, bytes: usize) {
+        self.pending_release.remove(share, bytes);
+    }
+
+    /// Evicts the connection that holds the most of a share, if it holds more than `least`.
+    fn evict_largest(&self, share: Share, least: usize) -> bool {
+        let mut largest: Option<(usize, u64, Rc<dyn TableEntry>)> = None;
+        self.for_each(|_, entry| {
+            let (held, serial) = (entry.held(share), entry.serial());
+            if held > least
+                && largest
+                    .as_ref()
+                    .is_none_or(|(most, newest, _)| (held, serial) > (*most, *newest))
+            {
+                largest = Some((held, serial, Rc::clone(entry)));
+            }
+        });
+        let Some((held, _, entry)) = largest else { return false };
+        entry.evict_for_memory(share, held);
+        true
+    }
+}

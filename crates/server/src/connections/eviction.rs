@@ -1,0 +1,53 @@
+//! Eviction from a full table: the slowest connection is closed to admit a new one.
+
+use std::cmp::Reverse;
+
+use super::eviction_candidates::Candidate;
+use super::table::ConnectionTable;
+
+/// The number of candidates that one search over all connections finds. A server that is attacked
+/// while its table is full therefore searches once per 64 new connections.
+const CANDIDATES: usize = 64;
+
+impl ConnectionTable {
+    /// Evicts the slowest connection, so that a new one can be admitted. Returns false if all
+    /// connections are being served.
+    pub(crate) fn free_slot(&self) -> bool {
+        let now = self.clock.now();
+        let mut candidates = self.eviction_candidates.0.borrow_mut();
+        for is_search_needed in [false, true] {
+            if is_search_needed {
+                self.find_slowest(now, &mut candidates);
+            }
+            while let Some(candidate) = candidates.pop() {
+                let Some(entry) = self.get(candidate.key) else { continue };
+                // Since the search, the connection may have made progress, or its slot may belong
+                // to another connection.
+                let is_same = entry.serial() == candidate.age.0;
+                let is_as_slow =
+                    entry.slowness(now).is_some_and(|ticks| ticks >= candidate.slowness);
+                if is_same && is_as_slow {
+                    entry.evict_for_slot();
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn find_slowest(&self, now: u32, candidates: &mut Vec<Candidate>) {
+        self.for_each(|key, entry| {
+            let slowness = if entry.is_substream() { None } else { entry.slowness(now) };
+            if let Some(slowness) = slowness {
+                candidates.push(Candidate { slowness, age: Reverse(entry.serial()), key });
+            }
+        });
+        if candidates.len() > CANDIDATES {
+            let rest = candidates.len() - CANDIDATES;
+            candidates.select_nth_unstable(rest);
+            candidates.drain(..rest);
+            candidates.shrink_to(CANDIDATES);
+        }
+        candidates.sort_unstable();
+    }
+}

@@ -1,0 +1,154 @@
+//! How much memory the process may use, and what of it is for peers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rookery_exchange::{Budget, Share};
+
+use crate::config::Limits;
+
+/// The budget of a server: [`Limits::memory`], in [`Limits::shares`].
+pub(crate) fn budget(limits: &Limits) -> Arc<Budget> {
+    let shares = &limits.shares;
+    let part = |percent| part(total(limits), percent);
+    // In the order of `Share::ALL`.
+    let bytes: [usize; Share::COUNT] = [
+        part(shares.connections),
+        part(shares.requests),
+        part(shares.messages),
+        part(shares.queues),
+        part(shares.replies),
+        part(shares.compressors),
+        limits.pool_bytes,
+    ];
+    Budget::new(bytes)
+}
+
+/// Bytes of messages that may wait for the application.
+pub(crate) fn message_queue_bytes(limits: &Limits) -> usize {
+    part(total(limits), limits.shares.waiting)
+}
+
+fn part(total: usize, percent: u8) -> usize {
+    (total as u128 * u128::from(percent) / 100) as usize
+}
+
+fn total(limits: &Limits) -> usize {
+    limits.memory.unwrap_or_else(|| (usable() / PART).max(LEAST))
+}
+
+/// Peers get a quarter of what the process may use: the application, its data and R's collector live on the rest.
+const PART: usize = 4;
+
+/// Less than this serves nobody.
+const LEAST: usize = 32 << 20;
+
+/// The least of the machine's memory, the limits of the process's control groups, and its limit on address space.
+fn usable() -> usize {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = [physical(), group_limit(Path::new("/sys/fs/cgroup"), &groups), address_space()];
+    let least = limits.into_iter().flatten().min().unwrap_or(FALLBACK);
+    usize::try_from(least).unwrap_or(usize::MAX)
+}
+
+/// Where the system tells nothing.
+const FALLBACK: u64 = 1 << 30;
+
+fn physical() -> Option<u64> {
+    // SAFETY: no pointers are involved; -1 means that the system does not know.
+    let (pages, size) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
+}
+
+fn address_space() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid rlimit to write to.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    (told == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// The least limit of the groups in `groups` (`/proc/self/cgroup`) and of those above them, below `root`. In a container
+/// the path is often the host's and not there: what is there of it counts, at least the root, which is the container's.
+fn group_limit(root: &Path, groups: &str) -> Option<u64> {
+    let limits = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+        if controllers.is_empty() {
+            least_above(root, path, "memory.max")
+        } else if controllers.split(',').any(|controller| controller == "memory") {
+            least_above(&root.join("memory"), path, "memory.limit_in_bytes")
+        } else {
+            None
+        }
+    });
+    limits.min()
+}
+
+fn least_above(root: &Path, path: &str, file: &str) -> Option<u64> {
+    let group: PathBuf = root.join(path);
+    let above = group.ancestors().take_while(|group| group.starts_with(root));
+    // "max" is no number; the old interface's "none" is one that is larger than any memory.
+    above.filter_map(|group| fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn the_least_limit_of_a_group_and_of_those_above_it_counts() {
+        let two = tree(&[
+            ("a/memory.max", "4000\n"),
+            ("a/b/memory.max", "max\n"),
+            ("a/b/c/memory.max", "5000\n"),
+        ]);
+        assert_eq!(group_limit(two.path(), "0::/a/b/c\n"), Some(4000));
+        assert_eq!(group_limit(two.path(), "0::/\n"), None);
+        let one = tree(&[
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("memory/docker/x/memory.limit_in_bytes", "700\n"),
+        ]);
+        let groups = "9:name=systemd:/\n4:cpu,memory:/docker/x\n0::/\n";
+        assert_eq!(group_limit(one.path(), groups), Some(700));
+    }
+
+    #[test]
+    fn a_path_that_only_the_host_has_leads_to_the_containers_root() {
+        let container = tree(&[("memory.max", "12345\n")]);
+        assert_eq!(group_limit(container.path(), "0::/system.slice/docker-1.scope\n"), Some(12345));
+        assert_eq!(group_limit(container.path(), "0::/../../x\n"), Some(12345));
+        assert_eq!(group_limit(container.path(), ""), None);
+        assert_eq!(group_limit(container.path(), "nonsense\n0\n"), None);
+    }
+
+    #[test]
+    fn the_default_is_a_quarter_of_what_there_is_in_shares_of_100_percent() {
+        let limits = Limits::default();
+        assert!(total(&limits) <= usize::try_from(physical().unwrap()).unwrap() / 4);
+        assert!(total(&limits) >= LEAST);
+        let shares = limits.shares;
+        let sum = [
+            shares.connections,
+            shares.requests,
+            shares.messages,
+            shares.waiting,
+            shares.queues,
+            shares.replies,
+            shares.compressors,
+        ];
+        assert_eq!(sum.iter().map(|percent| u32::from(*percent)).sum::<u32>(), 100);
+        assert_eq!(part(1000, 15), 150);
+    }
+}

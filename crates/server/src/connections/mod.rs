@@ -1,0 +1,15 @@
+//! The table of the connections of an I/O thread, and the rules that apply to all of them: deadlines
+//! and minimum rates, the memory budget, eviction when the table or the budget is full, and the
+//! return of free memory to the system.
+
+pub(crate) mod admission;
+pub(crate) mod clock;
+pub(crate) mod eviction;
+mod eviction_candidates;
+pub(crate) mod memory_budget;
+#[cfg(test)]
+pub(crate) mod model_testing;
+mod pending_release;
+pub(crate) mod rate;
+pub(crate) mod table;
+mod trim;

@@ -1,0 +1,82 @@
+//! The return of free memory to the system.
+
+use std::cell::Cell;
+
+/// The number of ticks in which no connection released memory, after which all free memory is
+/// returned.
+const QUIET_TICKS: u32 = 2;
+
+/// The schedule by which the allocator is made to return free memory to the system. Allocators
+/// return memory only when they are used, and a server whose clients have disconnected does not use
+/// its allocator.
+#[derive(Debug, Default)]
+pub(crate) struct Trim {
+    trim: Option<fn(bool)>,
+    /// The number of ticks until all free memory is returned, or 0 if nothing is scheduled.
+    ticks_left: Cell<u32>,
+}
+
+impl Trim {
+    /// Makes a schedule that calls `trim`. The argument of `trim` is true if all free memory is to
+    /// be returned, and false if only memory that can be returned at little cost is.
+    pub(super) fn new(trim: Option<fn(bool)>) -> Trim {
+        Trim { trim, ..Trim::default() }
+    }
+
+    /// Schedules a trim, because a connection was closed or has freed its buffers.
+    pub(crate) fn schedule(&self) {
+        self.ticks_left.set(QUIET_TICKS);
+    }
+
+    /// Trims if that is scheduled. While connections keep releasing memory, only cheap trims are
+    /// made; the last trim returns all free memory.
+    pub(super) fn on_tick(&self) {
+        if let (Some(trim), left @ 1..) = (self.trim, self.ticks_left.get()) {
+            self.ticks_left.set(left - 1);
+            trim(left == 1);
+        }
+    }
+
+    /// Returns all free memory if a trim is scheduled, without waiting for the quiet ticks. Called
+    /// at each tick while there are no connections.
+    pub(super) fn on_tick_without_connections(&self) {
+        if let (Some(trim), 1..) = (self.trim, self.ticks_left.take()) {
+            trim(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    thread_local! {
+        static CALLS: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn all_free_memory_is_returned_once_when_no_more_is_released() {
+        let trim = Trim::new(Some(|all| CALLS.with_borrow_mut(|calls| calls.push(all))));
+        let tick = || {
+            trim.on_tick();
+            CALLS.take()
+        };
+        assert_eq!(tick(), []);
+        trim.schedule();
+        assert_eq!(tick(), [false]);
+        trim.schedule();
+        assert_eq!(tick(), [false]);
+        assert_eq!(tick(), [true]);
+        assert_eq!(tick(), []);
+        trim.schedule();
+        trim.on_tick_without_connections();
+        assert_eq!(CALLS.take(), [true]);
+        assert_eq!(tick(), []);
+        // The clock also ticks without connections, and then trims nothing.
+        trim.on_tick_without_connections();
+        assert_eq!(CALLS.take(), []);
+        Trim::new(None).on_tick();
+    }
+}

@@ -1,0 +1,439 @@
+//! Conditional requests and ranges (RFC 9110, sections 13 and 14), without a clock or a file.
+//!
+//! Beyond httpuv, which knows If-Modified-Since alone: If-Match and If-Unmodified-Since, with which a download goes on only
+//! if the file is the one that it began with, If-None-Match, and one range with If-Range. Several ranges are answered with
+//! the whole file, which section 14.2 allows.
+
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::request_head::RequestHead;
+
+/// What a request makes its answer depend on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Conditions {
+    matches: Option<Box<[u8]>>,
+    unmodified_since: Option<u64>,
+    none_match: Option<Box<[u8]>>,
+    modified_since: Option<u64>,
+    range: Option<ByteRange>,
+    if_range: Option<IfRange>,
+}
+
+/// What there is to send.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Representation<'a> {
+    /// With its quotes, and `W/` if it is weak.
+    pub(crate) etag: &'a [u8],
+    /// Seconds since 1970; `None` where no HTTP date can say it.
+    pub(crate) modified: Option<u64>,
+    /// Whether `modified` can no longer stand for two different contents.
+    pub(crate) is_settled: bool,
+    /// Bytes.
+    pub(crate) len: u64,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing: it is not what the request is for.
+    Failed,
+    NotModified,
+    Partial(Range<u64>),
+    Unsatisfiable,
+    Whole,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ByteRange {
+    /// `a-b`, or `a-` with the greatest end.
+    From(u64, u64),
+    /// `-n`.
+    Last(u64),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum IfRange {
+    Date(u64),
+    /// Neither a date nor a strong tag: the range is off.
+    Never,
+    /// A strong tag, which a weak one does not equal.
+    Tag(Box<[u8]>),
+}
+
+impl Conditions {
+    /// Reads the headers. Copies at most the tags, which the limit on the head bounds.
+    pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
+        let value = |name| request.headers.value(name);
+        // Section 14.2: a Range is defined for GET alone.
+        let range =
+            if request.method == "GET" { value("range").and_then(parse_range) } else { None };
+        let list = |name| request.headers.list(name).map(|list| list.into_owned().into());
+        Conditions {
+            matches: list("if-match"),
+            unmodified_since: value("if-unmodified-since").and_then(parse_date),
+            none_match: list("if-none-match"),
+            modified_since: value("if-modified-since").and_then(parse_date),
+            if_range: range.and_then(|_| value("if-range")).map(parse_if_range),
+            range,
+        }
+    }
+
+    /// Evaluates what a request asks of a file that is there, in the order of section 13.2.2.
+    pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
+        let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
+            (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
+            (None, Some(since), Some(modified)) => modified <= since,
+            _ => true,
+        };
+        if !is_meant {
+            return Outcome::Failed;
+        }
+        let unmodified = match (&self.none_match, self.modified_since, representation.modified) {
+            (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Weak),
+            (None, Some(since), Some(modified)) => modified <= since,
+            _ => false,
+        };
+        if unmodified {
+            return Outcome::NotModified;
+        }
+        // An empty file has no byte a Content-Range could name: the range says nothing about it.
+        match &self.range {
+            Some(range) if representation.len > 0 && self.range_applies(representation) => {
+                range.within(representation.len)
+            }
+            _ => Outcome::Whole,
+        }
+    }
+
+    /// Section 13.1.5: both kinds of validator must be strong.
+    fn range_applies(&self, representation: &Representation<'_>) -> bool {
+        match &self.if_range {
+            None => true,
+            Some(IfRange::Date(date)) => {
+                representation.is_settled && representation.modified == Some(*date)
+            }
+            Some(IfRange::Never) => false,
+            Some(IfRange::Tag(tag)) => **tag == *representation.etag,
+        }
+    }
+}
+
+impl ByteRange {
+    fn within(self, len: u64) -> Outcome {
+        match self {
+            ByteRange::From(first, last) if first < len => {
+                Outcome::Partial(first..last.saturating_add(1).min(len))
+            }
+            ByteRange::Last(count) if count > 0 => Outcome::Partial(len.saturating_sub(count)..len),
+            _ => Outcome::Unsatisfiable,
+        }
+    }
+}
+
+/// Seconds since 1970 of an IMF-fixdate (RFC 9110, 5.6.7), exactly as this server writes them. The two obsolete forms are
+/// left out, as httpuv does: no client has sent them in twenty years.
+fn parse_date(value: &[u8]) -> Option<u64> {
+    let mut date: [u8; IMF_FIXDATE_LEN] = value.try_into().ok()?;
+    if !date.ends_with(b" GMT") || !WEEKDAYS.contains(&date.first_chunk()?) {
+        return None;
+    }
+    let read = |date: &[u8]| httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok();
+    // Like httpuv, which day of the week it was is not compared; httpdate does, so it is told another.
+    let time = read(&date).or_else(|| {
+        WEEKDAYS.iter().find_map(|day| {
+            date[..3].copy_from_slice(*day);
+            read(&date)
+        })
+    })?;
+    Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs())
+}
+
+const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+const IMF_FIXDATE_LEN: usize = 29;
+
+/// One range of bytes; `None` for what is no range, is in another unit, or is several: it is then ignored (14.2).
+fn parse_range(value: &[u8]) -> Option<ByteRange> {
+    let (unit, spec) = value.split_at_checked(UNIT.len())?;
+    if !unit.eq_ignore_ascii_case(UNIT) {
+        return None;
+    }
+    let spec = spec.trim_ascii();
+    let dash = spec.iter().position(|byte| *byte == b'-')?;
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) => (first <= last).then_some(ByteRange::From(first, last)),
+        (Some(first), None) if last.is_empty() => Some(ByteRange::From(first, u64::MAX)),
+        (None, Some(count)) if first.is_empty() => Some(ByteRange::Last(count)),
+        _ => None,
+    }
+}
+
+const UNIT: &[u8] = b"bytes=";
+
+/// A number past what fits is the greatest that does: no file is that long either way.
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(
+        digits.iter().fold(0u64, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+        }),
+    )
+}
+
+fn parse_if_range(value: &[u8]) -> IfRange {
+    match parse_date(value) {
+        Some(date) => IfRange::Date(date),
+        None if value.starts_with(b"\"") => IfRange::Tag(value.into()),
+        None => IfRange::Never,
+    }
+}
+
+/// How two tags are compared (section 8.8.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    /// They are the same, and neither is weak: their contents are the same byte by byte.
+    Strong,
+    /// They are the same but for being weak.
+    Weak,
+}
+
+/// Sections 13.1.1 and 13.1.2: whether a list of tags names `etag`. What follows the first thing that is no tag is not
+/// read.
+fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
+    let list = list.trim_ascii();
+    if list == b"*" {
+        return true;
+    }
+    let is_strong = |tag: &[u8]| !tag.starts_with(b"W/");
+    let Some((wanted, _)) = opaque_tag(etag) else { return false };
+    let mut rest = list;
+    while let Some((tag, tail)) = opaque_tag(rest) {
+        let may_match = comparison == Comparison::Weak || (is_strong(rest) && is_strong(etag));
+        if may_match && tag == wanted {
+            return true;
+        }
+        rest = tail.trim_ascii_start();
+        while let Some(tail) = rest.strip_prefix(b",") {
+            rest = tail.trim_ascii_start();
+        }
+    }
+    false
+}
+
+/// The tag at the start without `W/` and its quotes, and what follows it.
+fn opaque_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = text.strip_prefix(b"W/").unwrap_or(text).strip_prefix(b"\"")?;
+    let end = text.iter().position(|byte| *byte == b'"')?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// The seconds of a time that an HTTP date can say: from 1970 to the end of 9999.
+pub(crate) fn http_seconds(time: SystemTime) -> Option<u64> {
+    time.duration_since(UNIX_EPOCH)
+        .ok()
+        .map(|since| since.as_secs())
+        .filter(|seconds| *seconds < YEAR_10000)
+}
+
+const YEAR_10000: u64 = 253_402_300_800;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Representation<'static> = Representation {
+        etag: b"\"t-1\"",
+        modified: Some(784_111_777),
+        is_settled: true,
+        len: 100,
+    };
+
+    #[test]
+    fn ranges() {
+        use ByteRange::{From, Last};
+        let table: &[(&str, Option<ByteRange>)] = &[
+            ("bytes=0-0", Some(From(0, 0))),
+            ("BYTES=5-", Some(From(5, u64::MAX))),
+            ("bytes= 5-7 ", Some(From(5, 7))),
+            ("bytes=-3", Some(Last(3))),
+            ("bytes=0-99999999999999999999999", Some(From(0, u64::MAX))),
+            ("bytes=99999999999999999999999-", Some(From(u64::MAX, u64::MAX))),
+            ("bytes=7-5", None),
+            ("bytes=0-1,3-4", None),
+            ("bytes=-", None),
+            ("bytes=", None),
+            ("bytes", None),
+            ("bytes=a-b", None),
+            ("bytes=+1-2", None),
+            ("bytes=1-2-3", None),
+            ("bytes=--3", None),
+            ("items=0-1", None),
+        ];
+        for (value, expected) in table {
+            assert_eq!(parse_range(value.as_bytes()), *expected, "{value}");
+        }
+        for (range, expected) in [
+            (From(0, 0), Outcome::Partial(0..1)),
+            (From(90, u64::MAX), Outcome::Partial(90..100)),
+            (From(99, 1000), Outcome::Partial(99..100)),
+            (From(100, 100), Outcome::Unsatisfiable),
+            (Last(1), Outcome::Partial(99..100)),
+            (Last(100), Outcome::Partial(0..100)),
+            (Last(u64::MAX), Outcome::Partial(0..100)),
+            (Last(0), Outcome::Unsatisfiable),
+        ] {
+            let conditions = Conditions { range: Some(range), ..Conditions::default() };
+            assert_eq!(conditions.evaluate(&FILE), expected, "{range:?}");
+            assert_eq!(
+                conditions.evaluate(&Representation { len: 0, ..FILE }),
+                Outcome::Whole,
+                "{range:?} of nothing"
+            );
+        }
+    }
+
+    #[test]
+    fn a_range_is_off_unless_if_range_matches_strongly() {
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let weak = Representation { etag: b"W/\"t-1\"", is_settled: false, ..FILE };
+        for (value, strong_applies) in [
+            ("\"t-1\"", true),
+            ("\"t-2\"", false),
+            ("W/\"t-1\"", false),
+            (date, true),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", false),
+            ("Sun, 06 Nov 1994 08:49:36 GMT", false),
+            ("rubbish", false),
+            ("", false),
+        ] {
+            let if_range = Some(parse_if_range(value.as_bytes()));
+            let conditions = Conditions {
+                range: Some(ByteRange::From(0, 0)),
+                if_range,
+                ..Conditions::default()
+            };
+            let expected = if strong_applies { Outcome::Partial(0..1) } else { Outcome::Whole };
+            assert_eq!(conditions.evaluate(&FILE), expected, "{value}");
+            assert_eq!(conditions.evaluate(&weak), Outcome::Whole, "{value}, not settled");
+        }
+    }
+
+    #[test]
+    fn tags() {
+        for (list, matches) in [
+            ("*", true),
+            (" * ", true),
+            ("\"t-1\"", true),
+            ("W/\"t-1\"", true),
+            ("\"a\", W/\"b\" ,, \"t-1\"", true),
+            ("\"a,\\\", \"t-1\"", true),
+            ("\"t-1", false),
+            ("t-1", false),
+            ("\"t-11\"", false),
+            ("\"\"", false),
+            ("", false),
+            ("w/\"t-1\"", false),
+            ("rubbish, \"t-1\"", false),
+        ] {
+            let weakly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Weak);
+            assert_eq!(weakly(b"\"t-1\""), matches, "{list}");
+            assert_eq!(weakly(b"W/\"t-1\""), matches, "{list}, weak");
+            let strongly = |etag: &[u8]| any_tag_matches(list.as_bytes(), etag, Comparison::Strong);
+            let is_strong = matches && list != "W/\"t-1\"";
+            assert_eq!(strongly(b"\"t-1\""), is_strong, "{list}, strongly");
+            assert_eq!(strongly(b"W/\"t-1\""), list.trim() == "*", "{list}, strongly and weak");
+        }
+        assert!(!any_tag_matches(b"abc", b"abc", Comparison::Weak), "a tag without quotes is none");
+    }
+
+    #[test]
+    fn dates_are_read_strictly() {
+        for (value, expected) in [
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Thu, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Sunday, 06-Nov-94 08:49:37 GMT", None),
+            ("Sun Nov  6 08:49:37 1994", None),
+            ("Mon, 06 Nov 1994 08:49:37 GMT", Some(784_111_777)),
+            ("Sat, 01 Jan 1970 00:00:00 GMT", Some(0)),
+            ("Xyz, 06 Nov 1994 08:49:37 GMT", None),
+            ("Mon, 31 Feb 1994 08:49:37 GMT", None),
+            ("Sun, 6 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:37 UTC", None),
+            ("sun, 06 nov 1994 08:49:37 gmt", None),
+            ("Sun, 32 Nov 1994 08:49:37 GMT", None),
+            ("Sun, 06 Nov 1994 08:49:37 GM\u{e9}", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_date(value.as_bytes()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn none_match_is_asked_before_modified_since() {
+        let since = |seconds| Conditions { modified_since: Some(seconds), ..Conditions::default() };
+        assert_eq!(since(784_111_777).evaluate(&FILE), Outcome::NotModified);
+        assert_eq!(since(784_111_776).evaluate(&FILE), Outcome::Whole);
+        assert_eq!(
+            since(u64::MAX).evaluate(&Representation { modified: None, ..FILE }),
+            Outcome::Whole
+        );
+        let other = Conditions { none_match: Some((*b"\"other\"").into()), ..since(u64::MAX) };
+        assert_eq!(other.evaluate(&FILE), Outcome::Whole);
+        let same = Conditions { none_match: Some((*b"\"t-1\"").into()), ..since(0) };
+        assert_eq!(same.evaluate(&FILE), Outcome::NotModified);
+        let with_range = Conditions { range: Some(ByteRange::From(500, 600)), ..same };
+        assert_eq!(
+            with_range.evaluate(&FILE),
+            Outcome::NotModified,
+            "a range of what has not changed"
+        );
+    }
+
+    #[test]
+    fn a_request_for_another_file_fails_before_anything_else_is_asked() {
+        let tag = |text: &str| Some(text.as_bytes().into());
+        let same_date = Some(784_111_777);
+        let ranged = Conditions { range: Some(ByteRange::From(0, 0)), ..Conditions::default() };
+        let part = Outcome::Partial(0..1);
+        for (matches, unmodified_since, expected) in [
+            (tag("\"t-1\""), None, part.clone()),
+            (tag("\"x\", \"t-1\""), None, part.clone()),
+            (tag("*"), None, part.clone()),
+            (tag("\"x\""), None, Outcome::Failed),
+            (tag("W/\"t-1\""), None, Outcome::Failed),
+            (tag(""), None, Outcome::Failed),
+            (None, same_date, part.clone()),
+            (None, Some(784_111_776), Outcome::Failed),
+            // The date is not asked beside tags.
+            (tag("\"t-1\""), Some(0), part),
+            (tag("\"x\""), Some(u64::MAX), Outcome::Failed),
+        ] {
+            let if_range = Some(IfRange::Date(784_111_777));
+            let conditions = Conditions { matches, unmodified_since, if_range, ..ranged.clone() };
+            assert_eq!(conditions.evaluate(&FILE), expected, "{conditions:?}");
+            let both = Conditions { none_match: tag("\"t-1\""), ..conditions.clone() };
+            let expected =
+                if expected == Outcome::Failed { expected } else { Outcome::NotModified };
+            assert_eq!(both.evaluate(&FILE), expected, "{both:?}");
+        }
+        let undated = Representation { modified: None, ..FILE };
+        let since = Conditions { unmodified_since: Some(0), ..Conditions::default() };
+        assert_eq!(since.evaluate(&undated), Outcome::Whole, "there is no date to compare");
+    }
+
+    #[test]
+    fn times_no_http_date_can_say() {
+        use std::time::Duration;
+        assert_eq!(http_seconds(UNIX_EPOCH - Duration::from_secs(1)), None);
+        assert_eq!(http_seconds(UNIX_EPOCH), Some(0));
+        let last = UNIX_EPOCH + Duration::from_secs(YEAR_10000 - 1);
+        assert_eq!(http_seconds(last), Some(YEAR_10000 - 1));
+        assert_eq!(httpdate::fmt_http_date(last), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(http_seconds(last + Duration::from_secs(1)), None);
+    }
+}

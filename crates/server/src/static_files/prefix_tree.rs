@@ -1,0 +1,97 @@
+//! Keys by segment, so that finding the longest one is linear in the path and no peer can make it more.
+
+/// A tree with an edge per path segment.
+#[derive(Debug)]
+pub(crate) struct PrefixTree<T> {
+    value: Option<T>,
+    /// Sorted by segment.
+    children: Vec<(Box<[u8]>, PrefixTree<T>)>,
+}
+
+impl<T> Default for PrefixTree<T> {
+    fn default() -> PrefixTree<T> {
+        PrefixTree { value: None, children: Vec::new() }
+    }
+}
+
+impl<T> PrefixTree<T> {
+    /// Adds a value. `key` is `/` or segments with a `/` before each.
+    pub(crate) fn insert(&mut self, key: &[u8], value: T) {
+        let mut node = self;
+        for segment in segments(key) {
+            let index = match node.children.binary_search_by(|(name, _)| (**name).cmp(segment)) {
+                Ok(index) => index,
+                Err(index) => {
+                    node.children.insert(index, (segment.into(), PrefixTree::default()));
+                    index
+                }
+            };
+            node = &mut node.children[index].1;
+        }
+        node.value = Some(value);
+    }
+
+    /// The value of the longest key that is a whole-segment prefix of `path`, and what of `path` comes after the key
+    /// without a `/` in front.
+    pub(crate) fn longest_prefix<'a>(&self, path: &'a [u8]) -> Option<(&T, &'a [u8])> {
+        let mut node = self;
+        let mut rest = path.strip_prefix(b"/").unwrap_or(path);
+        let mut found = node.value.as_ref().map(|value| (value, rest));
+        while !rest.is_empty() {
+            let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+            let Ok(index) = node.children.binary_search_by(|(name, _)| (**name).cmp(&rest[..end]))
+            else {
+                break;
+            };
+            node = &node.children[index].1;
+            rest = rest.get(end + 1..).unwrap_or_default();
+            if let Some(value) = &node.value {
+                found = Some((value, rest));
+            }
+        }
+        found
+    }
+}
+
+fn segments(key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    key.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_whole_segment_prefix_wins() {
+        let mut tree = PrefixTree::default();
+        for key in ["/a", "/a/b", "/a/b/c/d", "/x/y", "/\u{e9}"] {
+            tree.insert(key.as_bytes(), key);
+        }
+        let table: &[(&str, Option<(&str, &str)>)] = &[
+            ("/", None),
+            ("/a", Some(("/a", ""))),
+            ("/ab", None),
+            ("/a/x/y", Some(("/a", "x/y"))),
+            ("/a/b", Some(("/a/b", ""))),
+            ("/a/bc", Some(("/a", "bc"))),
+            ("/a/b/c", Some(("/a/b", "c"))),
+            ("/a/b/c/dd", Some(("/a/b", "c/dd"))),
+            ("/a/b/c/d/e", Some(("/a/b/c/d", "e"))),
+            ("/x", None),
+            ("/x/y/z", Some(("/x/y", "z"))),
+            ("/A", None),
+            ("/\u{e9}/f", Some(("/\u{e9}", "f"))),
+        ];
+        for (path, expected) in table {
+            let expected = expected.map(|(key, rest)| (key, rest.as_bytes()));
+            assert_eq!(
+                tree.longest_prefix(path.as_bytes()).map(|(v, rest)| (*v, rest)),
+                expected,
+                "{path}"
+            );
+        }
+        tree.insert(b"/", "/");
+        assert_eq!(tree.longest_prefix(b"/x/q"), Some((&"/", &b"x/q"[..])));
+        assert_eq!(tree.longest_prefix(b"/"), Some((&"/", &b""[..])));
+    }
+}

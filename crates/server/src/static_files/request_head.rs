@@ -1,0 +1,67 @@
+//! A request, as far as its head decides who answers it.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+
+/// What [`StaticFiles::route`](super::StaticFiles::decide) looks at.
+#[derive(Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// The method as sent.
+    pub method: &'a str,
+    /// The raw target. A query may still be there; it is ignored.
+    pub target: &'a [u8],
+    /// Whether the request opens a WebSocket. An `Upgrade` to anything else is not looked at.
+    pub is_upgrade: bool,
+    /// What the head says about a body.
+    pub body: BodyFraming,
+    /// The headers.
+    pub headers: &'a dyn RequestHeaders,
+}
+
+impl std::fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RequestHead({} {}, {:?})", self.method, self.target.escape_ascii(), self.body)
+    }
+}
+
+/// What a head says about the body (RFC 9112, 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// Nothing.
+    Absent,
+    /// There is a `Transfer-Encoding`.
+    Chunked,
+    /// There is a `Content-Length`.
+    Length(u64),
+}
+
+/// The headers of a request.
+pub trait RequestHeaders {
+    /// Returns the value of the header with this name, which is in lower case. If the request has
+    /// the header more than once, returns either the values joined by commas or `None`.
+    fn value(&self, lower_name: &str) -> Option<&[u8]>;
+
+    /// Returns the value of a list header. Repeated headers are joined by commas (RFC 9110, 5.3).
+    fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
+        self.value(lower_name).map(Cow::Borrowed)
+    }
+}
+
+impl RequestHeaders for HeaderMap {
+    /// Returns `None` for a header that the request has more than once, because none of the headers
+    /// read with this function may be repeated.
+    fn value(&self, lower_name: &str) -> Option<&[u8]> {
+        let mut lines = self.get_all(lower_name).iter();
+        let first = lines.next()?;
+        lines.next().is_none().then(|| first.as_bytes())
+    }
+
+    fn list(&self, lower_name: &str) -> Option<Cow<'_, [u8]>> {
+        let mut lines = self.get_all(lower_name).iter().map(http::HeaderValue::as_bytes);
+        let first = lines.next()?;
+        let Some(second) = lines.next() else { return Some(Cow::Borrowed(first)) };
+        let all: Vec<&[u8]> = [first, second].into_iter().chain(lines).collect();
+        Some(Cow::Owned(all.join(&b", "[..])))
+    }
+}

@@ -1,0 +1,77 @@
+//! Who answers a request: decided from its head alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http::StatusCode;
+
+use super::conditional_request::Conditions;
+use super::file_cache::FilePath;
+use super::lookup::Lookup;
+use super::options::{Mapping, Validation};
+use super::path_decoding::DecodedPath;
+use super::prefix_tree::PrefixTree;
+use super::request_head::{BodyFraming, RequestHead};
+
+/// Who answers.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "boxed, a lookup would cost an allocation")]
+pub enum Route {
+    /// The application.
+    Application,
+    /// The server, with 400 or 403 and the body of [`error_body`](super::error_body). A request body was not read: the
+    /// connection cannot go on where there is one.
+    Refuse(StatusCode),
+    /// The file, if it is there.
+    Open(Lookup),
+}
+
+/// The steps of the [module](super) up to the first that needs the disk.
+pub(crate) fn route(tree: &PrefixTree<Arc<Mapping>>, request: &RequestHead<'_>) -> Route {
+    if request.is_upgrade {
+        return Route::Application;
+    }
+    let Some(target) = DecodedPath::decode(request.target) else { return Route::Application };
+    let Some((mapping, rest)) = tree.longest_prefix(target.path()) else {
+        return Route::Application;
+    };
+    let options = &mapping.options;
+    if options.exclude {
+        return Route::Application;
+    }
+    if let Validation::Require(required) = &options.validation {
+        if !required.is_met_by(request.headers.value(required.lower_name())) {
+            return Route::Refuse(StatusCode::FORBIDDEN);
+        }
+    }
+    let miss = || {
+        if options.fallthrough {
+            Route::Application
+        } else {
+            Route::Refuse(StatusCode::BAD_REQUEST)
+        }
+    };
+    if !matches!(request.method, "GET" | "HEAD") {
+        return miss();
+    }
+    if !matches!(request.body, BodyFraming::Absent | BodyFraming::Length(0)) {
+        return Route::Refuse(StatusCode::BAD_REQUEST);
+    }
+    if target.is_hazardous() {
+        return miss();
+    }
+    let path = join(&mapping.root, rest);
+    Route::Open(Lookup::new(Arc::clone(mapping), path, Conditions::of(request)))
+}
+
+/// `PathBuf::join` would let a `rest` with a leading `/` replace the root; `rest` has none, and this cannot.
+fn join(root: &Path, rest: &[u8]) -> FilePath {
+    let mut bytes = FilePath::from_slice(root.as_os_str().as_encoded_bytes());
+    if !rest.is_empty() {
+        if !bytes.ends_with(b"/") {
+            bytes.push(b'/');
+        }
+        bytes.extend_from_slice(rest);
+    }
+    bytes
+}
