@@ -123,7 +123,7 @@ impl IoContext {
                     None => self.dispatch.recycle_payload(payload),
                 }
             }
-            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
+            Command::Ask { stream } => self.with_stream(stream, ResponseStream::resume_pulling),
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::End { stream } => self.with_stream(stream, ResponseStream::end),
             Command::Cut { stream, reason, page } => {

@@ -142,7 +142,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
             Step::Complete => {
                 is_complete = true;
                 stream.end(Departure::Done);
-                context.is_asked();
+                context.begin_waiting();
             }
             Step::Decision(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
