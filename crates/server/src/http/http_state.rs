@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
-use rookery_exchange::{Blocks, Exchange};
+use rookery_exchange::{BodyBufferPool, Exchange};
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
@@ -41,7 +41,7 @@ pub(crate) struct HttpState {
     /// What connections that are being closed read into.
     pub(crate) scratch: Rc<Scratch>,
     /// What large bodies that stay in memory lie in.
-    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) blocks: Arc<BodyBufferPool>,
     /// Compresses small bodies; 300 KiB, made when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
+use rookery_exchange::{Charge, Event, MessageKind, Payload, WebSocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
@@ -48,7 +48,7 @@ fn most_fragments(message_bytes: u64) -> u32 {
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
-pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upgraded) {
+pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let mailbox =
         match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
             OpenWebSocket::Local(mailbox) => mailbox,
@@ -319,14 +319,14 @@ impl Driver {
             cx.waker().wake_by_ref();
         }
         if flushed.is_pending() || mailbox.aside.get() > 0 {
-            mailbox.backlog.has_left(mailbox.endpoint.borrow().pending() + mailbox.aside.get());
+            mailbox.backlog.on_written(mailbox.endpoint.borrow().pending() + mailbox.aside.get());
         }
         ready!(flushed)?;
         if mailbox.aside.get() > 0 {
             return Poll::Ready(Ok(()));
         }
         mailbox.queue.set(0);
-        if mailbox.backlog.is_drained() && !self.is_told {
+        if mailbox.backlog.take_drained() && !self.is_told {
             shared
                 .dispatch
                 .notify(Event::Drained { socket: mailbox.id, listener: mailbox.listener });

@@ -65,7 +65,7 @@ fn app_headers(
         OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
             || (are_ours && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
     };
-    exchange.reply_headers().filter(move |(name, _)| !is_ours(name))
+    exchange.response_headers().filter(move |(name, _)| !is_ours(name))
 }
 
 /// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.

@@ -94,13 +94,13 @@ impl Core {
         }
         let (handed, begun) = exchange.times();
         // Whose client had gone before R began with it was not answered.
-        if begun == 0 && exchange.is_departed() {
+        if begun == 0 && exchange.is_client_disconnected() {
             return;
         }
         if let Some(Administered { one, .. }) = &self.admin {
             one.answers(exchange, now());
         } else if let Some(board) = self.supervised_board() {
-            board.tally().answer(exchange.reply().status(), handed, begun, now());
+            board.tally().answer(exchange.response().status(), handed, begun, now());
         }
     }
 }

@@ -145,7 +145,7 @@ impl Core {
         let mut event = RawEvent::new(kind);
         event.listener = exchange.listener();
         event.id = exchange.id();
-        event.token = exchange.take_tag();
+        event.token = exchange.take_app_token();
         self.headers.clear();
         for header in exchange.headers() {
             let symbol = symbol(&mut self.names, &self.headers, &header);
@@ -170,7 +170,7 @@ impl Core {
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
         event.has_client = i32::from(exchange.client().is_some());
-        event.is_named = i32::from(exchange.is_named());
+        event.is_named = i32::from(exchange.has_supervisor_request_id());
         event.is_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
@@ -239,9 +239,9 @@ impl Core {
                 self.receivers.remove(&call);
                 event
             }
-            Event::Want { stream, listener } => self.show_stream(WANT, stream, listener),
-            Event::Room { stream, listener } => self.show_stream(ROOM, stream, listener),
-            Event::Departed { stream, listener, reason } => {
+            Event::Pull { stream, listener } => self.show_stream(WANT, stream, listener),
+            Event::Writable { stream, listener } => self.show_stream(ROOM, stream, listener),
+            Event::StreamEnded { stream, listener, reason } => {
                 let mut event = self.show_stream(DEPARTED, stream, listener);
                 event.code = reason as i32;
                 self.streams.remove(&stream);
@@ -276,7 +276,9 @@ impl Core {
             let Some(event) = self.link.next() else { return self.next_going_on() };
             match event {
                 // Nobody will read the reply: R is not called.
-                Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
+                Event::Request(exchange) | Event::Head(exchange)
+                    if exchange.is_client_disconnected() =>
+                {
                     self.passes_over();
                     self.hand_back(Command::Respond(exchange));
                 }
@@ -312,7 +314,7 @@ pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
             while let Some(stream) = core.going_on.pop_front() {
-                core.link.send(Command::Ask { stream });
+                core.link.send(Command::ResumePulls { stream });
             }
         });
     });
@@ -403,7 +405,7 @@ pub extern "C" fn rk_has_failed() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
-        let Some(reason) = core::with(|core| core.link.failure()) else { return 0 };
+        let Some(reason) = core::with(|core| core.link.take_failure()) else { return 0 };
         core::set_error(&reason);
         1
     })
@@ -420,7 +422,7 @@ pub extern "C" fn rk_fail_for_test() {
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
         let may = core::with(|core| {
-            let may = core.link.park();
+            let may = core.link.try_park();
             if may {
                 core.r_is(RState::Idle);
             }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_exchange::shown;
+use rookery_exchange::masked;
 
 use crate::{Bytes, entry};
 
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     // SAFETY: the caller's duty.
-    entry(Bytes::EMPTY, || lend(shown(unsafe { target.get() }).flatten().copied().collect()))
+    entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
 /// Decodes into `out`; whether it could: not with a `%00`.

@@ -85,7 +85,7 @@ impl Core {
         let Membership::Worker(worker) = &self.membership else { return };
         if !worker.supervision.has_public_listeners() {
             // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
-            self.link.stay_awake();
+            self.link.enable_long_busy_poll();
         }
         if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
             self.membership = Membership::Broken(error.to_string());
@@ -186,7 +186,7 @@ impl Core {
     pub(crate) fn begin(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
-        board.r_is(if event.is_of_websocket() { RState::Messages } else { RState::Busy }, now);
+        board.r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
@@ -198,7 +198,7 @@ impl Core {
             } else if exchange.ticket() == 0 {
                 // Of a client of its own: what the supervisor passes on is counted there.
                 let (handed, _) = exchange.times();
-                exchange.set_begun_at(now);
+                exchange.set_started_at(now);
                 if !is_head {
                     board.tally().begin(handed, now);
                 }

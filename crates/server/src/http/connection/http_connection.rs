@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
+use rookery_exchange::{
+    Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Share, StreamEnd,
+};
 
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
@@ -90,7 +92,7 @@ pub(crate) struct HttpConnection {
     /// The reply that comes in pieces, until its last byte has been written.
     stream: RefCell<Option<Rc<ResponseStream>>>,
     /// Why it ends, where that is not its peer's doing.
-    departure: Cell<Option<Departure>>,
+    departure: Cell<Option<StreamEnd>>,
     /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
     pub(crate) reset: Cell<Reset>,
     /// Over HTTP/2: what the streams have in common.
@@ -214,7 +216,7 @@ impl HttpConnection {
     }
 
     /// What the application has of a call whose client has gone.
-    pub(crate) fn leaves_behind(&self, fate: &Arc<Fate>) {
+    pub(crate) fn leaves_behind(&self, fate: &Arc<ExchangeStatus>) {
         if let Some(session) = self.session.get() {
             session.leaves_behind(fate);
         }
@@ -227,7 +229,7 @@ impl HttpConnection {
 
     /// Tells the application how the client came, and who it is.
     pub(crate) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
-        exchange.set_believed(self.is_proxy);
+        exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
             came_by_https(headers, self.has_tls(), self.is_proxy),
             self.client.get().cloned(),

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rookery_exchange::{Charge, Fate, Share};
+use rookery_exchange::{Charge, ExchangeStatus, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
@@ -65,7 +65,7 @@ pub(crate) struct Http2Session {
     /// What those write is put into before it is handed over, one after the other.
     pieces: RefCell<BytesMut>,
     /// Requests whose streams are over, and which the application has all the same.
-    left_behind: RefCell<Vec<Arc<Fate>>>,
+    left_behind: RefCell<Vec<Arc<ExchangeStatus>>>,
     /// What may come of bodies before it is read, and what that is charged.
     coming: Cell<usize>,
     charge: Charge,
@@ -168,7 +168,7 @@ impl Http2Session {
     }
 
     /// A stream is over, and the application has its request.
-    pub(crate) fn leaves_behind(&self, fate: &Arc<Fate>) {
+    pub(crate) fn leaves_behind(&self, fate: &Arc<ExchangeStatus>) {
         self.left_behind.borrow_mut().push(Arc::clone(fate));
     }
 

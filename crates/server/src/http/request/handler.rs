@@ -5,7 +5,7 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
-use rookery_exchange::{Departure, Event, Exchange};
+use rookery_exchange::{Event, Exchange, StreamEnd};
 use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
@@ -199,7 +199,7 @@ fn becomes_websocket(context: &mut RequestContext, mut answered: Box<Exchange>) 
     {
         // A name and a value of ours: they are not refused.
         let text = cookie.set_cookie(answered.is_https());
-        let _ = answered.push_reply_header(b"Set-Cookie", text.as_bytes());
+        let _ = answered.push_response_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_stream();
     context.pending_record().set_status(if is_stream { 200 } else { 101 });
@@ -229,7 +229,7 @@ async fn show_head(
             context.shared().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
-                reason: Departure::Client,
+                reason: StreamEnd::Client,
             });
             drop(asking);
             Ok(worker_header::say(context, headers, HEAD_UNDECIDED, form))
@@ -280,7 +280,7 @@ async fn respond(
         return Box::pin(respond_streamed(context, exchange, headers, form)).await;
     }
     context.replies();
-    if exchange.reply().is_failure() {
+    if exchange.response().is_failure() {
         rookery_error::throw(Rejection::Application.error());
     }
     let shared = Rc::clone(&context.connection.shared);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
+use rookery_exchange::{Event, Exchange, ExchangeStatus, PushError, TerminationState};
 
 use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
@@ -62,7 +62,7 @@ pub(crate) async fn ask(
             Ok(answer) => Ok(answer),
             Err(Lost::ClientDisconnected) => Err(Unanswered::ClientDisconnected),
             Err(Lost::Overdue) => {
-                logged.ended = Some(Ended::Time);
+                logged.ended = Some(TerminationState::Timeout);
                 Err(Unanswered::Overdue)
             }
         },
@@ -79,23 +79,23 @@ pub(crate) async fn ask(
 struct Logged<'a> {
     context: &'a mut RequestContext,
     /// Of a request that is logged.
-    fate: Option<Arc<Fate>>,
-    ended: Option<Ended>,
+    fate: Option<Arc<ExchangeStatus>>,
+    ended: Option<TerminationState>,
 }
 
 impl<'a> Logged<'a> {
     fn new(context: &'a mut RequestContext, exchange: &Exchange) -> Logged<'a> {
-        let fate = context.is_logged().then(|| exchange.fate());
+        let fate = context.is_logged().then(|| exchange.shared_status());
         Logged { context, fate, ended: None }
     }
 }
 
 impl Drop for Logged<'_> {
     fn drop(&mut self) {
-        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else {
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream_log()) else {
             return;
         };
-        upstream.ended = self.ended.or(upstream.ended);
+        upstream.termination_state = self.ended.or(upstream.termination_state);
         self.context.pending_record().set_upstream(upstream);
     }
 }
@@ -105,7 +105,7 @@ impl Drop for Logged<'_> {
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
     slot: u32,
-    fate: Arc<Fate>,
+    fate: Arc<ExchangeStatus>,
     is_over: bool,
 }
 
@@ -114,7 +114,7 @@ impl PendingResponse {
         PendingResponse {
             connection: Rc::clone(connection),
             slot: exchange.slot(),
-            fate: exchange.fate(),
+            fate: exchange.shared_status(),
             is_over: false,
         }
     }
@@ -153,7 +153,7 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if !self.is_over {
-            self.fate.depart();
+            self.fate.set_disconnected();
             let shared = &self.connection.shared;
             if self.fate.is_waiting() {
                 shared.dispatch.application.on_client_disconnect();

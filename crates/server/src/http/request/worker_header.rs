@@ -94,8 +94,10 @@ pub(crate) fn show(exchange: &mut Exchange, said: WorkerHeader) {
     if said.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
-    exchange
-        .set_supervised(said.ticket.map_or(0, Ticket::word), said.id.as_deref().map(str::as_bytes));
+    exchange.set_supervisor_ids(
+        said.ticket.map_or(0, Ticket::word),
+        said.id.as_deref().map(str::as_bytes),
+    );
     let client = said.client.map(|client| {
         Arc::new(ClientCertificate { subject: client.subject, fingerprint: client.fingerprint })
     });

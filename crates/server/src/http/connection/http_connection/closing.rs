@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rookery_exchange::{Charge, Departure};
+use rookery_exchange::{Charge, StreamEnd};
 
 use super::{HttpConnection, connection_bytes};
 use crate::connections::table::TableEntry as _;
@@ -60,7 +60,7 @@ impl HttpConnection {
 
     /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
     pub(super) fn give_up(&self) {
-        self.decide(Departure::Timeout);
+        self.decide(StreamEnd::Timeout);
         self.end(match self.activity.phase() {
             _ if !self.activity.can_be_answered() => End::Now,
             Phase::Head => End::HeadTimeout,
@@ -70,7 +70,7 @@ impl HttpConnection {
 
     /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
     pub(super) fn overload(&self) {
-        self.decide(Departure::Slow);
+        self.decide(StreamEnd::Slow);
         self.end(if self.activity.can_be_answered() { End::Overload } else { End::Now });
     }
 
@@ -81,12 +81,12 @@ impl HttpConnection {
             self.reset.set(if stream.is_cut() { Reset::Written } else { Reset::Now });
         }
         let streamed = self.stream.borrow().as_ref().and_then(|stream| stream.decided());
-        self.end_stream(Departure::Client);
+        self.end_stream(StreamEnd::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             // Had its last byte been written, they would not be here.
             parts
                 .pending_record
-                .abort(streamed.or(self.departure.get()).unwrap_or(Departure::Client));
+                .abort(streamed.or(self.departure.get()).unwrap_or(StreamEnd::Client));
         }
         self.has_left();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::task::Context;
 
 use bytes::BytesMut;
-use rookery_exchange::Departure;
+use rookery_exchange::StreamEnd;
 
 use super::{End, HttpConnection, connection_bytes};
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -45,7 +45,7 @@ impl HttpConnection {
         if let Some(parts) = self.flushing.take() {
             self.shared.keep(parts);
         }
-        self.end_stream(Departure::Done);
+        self.end_stream(StreamEnd::Done);
     }
 
     // ---- a reply that comes in pieces ----
@@ -131,14 +131,14 @@ impl HttpConnection {
         }
     }
 
-    pub(super) fn end_stream(&self, reason: Departure) {
+    pub(super) fn end_stream(&self, reason: StreamEnd) {
         if let Some(stream) = self.stream.take() {
             self.shared.streams.end(&stream, reason);
         }
     }
 
     /// Decides why what it owes its peer ends, if it is not whole by then.
-    pub(super) fn decide(&self, reason: Departure) {
+    pub(super) fn decide(&self, reason: StreamEnd) {
         self.departure.set(self.departure.get().or(Some(reason)));
         if let Some(stream) = &*self.stream.borrow() {
             stream.decide(reason);

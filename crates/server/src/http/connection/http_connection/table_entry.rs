@@ -1,6 +1,6 @@
 //! What the sweep and the table of peers ask of a connection.
 
-use rookery_exchange::{Departure, ListenerId, Share};
+use rookery_exchange::{ListenerId, Share, StreamEnd};
 
 use super::{End, HttpConnection};
 use crate::connections::table::TableEntry;
@@ -144,7 +144,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn abort(&self) {
-        self.decide(Departure::Stop);
+        self.decide(StreamEnd::Stop);
         self.lingers.set(false);
         self.end(End::Now);
     }

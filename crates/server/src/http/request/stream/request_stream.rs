@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
+use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Share, StreamEnd};
 
 use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -73,7 +73,7 @@ impl RequestStream {
     }
 
     /// No more comes.
-    fn end(&mut self, reason: Departure) {
+    fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_told, true) {
             let (id, listener) = (self.id, self.connection.listener);
             self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
@@ -84,10 +84,10 @@ impl RequestStream {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         let reason = match self.connection.end.get() {
-            End::BodyTimeout => Departure::Timeout,
-            End::Overload => Departure::Error,
-            End::Now => Departure::Stop,
-            _ => Departure::Client,
+            End::BodyTimeout => StreamEnd::Timeout,
+            End::Overload => StreamEnd::Error,
+            End::Now => StreamEnd::Stop,
+            _ => StreamEnd::Client,
         };
         self.end(reason);
         self.connection.shared.bodies.forget(self.id);
@@ -134,18 +134,18 @@ pub(crate) async fn receive<B: RequestBody>(
             }
             Step::Whole => {
                 is_whole = true;
-                receiving.end(Departure::Done);
+                receiving.end(StreamEnd::Done);
                 context.is_asked();
             }
             Step::Answer(AppDecision::Respond(exchange)) => {
                 context.leaves_rest(!is_whole);
-                receiving.end(Departure::Done);
+                receiving.end(StreamEnd::Done);
                 return Ok((context, exchange));
             }
             Step::Failed(error) => {
                 let rejection = B::rejection(&error);
                 if rejection.is_some() && B::is_cut_short(&error) {
-                    receiving.end(Departure::Client);
+                    receiving.end(StreamEnd::Client);
                 }
                 break rejection;
             }
@@ -154,7 +154,7 @@ pub(crate) async fn receive<B: RequestBody>(
         }
     };
     if refused.is_some() {
-        receiving.end(Departure::Error);
+        receiving.end(StreamEnd::Error);
         context.leaves_rest(true);
     }
     Err((context, refused))

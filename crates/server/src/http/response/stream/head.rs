@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
-use rookery_exchange::{Departure, Exchange};
+use rookery_exchange::{Exchange, StreamEnd};
 
 use crate::http::http_state::HttpState;
 use crate::http::request::request_context::RequestContext;
@@ -33,7 +33,7 @@ pub(crate) async fn respond_streamed(
         return builder::reject(context, headers, Rejection::Application);
     };
     context.streams(&stream);
-    let has_body = !form.is_head() && !builder::is_bodiless(exchange.reply().status());
+    let has_body = !form.is_head() && !builder::is_bodiless(exchange.response().status());
     let held = Held { shared: Rc::clone(&shared), exchange: Some(exchange) };
     if has_body {
         let _ = tokio::time::timeout(HEAD_WAITS, begun(&stream)).await;
@@ -43,13 +43,13 @@ pub(crate) async fn respond_streamed(
         if status.is_none() {
             rookery_error::throw(Rejection::Application.error());
         }
-        shared.streams.end(&stream, Departure::Error);
+        shared.streams.end(&stream, StreamEnd::Error);
         context.replies();
-        exchange.begin_reply(status.unwrap_or(Rejection::Application.status()));
+        exchange.begin_response(status.unwrap_or(Rejection::Application.status()));
         // A name and a value of ours: they are not refused.
-        let _ = exchange.push_reply_header(b"Content-Type", b"text/plain; charset=UTF-8");
+        let _ = exchange.push_response_header(b"Content-Type", b"text/plain; charset=UTF-8");
         let own = Rejection::Application.text().as_bytes();
-        exchange.set_reply_body(if page.is_empty() { own } else { &page });
+        exchange.set_response_body(if page.is_empty() { own } else { &page });
     } else {
         stream.has_head();
     }

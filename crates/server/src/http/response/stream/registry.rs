@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
+use rookery_exchange::{Exchange, ResponseBody, StreamEnd, StreamId};
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
@@ -39,7 +39,7 @@ impl ResponseStreams {
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
     ) {
-        if let ReplyBody::Stream(given) = exchange.reply().body() {
+        if let ResponseBody::Stream(given) = exchange.response().body() {
             let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
@@ -60,7 +60,7 @@ impl ResponseStreams {
     }
 
     /// Ends one, for `reason` where nothing else has been decided.
-    pub(crate) fn end(&self, stream: &ResponseStream, reason: Departure) {
+    pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.depart(reason);
     }

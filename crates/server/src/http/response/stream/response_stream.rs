@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given,
-    StreamId, StreamRules,
+    Charge, Event, Exchange, ListenerId, Payload, Share, StreamEnd, StreamFlow, StreamId,
+    StreamOptions, StreamedBody as Given,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -46,8 +46,8 @@ pub(crate) struct ResponseStream {
     peer: Cell<usize>,
     connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
-    pub(crate) rules: StreamRules,
-    flow: std::sync::Arc<Flow>,
+    pub(crate) rules: StreamOptions,
+    flow: std::sync::Arc<StreamFlow>,
     /// What hyper has not been given, and how much that is.
     queue: RefCell<VecDeque<Bytes>>,
     queued: Cell<usize>,
@@ -66,7 +66,7 @@ pub(crate) struct ResponseStream {
     since: Cell<u32>,
     is_between: Cell<bool>,
     /// Whether its head is to leave before there is a piece.
-    is_prompt: Cell<bool>,
+    sends_head_first: Cell<bool>,
     /// Whether hyper has its head.
     has_head: Cell<bool>,
     /// Whether it is sent in chunks, as it is; and whether its connection ends with it.
@@ -75,7 +75,7 @@ pub(crate) struct ResponseStream {
     is_asked: Cell<bool>,
     is_resting: Rc<Cell<bool>>,
     /// How it ends, when that has been decided.
-    reason: Cell<Option<Departure>>,
+    reason: Cell<Option<StreamEnd>>,
     /// What the client is told if nothing has been sent.
     page: RefCell<Vec<u8>>,
     /// Whether the application has been told of its end.
@@ -136,7 +136,7 @@ impl ResponseStream {
             state: Cell::new(State::Open),
             since: Cell::new(connections.clock.now()),
             is_between: Cell::new(true),
-            is_prompt: Cell::new(given.rules.is_prompt),
+            sends_head_first: Cell::new(given.rules.sends_head_first),
             has_head: Cell::new(false),
             chunks: Cell::new(Chunks::No),
             is_asked: Cell::new(false),
@@ -175,7 +175,7 @@ impl ResponseStream {
 
     /// Takes the next piece. Another one comes without asking if the application goes on.
     pub(crate) fn push(&self, payload: Payload, goes_on: bool) {
-        self.flow.has_arrived();
+        self.flow.on_chunk_arrived();
         self.is_asked.set(goes_on);
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
@@ -199,7 +199,7 @@ impl ResponseStream {
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
         }
         self.queued.set(self.queued.get() + len);
-        if self.hold() { self.wake() } else { self.fail(Departure::Slow, Vec::new()) }
+        if self.hold() { self.wake() } else { self.fail(StreamEnd::Slow, Vec::new()) }
     }
 
     fn join(&self, bytes: &[u8]) {
@@ -212,7 +212,7 @@ impl ResponseStream {
 
     /// Adds bytes of the server's own.
     fn add(&self, bytes: &[u8]) {
-        self.flow.add(bytes.len());
+        self.flow.add_server_bytes(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
         self.join(bytes);
         self.since.set(self.connections.clock.now());
@@ -257,7 +257,7 @@ impl ResponseStream {
 
     /// The head need not wait for a piece.
     pub(crate) fn send_head(&self) {
-        self.is_prompt.set(true);
+        self.sends_head_first.set(true);
         self.wake();
     }
 
@@ -268,14 +268,14 @@ impl ResponseStream {
         }
         let has = self.sent.get() + self.queued.get() as u64;
         if self.length().is_some_and(|length| length != has) {
-            return self.fail(Departure::Error, Vec::new());
+            return self.fail(StreamEnd::Error, Vec::new());
         }
         self.state.set(State::Ended);
         self.wake();
     }
 
     /// It will not be completed.
-    pub(crate) fn fail(&self, reason: Departure, page: Vec<u8>) {
+    pub(crate) fn fail(&self, reason: StreamEnd, page: Vec<u8>) {
         if self.state.get() != State::Open {
             return;
         }
@@ -283,7 +283,7 @@ impl ResponseStream {
         // A stop that finds bytes of the length missing is a stop.
         self.decide(reason);
         self.page.replace(page);
-        if reason != Departure::Error {
+        if reason != StreamEnd::Error {
             // Its client does not take it: what waits is not waited for.
             self.drop_queue();
             self.is_unflushed.set(false);
@@ -295,7 +295,7 @@ impl ResponseStream {
     /// waited for.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
-            self.reason.set(Some(Departure::Stop));
+            self.reason.set(Some(StreamEnd::Stop));
             if self.rules.is_events && self.is_between.get() {
                 // Of the ids of streams one is as likely as the next.
                 let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -307,14 +307,14 @@ impl ResponseStream {
     }
 
     /// Decides how it ends, unless that has been.
-    pub(crate) fn decide(&self, reason: Departure) {
+    pub(crate) fn decide(&self, reason: StreamEnd) {
         if self.reason.get().is_none() {
             self.reason.set(Some(reason));
         }
     }
 
     /// How it ends, if that has been decided.
-    pub(crate) fn decided(&self) -> Option<Departure> {
+    pub(crate) fn decided(&self) -> Option<StreamEnd> {
         self.reason.get()
     }
 
@@ -322,10 +322,10 @@ impl ResponseStream {
 
     /// Asks the application for a piece, if it is to be asked and there is room.
     pub(crate) fn ask(&self) {
-        let has_room = self.flow.has_room() && self.left() != Some(0);
+        let has_room = self.flow.has_capacity() && self.left() != Some(0);
         let is_due = self.rules.is_pulled && self.is_open() && has_room && !self.is_resting.get();
         if is_due && !self.is_asked.replace(true) {
-            self.dispatch.notify(Event::Want { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Pull { stream: self.id, listener: self.listener });
         }
     }
 
@@ -358,7 +358,10 @@ impl ResponseStream {
 
     /// Whether its head can leave: with a piece, or alone.
     pub(crate) fn has_begun(&self) -> bool {
-        self.is_prompt.get() || self.queued.get() > 0 || !self.is_open() || self.length() == Some(0)
+        self.sends_head_first.get()
+            || self.queued.get() > 0
+            || !self.is_open()
+            || self.length() == Some(0)
     }
 
     /// What is said instead of the reply, when it has failed before anything was sent: the status, if the application has one for that, and
@@ -483,8 +486,8 @@ impl ResponseStream {
             let waiting = self.queued.get() + self.in_hyper.get();
             self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
-        if self.flow.has_left(len) && !self.is_told.get() {
-            self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
+        if self.flow.on_written(len) && !self.is_told.get() {
+            self.dispatch.notify(Event::Writable { stream: self.id, listener: self.listener });
         }
     }
 
@@ -497,16 +500,20 @@ impl ResponseStream {
 
     /// It is over: nothing waits any more, and its application is told, once. What has been decided before counts more than
     /// `reason`.
-    pub(crate) fn depart(&self, reason: Departure) {
+    pub(crate) fn depart(&self, reason: StreamEnd) {
         if self.is_told.replace(true) {
             return;
         }
         self.drop_queue();
         self.flow.end();
         // Nobody is told of room any more.
-        self.flow.has_left(self.in_hyper.take());
+        self.flow.on_written(self.in_hyper.take());
         let reason = self.reason.get().unwrap_or(reason);
-        self.dispatch.notify(Event::Departed { stream: self.id, listener: self.listener, reason });
+        self.dispatch.notify(Event::StreamEnded {
+            stream: self.id,
+            listener: self.listener,
+            reason,
+        });
     }
 
     fn wake(&self) {
