@@ -48,7 +48,7 @@ dependants: setup-dependants install ## packages that use httpuv, their tests ov
 loadtest: setup-test install ## a recorded Shiny session, 1, 10 and 50 users, over httpuv and over this one (WRITE=1: into the vignette)
 	@python3 bench/shinyload/run.py $(if $(WRITE),--write)
 
-check: setup-check install ## formatting, lints, docs, file sizes, conformance, counted regressions, the tarball, R CMD check
+check: setup-check install ## formatting, lints, names and prose, docs, conformance, counted regressions, the tarball, R CMD check
 	@scripts/check
 
 contenders: setup-bench setup-contenders ## install what `make bench` compares with and Debian lacks: Go, crates, npm ws, R packages (SOURCES=folder)

@@ -16,8 +16,9 @@ import sys
 import time
 from pathlib import Path
 
-from runner import build, contenders, gate, groups, machine, readme, sampling
+from runner import build, contenders, gate, groups, machine, readme
 from runner.figures import FAILED, MISSING, all_floors_met, count_line
+from runner.measure import sampling
 from runner.report import Report
 from runner.scenarios import Group, load_groups
 

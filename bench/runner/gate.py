@@ -10,7 +10,8 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from . import build, machine, micro
+from . import build, machine
+from .measure import micro
 from .scenarios import Group, Scenario
 
 PATH = build.BENCH / "gate.json"

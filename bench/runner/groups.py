@@ -6,10 +6,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from . import contenders, flame, loads, memory, micro, several
+from . import contenders
 from .contenders import Servers
 from .figures import OK, SAMPLES, Cell, Missing, interleave
 from .machine import own_network, say
+from .measure import flame_graph, load_generators, memory, micro, workers
 from .scenarios import Group, Scenario
 from .server import Server
 
@@ -34,23 +35,23 @@ class Way:
 WAYS = {
     "allocations": Way(memory.allocations, 1, 1, is_fresh=True, variables=memory.counting),
     "call": Way(micro.call, has_server=False),
-    "callbacks": Way(loads.callbacks, quick_samples=1),
-    "death": Way(several.death, 1, 1),
-    "delay": Way(loads.piece_delays, quick_samples=1),
-    "departure": Way(loads.departures, 1, 1),
-    "echo": Way(loads.echo, warm_up_s=0.3, is_fresh=True),
-    "h2": Way(loads.h2, warm_up_s=0.3),
-    "handshakes": Way(loads.handshakes, warm_up_s=0.3),
-    "http": Way(loads.http, warm_up_s=60.0),
+    "callbacks": Way(load_generators.callbacks, quick_samples=1),
+    "death": Way(workers.death, 1, 1),
+    "delay": Way(load_generators.piece_delays, quick_samples=1),
+    "departure": Way(load_generators.departures, 1, 1),
+    "echo": Way(load_generators.echo, warm_up_s=0.3, is_fresh=True),
+    "h2": Way(load_generators.h2, warm_up_s=0.3),
+    "handshakes": Way(load_generators.handshakes, warm_up_s=0.3),
+    "http": Way(load_generators.http, warm_up_s=60.0),
     "idle": Way(memory.idle, 1, 1, is_fresh=True),
     "idle-front": Way(memory.idle_front, 1, 1, is_fresh=True),
     "idle-cpu": Way(memory.idle_cpu, 1, 1),
-    "pieces": Way(loads.pieces, warm_up_s=0.3),
-    "naps": Way(several.naps, 1, 1),
+    "pieces": Way(load_generators.pieces, warm_up_s=0.3),
+    "naps": Way(workers.naps, 1, 1),
     "slow": Way(memory.slow, 1, 1, is_fresh=True),
-    "static-busy": Way(several.static_while_busy, warm_up_s=0.3),
-    "startup": Way(loads.startup, has_server=False),
-    "steady": Way(several.steady, warm_up_s=0.3),
+    "static-busy": Way(workers.static_while_busy, warm_up_s=0.3),
+    "startup": Way(load_generators.startup, has_server=False),
+    "steady": Way(workers.steady, warm_up_s=0.3),
     "transfer": Way(memory.transfer, is_fresh=True),
     "upload": Way(memory.upload, 1, 1, is_fresh=True),
 }
@@ -77,7 +78,7 @@ class Row:
     def warm_up(self, cell: Cell) -> dict[str, float]:
         if self.scenario.measure in ("http", "h2"):
             with self.servers.get(cell.contender).in_turn() as server:
-                loads.check(server, self.scenario)
+                load_generators.check(server, self.scenario)
         self.sample(cell, min(self.way.warm_up_s, self.scenario.seconds))
         return {}
 
@@ -143,5 +144,5 @@ def _draw_flames(row: Row, asked: Namespace) -> None:
         if cell.status == OK:
             name = f"flame-{cell.scenario}-{cell.contender.replace('/', '-')}.svg"
             with row.servers.get(cell.contender).in_turn() as server:
-                why_not = flame.record(server, row.scenario, asked.out / name)
+                why_not = flame_graph.record(server, row.scenario, asked.out / name)
             say(f"{name}: {why_not}" if why_not else name)

@@ -17,7 +17,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from soak.websocket import frame, handshake  # noqa: E402
-from runner import contenders, loads  # noqa: E402
+from runner import contenders  # noqa: E402
+from runner.measure import load_generators  # noqa: E402
 from runner.server import Server  # noqa: E402
 from runner.scenarios import Scenario  # noqa: E402
 
@@ -34,7 +35,7 @@ def posts(server: Server, count: int) -> None:
     """At least `count` POSTs of one byte, half of them read by the app."""
     done = 0.0
     while done < count:
-        done += loads.http(server, POST, ROUND_S)["requests_per_second"] * ROUND_S
+        done += load_generators.http(server, POST, ROUND_S)["requests_per_second"] * ROUND_S
 
 
 def sockets(server: Server, count: int) -> None:

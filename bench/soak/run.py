@@ -23,7 +23,7 @@ from statistics import median
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runner import build, contenders, machine  # noqa: E402
-from runner.memory import settled_memory  # noqa: E402
+from runner.measure.memory import settled_memory  # noqa: E402
 from runner.server import Server  # noqa: E402
 from runner.report import table  # noqa: E402
 

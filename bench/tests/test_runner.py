@@ -15,8 +15,9 @@ from unittest import mock
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from runner import contenders, figures, flame, gate, groups, loads, machine, readme  # noqa: E402
+from runner import contenders, figures, gate, groups, machine, readme  # noqa: E402
 from runner.figures import FAILED, MISSING, Cell, Missing, interleave, pairwise, ratio  # noqa: E402
+from runner.measure import flame_graph, load_generators  # noqa: E402
 from runner.report import Report  # noqa: E402
 from runner.scenarios import Group, Scenario, load_group, load_groups  # noqa: E402
 from soak import run as soak  # noqa: E402
@@ -99,8 +100,8 @@ class Scenarios(unittest.TestCase):
                 mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, say=mock.DEFAULT) as parts,
                 mock.patch.object(groups.micro, "built", autospec=True, return_value=({}, "")),
                 mock.patch.object(groups.micro, "measure", autospec=True, return_value=[]) as micro,
-                mock.patch.object(groups.flame, "record", autospec=True, return_value=""),
-                mock.patch.object(groups.loads, "check", autospec=True),
+                mock.patch.object(groups.flame_graph, "record", autospec=True, return_value=""),
+                mock.patch.object(groups.load_generators, "check", autospec=True),
                 mock.patch.object(groups.Servers, "get", autospec=True, return_value=server),
             ):
                 parts["_absent"].return_value = {}
@@ -144,8 +145,8 @@ class Ratios(unittest.TestCase):
         server.cpu_seconds.return_value = 0.0
         cell = Cell("hello", "httpuv")
         with mock.patch("runner.machine.subprocess.run", side_effect=subprocess.TimeoutExpired("wrk", 1)):
-            with mock.patch("runner.loads.shutil.which"), cell.attempt():
-                loads.http(server, Scenario("hello", "", ["httpuv"], "http"), 1)
+            with mock.patch("runner.measure.load_generators.shutil.which"), cell.attempt():
+                load_generators.http(server, Scenario("hello", "", ["httpuv"], "http"), 1)
         self.assertEqual((cell.status, cell.reason[:15]), (FAILED, "wrk did not end"))
 
 
@@ -162,10 +163,10 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
             self.assertEqual([server.scheme, *server.speaks], spoken, contender)
 
     def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
-        found = loads._of_h2load(self.PRINTED, 0.13877, "h2")
+        found = load_generators._of_h2load(self.PRINTED, 0.13877, "h2")
         self.assertEqual({name: round(value, 6) for name, value in found.items()}, {RATE: 13877.5, "cpu_us_per_request": 10})
         plain = self.PRINTED.replace("Application protocol: h2", "")
-        self.assertEqual(loads._of_h2load(plain, 1, "http/1.1")[RATE], 13877.5)
+        self.assertEqual(load_generators._of_h2load(plain, 1, "http/1.1")[RATE], 13877.5)
         for printed, protocol, said in (
             (self.PRINTED, "http/1.1", "spoke h2, not http/1.1"),
             (plain, "h2", "spoke None, not h2"),
@@ -174,26 +175,26 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
             (self.PRINTED.replace("13877 done, 13877 succ", "0 done, 0 succ"), "h2", "0 of 0 requests failed"),
         ):
             with self.subTest(said), self.assertRaisesRegex(RuntimeError, said):
-                loads._of_h2load(printed, 1, protocol)
+                load_generators._of_h2load(printed, 1, protocol)
 
     def test_h2load_asks_who_lacks_http2_on_as_many_connections(self):
         scenario = Scenario("h2", "", [], "h2", connections=10, streams=20, placement="free")
         for contender, how in (("rookery/h2", ["-c10", "-m20"]), ("nanonext/tls", ["--h1", "-c200"])):
             printed = self.PRINTED if contender == "rookery/h2" else self.PRINTED.replace("h2", "http/1.1")
-            with mock.patch.object(loads, "sample", return_value=(printed, 1.0)) as sample, mock.patch("runner.loads.shutil.which"):
-                loads.h2(contenders.Server(contender, 1, mock.Mock(), Path()), scenario, 1.0)
+            with mock.patch.object(load_generators, "sample", return_value=(printed, 1.0)) as sample, mock.patch("runner.measure.load_generators.shutil.which"):
+                load_generators.h2(contenders.Server(contender, 1, mock.Mock(), Path()), scenario, 1.0)
             self.assertEqual(sample.call_args.args[0][2:-2], how)
 
     def test_handshakes_are_counted_by_the_servers_own_time(self):
         server, scenario = contenders.Server("rookery/tls", 1, mock.Mock(), Path()), Scenario("handshakes", "", [], "handshakes")
         printed = '{"handshakes": 1000, "seconds": 2.0, "errors": %d}'
         for errors, spent in ((0, 0.25), (1, 0.25)):
-            sampled = mock.patch.object(loads, "sample", return_value=(printed % errors, spent))
-            with sampled, mock.patch.object(loads.build, "c_program", return_value="handshakes"):
+            sampled = mock.patch.object(load_generators, "sample", return_value=(printed % errors, spent))
+            with sampled, mock.patch.object(load_generators.build, "c_program", return_value="handshakes"):
                 if errors:
-                    self.assertRaisesRegex(RuntimeError, "1 errors", loads.handshakes, server, scenario, 2.0)
+                    self.assertRaisesRegex(RuntimeError, "1 errors", load_generators.handshakes, server, scenario, 2.0)
                 else:
-                    found = loads.handshakes(server, scenario, 2.0)
+                    found = load_generators.handshakes(server, scenario, 2.0)
                     self.assertEqual(found, {"handshakes_per_second": 500, "handshakes_per_cpu_second": 4000})
 
     def test_what_stands_behind_a_proxy_counts(self):
@@ -420,10 +421,10 @@ R  100
 """
 
     def test_stacks_fold_into_a_picture_of_their_shares(self):
-        samples = flame.fold(self.PRINTED)
+        samples = flame_graph.fold(self.PRINTED)
         library = ("all", "R", "[libR.so]")
         self.assertEqual((samples["all",], samples[library], samples[*library, "bare_serve", "flush"]), (2, 2, 1))
-        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame.svg(samples, "x"))
+        self.assertIn("<title>flush: 1 samples, 50.0%</title>", flame_graph.svg(samples, "x"))
 
 
 class Soak(unittest.TestCase):

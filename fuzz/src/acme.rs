@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 
 /// A problem, a moment, a certificate in PEM, or one in DER, which is put into PEM.
 ///
@@ -14,11 +14,11 @@ pub fn acme_response(data: &[u8]) {
     }
     assert!(moment.is_none_or(|moment| moment >= SystemTime::UNIX_EPOCH));
     for pem in [data.to_vec(), pem(data)] {
-        if let Some(issued) = Issued::read(&pem) {
+        if let Some(issued) = IssuedCertificate::read(&pem) {
             assert!(
                 issued.hosts.iter().all(|host| !host.bytes().any(|byte| byte.is_ascii_uppercase()))
             );
-            assert_eq!(Issued::read(&pem), Some(issued));
+            assert_eq!(IssuedCertificate::read(&pem), Some(issued));
         }
     }
 }

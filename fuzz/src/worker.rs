@@ -1,6 +1,6 @@
 //! The targets of what a supervisor and a worker tell one another.
 
-use rookery_server::follow_for_fuzzer;
+use rookery_server::track_frames_for_fuzzer;
 use rookery_websocket::protocol::{Header, OpCode};
 use rookery_worker_protocol::{MAX_WORKER_HEADER_SIZE, Message, WorkerHeader};
 
@@ -45,7 +45,7 @@ pub fn frames(data: &[u8]) {
 
 /// The same, cut there.
 pub fn frames_cut(bytes: &[u8], cut: usize) {
-    let (ends, passed, is_closing) = follow_for_fuzzer(bytes, cut);
+    let (ends, passed, is_closing) = track_frames_for_fuzzer(bytes, cut);
     let (mut expected, mut expected_ends, mut closes) = (bytes.to_vec(), Vec::new(), false);
     let mut at = 0;
     while let Ok(Ok((header, len))) = Header::parse(&bytes[at..]) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rookery_fuzz::acme::acme_response;
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 
 /// Every seed, every beginning of one, and every seed with one of its bytes left out or another.
 #[test]
@@ -28,5 +28,5 @@ fn replay() {
     let read = |name: &str| fs::read(corpus.join(name)).unwrap();
     assert!(rookery_acme::read_for_fuzzer(&read("problem")).0.is_some());
     assert!(rookery_acme::read_for_fuzzer(&read("moment")).1.is_some());
-    assert!(Issued::read(&read("certificate")).is_some());
+    assert!(IssuedCertificate::read(&read("certificate")).is_some());
 }

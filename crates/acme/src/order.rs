@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rookery_server::tls::{Challenges, Issued, SigningKey};
+use rookery_server::tls::{Challenges, IssuedCertificate, SigningKey};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub(crate) async fn order(
     settings: &Settings,
     challenges: &Challenges,
     challenge: Challenge,
-    replaces: Option<&Issued>,
+    replaces: Option<&IssuedCertificate>,
 ) -> Result<String, Failure> {
     authority.check_profile(settings.profile.as_deref())?;
     let (url, mut order) = authority.order(account, settings, replaces).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn order(
         return Err(order_failure(&order, "the authority did not issue the certificate"));
     };
     let chain = authority.download(account, certificate).await?;
-    let issued = Issued::read(chain.as_bytes())
+    let issued = IssuedCertificate::read(chain.as_bytes())
         .ok_or_else(|| Failure::new("the authority sent data that is not a certificate"))?;
     if let Some(missing) = settings.domains.iter().find(|domain| !issued.hosts.contains(domain)) {
         return Err(Failure::new(format!(

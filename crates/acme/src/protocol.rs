@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write as _;
 
 use http::{Method, StatusCode};
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -107,7 +107,7 @@ impl Authority {
         &self,
         account: &Account,
         settings: &Settings,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<(String, Value), Failure> {
         let identifiers: Vec<Value> = settings
             .domains
@@ -174,7 +174,7 @@ impl Authority {
     /// When it wants a certificate renewed, and how long to take its word (RFC 9773, 4).
     pub(crate) async fn renewal_info(
         &self,
-        issued: &Issued,
+        issued: &IssuedCertificate,
     ) -> Result<Option<(Window, std::time::Duration)>, Failure> {
         let (Some(place), Some(id)) = (self.directory["renewalInfo"].as_str(), renewal_id(issued))
         else {
@@ -236,7 +236,7 @@ fn contact(emails: &[String]) -> Vec<String> {
 }
 
 /// How an authority knows a certificate (RFC 9773, 4.1).
-pub(crate) fn renewal_id(issued: &Issued) -> Option<String> {
+pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_certificate_is_known_by_its_authority_and_number() {
         // The example of RFC 9773, 4.1.
-        let issued = Issued {
+        let issued = IssuedCertificate {
             begins: std::time::SystemTime::UNIX_EPOCH,
             ends: std::time::SystemTime::UNIX_EPOCH,
             hosts: Vec::new(),
@@ -326,6 +326,6 @@ mod tests {
             sha256: [0; 32],
         };
         assert_eq!(renewal_id(&issued).as_deref(), Some("aYhba4dGQEHhs3uEe6CuLN4ByNQ.AIdlQyE"));
-        assert_eq!(renewal_id(&Issued { authority_key: None, ..issued }), None);
+        assert_eq!(renewal_id(&IssuedCertificate { authority_key: None, ..issued }), None);
     }
 }

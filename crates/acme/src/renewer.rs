@@ -8,7 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use httpdate::fmt_http_date;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rookery_server::tls::{CertificatePair, Challenges, Issued, Pem, Tls, TlsError, TlsSettings};
+use rookery_server::tls::{
+    CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
+};
 use rookery_server::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
@@ -160,11 +162,12 @@ fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
 
 /// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
 /// all of these hosts.
-fn check_issued(pem: &str, domains: &[String]) -> Result<Issued, String> {
+fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
     load_tls(CertificatePair { certificate: text(), key: text() })
         .map_err(|error| format!("the issued certificate cannot be used: {error}"))?;
-    let issued = Issued::read(pem.as_bytes()).ok_or("the issued data is not a certificate")?;
+    let issued =
+        IssuedCertificate::read(pem.as_bytes()).ok_or("the issued data is not a certificate")?;
     match domains.iter().find(|domain| !issued.hosts.contains(domain)) {
         Some(missing) => Err(format!("the issued certificate is not for {missing}")),
         None => Ok(issued),
@@ -206,7 +209,7 @@ impl RenewalTask {
     }
 
     /// What clients get meanwhile.
-    fn served_meanwhile(&self, issued: Option<&Issued>, now: SystemTime) -> String {
+    fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
                 ". Until then, stored certificates for some of the names are used".to_owned()
@@ -310,7 +313,7 @@ impl RenewalTask {
     /// What the authority says of a renewal; asked for again when its info does not stand any more.
     async fn renewal_window(
         &self,
-        issued: &Issued,
+        issued: &IssuedCertificate,
         known: &mut Option<RenewalInfo>,
     ) -> Option<Window> {
         let id = renewal_id(issued)?;
@@ -336,7 +339,11 @@ impl RenewalTask {
     }
 
     /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
-    async fn attempt(&self, issued: Option<&Issued>, mut state: State) -> io::Result<Duration> {
+    async fn attempt(
+        &self,
+        issued: Option<&IssuedCertificate>,
+        mut state: State,
+    ) -> io::Result<Duration> {
         let Acme { settings, storage, challenges, .. } = &self.acme;
         let challenge = self.challenges[state.failures as usize % self.challenges.len()];
         let wait =
@@ -415,7 +422,7 @@ impl RenewalTask {
     async fn order_certificate(
         &self,
         challenge: Challenge,
-        replaces: Option<&Issued>,
+        replaces: Option<&IssuedCertificate>,
     ) -> Result<String, Failure> {
         let Acme { settings, storage, http, challenges, .. } = &self.acme;
         let authority = Authority::connect(http.clone(), settings).await?;

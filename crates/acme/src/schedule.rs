@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 
 /// Waits after the first failure, the second, and so on; the last one stands for all that follow. As Caddy's, so that what is wrong for
 /// a moment costs minutes, and what is wrong for a week stays within an authority's limits (Let's Encrypt: 5 failures an hour and host).
@@ -68,7 +68,7 @@ pub(crate) struct Window {
 }
 
 /// When to renew. Where in the window is decided by the certificate itself: the same after each start, and different for each.
-pub(crate) fn renewal_time(issued: &Issued, window: Option<Window>) -> SystemTime {
+pub(crate) fn renewal_time(issued: &IssuedCertificate, window: Option<Window>) -> SystemTime {
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     let chance = fraction(&issued.sha256);
     // Whatever the authority says: an eighth of its time is left for what may go wrong.
@@ -107,7 +107,7 @@ impl RenewalTimer {
 
 /// How long after one certificate the next may be ordered, whatever speaks for it: a clock that is wrong by a year, or an authority that
 /// wants each renewed at once, would have one ordered after the other.
-pub(crate) fn min_interval(issued: &Issued) -> Duration {
+pub(crate) fn min_interval(issued: &IssuedCertificate) -> Duration {
     // Not of what is left of it, which is nothing for a clock that is ahead.
     let lifetime = issued.ends.duration_since(issued.begins).unwrap_or_default();
     (lifetime / 4).min(RETRY_WAITS[RETRY_WAITS.len() - 1])
@@ -186,8 +186,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn issued(days: u32, chance: u8) -> Issued {
-        Issued {
+    fn issued(days: u32, chance: u8) -> IssuedCertificate {
+        IssuedCertificate {
             begins: at(1_000_000_000),
             ends: at(1_000_000_000) + DAY * days,
             hosts: Vec::new(),
@@ -278,7 +278,10 @@ mod tests {
         assert_eq!(min_interval(&issued(90, 0)), Duration::from_secs(6 * 3600));
         let brief = issued(0, 0);
         assert_eq!(
-            min_interval(&Issued { ends: brief.begins + Duration::from_secs(60), ..brief }),
+            min_interval(&IssuedCertificate {
+                ends: brief.begins + Duration::from_secs(60),
+                ..brief
+            }),
             Duration::from_secs(15)
         );
         assert_eq!(min_interval(&issued(0, 0)), Duration::ZERO);

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
 use rookery_server::CloseInChild;
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
@@ -112,8 +112,8 @@ impl Storage {
     }
 
     /// The certificate that is kept, if it is for all of these hosts.
-    pub(crate) fn issued(&self, domains: &[String]) -> Option<Issued> {
-        let issued = Issued::read(&read_small_file(&self.certificate())?)?;
+    pub(crate) fn issued(&self, domains: &[String]) -> Option<IssuedCertificate> {
+        let issued = IssuedCertificate::read(&read_small_file(&self.certificate())?)?;
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
@@ -124,9 +124,11 @@ impl Storage {
             .map(|folder| folder.path().join("certificate.pem"))
             .filter(|path| *path != self.certificate())
             .filter(|path| {
-                read_small_file(path).and_then(|pem| Issued::read(&pem)).is_some_and(|issued| {
-                    issued.ends > now && issued.hosts.iter().any(|host| domains.contains(host))
-                })
+                read_small_file(path).and_then(|pem| IssuedCertificate::read(&pem)).is_some_and(
+                    |issued| {
+                        issued.ends > now && issued.hosts.iter().any(|host| domains.contains(host))
+                    },
+                )
             })
             .collect();
         found.sort_unstable();

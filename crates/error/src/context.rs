@@ -7,7 +7,8 @@ use std::fmt::{self, Display};
 use std::{mem, ptr};
 
 use crate::Error;
-use crate::repr::{Content, Object, Repr};
+use crate::content::{Content, Object};
+use crate::repr::Repr;
 
 /// Adds context to the error of a `Result`, or makes one of a `None`.
 ///

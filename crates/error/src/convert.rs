@@ -11,8 +11,9 @@ use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
 
 use crate::Error;
-use crate::message::Owned;
-use crate::repr::{Boxed, Object, Repr, Shared};
+use crate::content::{Boxed, Object, Shared};
+use crate::repr::Repr;
+use crate::text::OwnedText;
 
 /// Anything that converts to a boxed error, so that `?` takes it.
 ///
@@ -140,7 +141,7 @@ fn from_str(text: &str) -> Error {
 
 #[inline]
 fn from_string(text: String) -> Error {
-    Error::from_repr(Repr::new(Owned(text)))
+    Error::from_repr(Repr::new(OwnedText(text)))
 }
 
 fn from_box(error: Box<Object>) -> Error {

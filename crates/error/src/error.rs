@@ -7,9 +7,10 @@ use std::fmt;
 use std::ops::Deref;
 
 use crate::chain::{self, Chain};
+use crate::content::{Concrete, Object};
 use crate::context::{Layer, Traced};
 use crate::message;
-use crate::repr::{Concrete, Object, Repr, StaticError};
+use crate::repr::{Repr, StaticError};
 
 /// Any error, in one machine word.
 ///
@@ -91,7 +92,7 @@ impl Error {
     /// doubling and is kept: two if its text comes in one piece, and at most one more for each
     /// doubling of 256 bytes.
     pub fn format(arguments: fmt::Arguments<'_>) -> Error {
-        message::format(arguments)
+        Error(message::format(arguments))
     }
 
     /// Says what was being done. The error becomes the [`source`](Error::source) of the result.

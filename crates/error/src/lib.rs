@@ -36,6 +36,7 @@
 #![deny(unsafe_code)]
 
 mod chain;
+mod content;
 mod context;
 mod convert;
 mod error;
@@ -43,6 +44,7 @@ mod hook;
 mod message;
 mod repr;
 mod request;
+mod text;
 #[cfg(feature = "tracing")]
 mod tracing;
 

@@ -1,87 +1,22 @@
 //! Errors that are nothing but a text.
 
-#![allow(unsafe_code)]
-
-use std::error::Error as StdError;
 use std::fmt::{self, Write};
-use std::ptr::NonNull;
 
-use crate::Error;
-use crate::repr::{Content, Object, Repr};
-
-/// A text that was there before the program started.
-#[repr(transparent)]
-pub(crate) struct Message(&'static str);
-
-/// A text on the heap that came as a `String`, whose buffer is kept.
-pub(crate) struct Owned(pub(crate) String);
-
-/// A text on the heap behind its own header: it points into the allocation it is in.
-pub(crate) struct Text(NonNull<str>);
-
-impl Text {
-    /// # Safety
-    /// - `text` is valid for reads as long as the result and everything made of it is used.
-    /// - Nobody writes to it.
-    pub(crate) unsafe fn new(text: NonNull<str>) -> Text {
-        Text(text)
-    }
-
-    pub(crate) fn as_str(&self) -> &str {
-        // SAFETY: `new`'s caller said that it is valid and not written to.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-// SAFETY: it is a shared `str`, which is `Send` and `Sync`.
-unsafe impl Send for Text {}
-// SAFETY: as above.
-unsafe impl Sync for Text {}
-
-macro_rules! text_error {
-    ($name:ident, $self:ident => $text:expr) => {
-        impl fmt::Display for $name {
-            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Display::fmt($text, f)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt($text, f)
-            }
-        }
-
-        impl StdError for $name {}
-
-        impl Content for $name {
-            fn object(&self) -> &Object {
-                self
-            }
-
-            fn into_boxed($self) -> Box<Object> {
-                String::from($text).into()
-            }
-        }
-    };
-}
-
-text_error!(Message, self => self.0);
-text_error!(Owned, self => &self.0[..]);
-text_error!(Text, self => self.as_str());
+use crate::repr::Repr;
+use crate::text::OwnedText;
 
 /// Formats into one allocation if the text fits the buffer on the stack, else by way of a `String`.
 #[cold]
-pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Error {
+pub(crate) fn format(arguments: fmt::Arguments<'_>) -> Repr {
     let mut line = LineBuffer { bytes: [0; LINE], length: 0, rest: None };
     // The only failure is that of an argument's own `Display`: what it wrote until then is still the best message.
     let _ = line.write_fmt(arguments);
-    Error::from_repr(match line.rest {
-        Some(long) => Repr::new(Owned(long)),
+    match line.rest {
+        Some(long) => Repr::new(OwnedText(long)),
         None => Repr::text(
             std::str::from_utf8(&line.bytes[..line.length]).expect("whole `str`s were written"),
         ),
-    })
+    }
 }
 
 /// Bytes of a formatted message that are collected on the stack. Most are one line of a log; 256 cost 16 stores.

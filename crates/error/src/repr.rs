@@ -18,8 +18,6 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::any::Any;
-use std::backtrace::Backtrace;
 use std::error::Error as StdError;
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
@@ -28,108 +26,8 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use crate::Error;
-use crate::message::{Message, Text};
-
-/// What every error is underneath.
-pub(crate) type Object = dyn StdError + Send + Sync + 'static;
-
-/// What an error holds: usually just a foreign error, sometimes a layer around another [`Error`].
-pub(crate) trait Content: Send + Sync + 'static {
-    /// The error that is shown, whose source is followed, and that is downcast.
-    fn object(&self) -> &Object;
-
-    /// The error that this one is a layer around.
-    fn beneath(&self) -> Option<&Error> {
-        None
-    }
-
-    /// What this layer adds.
-    fn context(&self) -> Option<&dyn Any> {
-        None
-    }
-
-    /// Moves the error out that this one is a layer around, so that dropping one does not drop the
-    /// other.
-    fn take_beneath(&mut self) -> Option<Error> {
-        None
-    }
-
-    /// The backtrace of this very layer.
-    fn backtrace(&self) -> Option<&Backtrace> {
-        None
-    }
-
-    /// The arc that the error came in.
-    fn arc(&self) -> Option<&Arc<Object>> {
-        None
-    }
-
-    /// Gives the error up to a box of its own.
-    fn into_boxed(self) -> Box<Object>;
-
-    /// Gives the error up to an arc of its own.
-    fn into_arc(self) -> Arc<Object>
-    where
-        Self: Sized,
-    {
-        self.into_boxed().into()
-    }
-}
-
-/// A foreign error by value.
-#[repr(transparent)]
-pub(crate) struct Concrete<E>(pub(crate) E);
-
-impl<E: StdError + Send + Sync + 'static> Content for Concrete<E> {
-    fn object(&self) -> &Object {
-        &self.0
-    }
-
-    fn into_boxed(self) -> Box<Object> {
-        Box::new(self.0)
-    }
-
-    fn into_arc(self) -> Arc<Object> {
-        Arc::new(self.0)
-    }
-}
-
-/// A foreign error that arrived in a box. The box is kept: nothing is known of its content, so moving it would cost
-/// a copy and a free, and save nothing but one pointer.
-pub(crate) struct Boxed(pub(crate) Box<Object>);
-
-impl Content for Boxed {
-    fn object(&self) -> &Object {
-        &*self.0
-    }
-
-    fn into_boxed(self) -> Box<Object> {
-        self.0
-    }
-}
-
-/// A foreign error that arrived in an arc, which others may hold as well.
-pub(crate) struct Shared(pub(crate) Arc<Object>);
-
-impl Content for Shared {
-    fn object(&self) -> &Object {
-        &*self.0
-    }
-
-    fn arc(&self) -> Option<&Arc<Object>> {
-        Some(&self.0)
-    }
-
-    /// The arc itself is the error in the box: what it holds cannot be moved out.
-    fn into_boxed(self) -> Box<Object> {
-        Box::new(self.0)
-    }
-
-    fn into_arc(self) -> Arc<Object> {
-        self.0
-    }
-}
+use crate::content::{Concrete, Content, Object};
+use crate::text::{InlineText, StaticText};
 
 /// An error that exists before the program starts: making an [`Error`] of it allocates nothing, and a clone or a drop
 /// of that touches no memory.
@@ -219,7 +117,7 @@ impl Repr {
     pub(crate) fn text(text: &str) -> Repr {
         // SAFETY: a `str` is no longer than `isize::MAX`, so the sum does not wrap.
         let size = unsafe { TEXT_OFFSET.unchecked_add(text.len()) };
-        let Ok(layout) = Layout::from_size_align(size, align_of::<Heap<Text>>()) else {
+        let Ok(layout) = Layout::from_size_align(size, align_of::<Heap<InlineText>>()) else {
             too_long()
         };
         // SAFETY: the layout holds at least a header, so its size is not zero.
@@ -234,10 +132,10 @@ impl Repr {
         let heap = Heap {
             counted: Counted { header: Header { table: &TEXT_TABLE }, refs: AtomicUsize::new(1) },
             // SAFETY: the bytes are those of a `str`, never written again, and freed only with this content.
-            content: unsafe { Text::new(NonNull::new_unchecked(bytes.as_ptr() as *mut str)) },
+            content: unsafe { InlineText::new(NonNull::new_unchecked(bytes.as_ptr() as *mut str)) },
         };
-        // SAFETY: the layout begins with that of a `Heap<Text>`, alignment included.
-        unsafe { start.cast::<Heap<Text>>().write(heap) };
+        // SAFETY: the layout begins with that of a `Heap<InlineText>`, alignment included.
+        unsafe { start.cast::<Heap<InlineText>>().write(heap) };
         Repr { word: start.cast() }
     }
 
@@ -261,8 +159,8 @@ impl Repr {
     pub(crate) fn content(&self) -> &dyn Content {
         match self.tag() {
             STATIC_STR => {
-                let message = self.pointer::<Message>();
-                // SAFETY: this tag is only given to a `&'static &'static str`, and `Message` is transparent over
+                let message = self.pointer::<StaticText>();
+                // SAFETY: this tag is only given to a `&'static &'static str`, and `StaticText` is transparent over
                 // a `&'static str`.
                 unsafe { &*message }
             }
@@ -411,9 +309,13 @@ impl<T: Content> Heap<T> {
     };
 }
 
-/// A [`Heap<Text>`] is followed by its bytes, so it is freed with another layout; otherwise it is like any other.
-static TEXT_TABLE: Table =
-    Table { content: heap_content::<Text>, drop: text_drop, take: text_take, share: text_share };
+/// A [`Heap<InlineText>`] is followed by its bytes, so it is freed with another layout; otherwise it is like any other.
+static TEXT_TABLE: Table = Table {
+    content: heap_content::<InlineText>,
+    drop: text_drop,
+    take: text_take,
+    share: text_share,
+};
 
 unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Content> {
     let heap = header.cast::<Heap<T>>().as_ptr();
@@ -465,23 +367,23 @@ unsafe fn heap_share<T: Content>(header: NonNull<Header>) -> Arc<Object> {
 }
 
 unsafe fn text_drop(header: NonNull<Header>) {
-    let heap = header.cast::<Heap<Text>>();
-    // SAFETY: the caller says that this is a live `Heap<Text>`.
+    let heap = header.cast::<Heap<InlineText>>();
+    // SAFETY: the caller says that this is a live `Heap<InlineText>`.
     let length = unsafe { heap.as_ref() }.content.as_str().len();
     // SAFETY: `Repr::text` checked this layout when it allocated with it.
     let layout = unsafe {
         Layout::from_size_align_unchecked(
             TEXT_OFFSET.unchecked_add(length),
-            align_of::<Heap<Text>>(),
+            align_of::<Heap<InlineText>>(),
         )
     };
-    // SAFETY: it was allocated with this layout; a `Text` needs no drop of its own, and the caller gives it up.
+    // SAFETY: it was allocated with this layout; a `InlineText` needs no drop of its own, and the caller gives it up.
     unsafe { dealloc(header.as_ptr().cast(), layout) };
 }
 
 unsafe fn text_take(header: NonNull<Header>) -> Box<Object> {
-    // SAFETY: the caller says that this is a live `Heap<Text>`.
-    let text = unsafe { header.cast::<Heap<Text>>().as_ref() }.content.as_str().to_owned();
+    // SAFETY: the caller says that this is a live `Heap<InlineText>`.
+    let text = unsafe { header.cast::<Heap<InlineText>>().as_ref() }.content.as_str().to_owned();
     // SAFETY: the caller gives the object up, and the text was copied.
     unsafe { text_drop(header) };
     text.into()
@@ -550,8 +452,8 @@ fn too_long() -> ! {
     panic!("a text that leaves no room for its header in the address space");
 }
 
-/// Where the bytes behind a [`Heap<Text>`] start.
-const TEXT_OFFSET: usize = size_of::<Heap<Text>>();
+/// Where the bytes behind a [`Heap<InlineText>`] start.
+const TEXT_OFFSET: usize = size_of::<Heap<InlineText>>();
 
 const HEAP: usize = 0;
 const STATIC_ERROR: usize = 1;

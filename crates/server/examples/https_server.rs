@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [_, address, folder] = &arguments[..] else {
         return Err("an address and a folder for the certificate are needed".into());
     };
-    let certificate = DevelopmentCertificate::keep(Path::new(folder))?;
+    let certificate = DevelopmentCertificate::load_or_create(Path::new(folder))?;
     let pem = Pem::File(certificate.file);
     let pairs = vec![CertificatePair { certificate: pem.clone(), key: pem }];
     let tls =

@@ -59,7 +59,7 @@ pub use runtime::{
     Confirmation, ListenError, Listener, LivenessProbe, Server, Supervision, SupervisorRequest,
 };
 #[doc(hidden)]
-pub use websocket::tunnel::follow_for_fuzzer;
+pub use websocket::tunnel::track_frames_for_fuzzer;
 
 pub mod tls {
     //! HTTPS: what a listener speaks TLS with ([`ListenerConfig::tls`](crate::ListenerConfig::tls)), and what may be wrong with it.
@@ -76,7 +76,7 @@ pub mod tls {
     //! # Ok::<(), rookery_server::tls::TlsError>(())
     //! ```
 
-    pub use crate::net::tls::certificate::Issued;
+    pub use crate::net::tls::certificate::IssuedCertificate;
     pub use crate::net::tls::certificate_store::Tls;
     pub use crate::net::tls::challenges::Challenges;
     pub use crate::net::tls::development::DevelopmentCertificate;

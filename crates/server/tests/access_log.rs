@@ -201,13 +201,13 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
         exchange.set_response_body(b"x");
         link.send(Command::Respond(exchange));
     });
-    let trusting = TrustedProxies::of(["127.0.0.1"]).unwrap();
+    let trusting = TrustedProxies::parse(["127.0.0.1"]).unwrap();
     for (proxies, believes, tells) in [
         (TrustedProxies::default(), false, true),
         (trusting, true, true),
         (TrustedProxies::default(), false, false),
     ] {
-        let site = ListenerConfig { proxies, tells_request_id: tells, ..ListenerConfig::default() };
+        let site = ListenerConfig { proxies, sends_request_id: tells, ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         for headers in [
             "",

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use rookery_acme::{Challenge, RetrySchedule, Settings};
-use rookery_server::tls::Issued;
+use rookery_server::tls::IssuedCertificate;
 use tempfile::TempDir;
 
 use crate::authority::{Pebble, file, free_port};
@@ -140,7 +140,7 @@ fn renewed_under_an_open_connection() {
     let second =
         wait_for("the second", || it.shown("four.example.org").filter(|shown| *shown != first));
     // Before the first has expired.
-    let issued = |pem: &[u8]| Issued::read(pem).unwrap();
+    let issued = |pem: &[u8]| IssuedCertificate::read(pem).unwrap();
     let renewed = issued(&fs::read(it.certificate_file()).unwrap());
     assert!(
         renewed.ends > SystemTime::now()

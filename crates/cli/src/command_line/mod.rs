@@ -43,18 +43,23 @@ pub(crate) enum Asked {
 }
 
 const DEV: &str = "\
-Serves <target> as `rookery serve --reload` does. At a terminal R runs in that terminal (`--interactive`), so that
-browser() and readline() can prompt. At a prompt Ctrl-C goes to R; otherwise it ends the server at once.";
+Serves <target> like `rookery serve --reload`. In a terminal, a single worker also runs with a prompt in that
+terminal (`--interactive`), so that browser() and readline() work. While R waits at a prompt, Ctrl-C interrupts R;
+otherwise it stops the server at once.";
 
 const HELP: &str = "\
 {usage-heading} {usage}
 
 {about}
 
-{all-args}
-
-{after-help}
+{all-args}{after-help}
 ";
+
+/// How sizes and times are written.
+const UNITS: &str = "\
+Values:
+  <size>   bytes, or a number with a unit: 512KB, 10MB, 1GiB
+  <time>   seconds, or a number with a unit: 500ms, 30s, 2min, 12h";
 
 /// The manual page in roff, written by `make settings`.
 const MANUAL: &str = include_str!("rookery.1");
@@ -66,7 +71,7 @@ pub(crate) fn command() -> Clap {
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .override_usage("rookery serve <target> [options]")
-        .after_help(statuses())
+        .after_help(after_help())
         .help_template(HELP)
         .args_override_self(true)
         .disable_help_flag(true)
@@ -82,7 +87,7 @@ pub(crate) fn command() -> Clap {
                 .help("Print the version"),
         )
         .arg(verbose().hide_short_help(true))
-        .subcommand(of_target("serve").long_about(ABOUT).after_help(statuses()))
+        .subcommand(of_target("serve").long_about(ABOUT).after_help(after_help()))
         .subcommand(of_target("dev").long_about(DEV))
         .subcommand(of_target("config"))
         .subcommand(of_target("check"))
@@ -94,13 +99,13 @@ pub(crate) fn command() -> Clap {
             ),
         )
         .subcommand(plain("man").override_usage("rookery man"))
-        .subcommand(plain("version").about("prints the version").arg(verbose()).hide(true))
+        .subcommand(plain("version").about("Print the version").arg(verbose()).hide(true))
 }
 
-/// Returns the section of `--help` that lists the exit statuses.
-fn statuses() -> String {
+/// Returns the end of help: the units of values, and the exit statuses.
+fn after_help() -> String {
     let lines = help_text::STATUSES.map(|(status, meaning)| format!("\n  {status:<9}{meaning}"));
-    format!("Exit status:{}", lines.concat())
+    format!("{}\n\nExit status:{}", UNITS, lines.concat())
 }
 
 /// A command that takes a target and the options of `serve`.
@@ -129,15 +134,15 @@ fn help() -> Arg {
         .short('h')
         .long("help")
         .action(ArgAction::Help)
-        .help("Print the most common options; --help prints all of them")
-        .long_help("Print all options; -h prints the most common ones")
+        .help("Print the most common options; --help prints all options")
+        .long_help("Print all options; -h prints only the most common options")
 }
 
 fn verbose() -> Arg {
     Arg::new("verbose")
         .long("verbose")
         .action(ArgAction::SetTrue)
-        .help("With --version: what a bug report needs, such as the R that is found")
+        .help("With --version: also print the build, the system and the R that is used")
 }
 
 /// Reads the command line; its first word is the program's own name.
@@ -306,7 +311,9 @@ pub(crate) mod tests {
     fn short_help_lists_the_most_common_options_in_six_groups() {
         let short = printed(&["-h"]);
         assert!(
-            short.starts_with("Usage: rookery serve <target> [options]\n\nServes a Shiny app"),
+            short.starts_with(
+                "Usage: rookery serve <target> [options]\n\nServes <target>: a Shiny app"
+            ),
             "{short}"
         );
         let options = listed(&short);

@@ -29,25 +29,20 @@ pub(crate) struct Options {
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
-        let own = rows.clone().filter(|row| has_option(row)).map(option);
+        let own = rows.clone().filter(|row| row.has_option()).map(option);
         let limit = (group == Group::Limits).then(|| {
-            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT).long_help(
-                format!(
-                    "{}\nOnce for each; the manual page lists them (rookery man).",
-                    help_text::LIMIT
-                ),
-            )
+            let arg = Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT);
+            let long = format!(
+                "{}. May be repeated. `rookery man` lists all limits with their defaults.",
+                help_text::LIMIT
+            );
+            let arg = arg.long_help(wrapped(&long)).action(ArgAction::Append);
+            arg.value_parser(OsStringValueParser::new())
         });
-        let limit =
-            limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
         let former =
             rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
         own.chain(limit).map(move |arg| arg.help_heading(group.title())).chain(former)
     })
-}
-
-fn has_option(row: &Setting) -> bool {
-    row.places.has(Places::COMMAND_LINE) && row.shown != Shown::No
 }
 
 /// Returns the former options of a setting. Former names of limits are for `--limit`.
@@ -60,19 +55,32 @@ fn option(row: &'static Setting) -> Arg {
     let long = if row.is_on_by_default() { format!("no-{}", row.option()) } else { row.option() };
     let arg = Arg::new(row.name)
         .long(long)
-        .help(row.help)
-        .long_help(format!("{}\n{}", row.help, wrapped(row.paragraph)))
+        .help(table::with_option_names(row.help))
+        .long_help(long_help(row))
         .hide_short_help(row.shown != Shown::Always);
     let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
     with_value(arg, row, row.placeholder)
 }
 
-/// Breaks a paragraph into lines that fit beside the indentation of help.
+/// Returns the text that `--help` shows for a setting: its help, its paragraph and its default.
+fn long_help(row: &Setting) -> String {
+    let stop = if row.help.ends_with('.') { "" } else { "." };
+    let text = wrapped(&table::with_option_names(&format!("{}{stop} {}", row.help, row.paragraph)));
+    match row.default_text() {
+        // Help explains what turns the flag off.
+        Some(default) if !row.is_on_by_default() => {
+            format!("{text}\n[default: {}]", table::with_option_names(default))
+        }
+        _ => text,
+    }
+}
+
+/// Breaks a text into lines that fit beside the indentation of help.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let line = lines.last_mut().expect("it is never empty");
+        let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() || line.len() + 1 + word.len() <= WIDTH {
             line.push_str(if line.is_empty() { "" } else { " " });
             line.push_str(word);
@@ -137,7 +145,7 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     }
     for row in table::all() {
         let mut found = None;
-        if has_option(row) {
+        if row.has_option() {
             if let Some(values) = matches.values(row.name) {
                 let name = Source::CommandLine.show(row);
                 options.add(row, &name, values, row.is_on_by_default())?;
@@ -167,7 +175,7 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
 
 /// Returns the message about a former option.
 fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
-    if !has_option(row) {
+    if !row.has_option() {
         return format!(
             "{old} is deprecated, because {}: write `{}:` in `_server.yml`",
             former.reason,
@@ -369,7 +377,7 @@ mod tests {
 
     #[test]
     fn every_option_takes_the_default_of_its_row() {
-        for row in table::all().filter(|row| has_option(row)) {
+        for row in table::all().filter(|row| row.has_option()) {
             let rookery_settings::Default::Is(text) = row.default else { continue };
             let is_off = row.is_on_by_default();
             let option = if is_off {

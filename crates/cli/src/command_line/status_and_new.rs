@@ -12,15 +12,16 @@ pub(super) fn status(command: Command) -> Command {
     command
         .override_usage("rookery status [<app>, process id, or address of --admin] [--json]")
         .long_about(
-            "Tells what a server does, and each of its R processes, also while R is busy: of all servers of this\n\
-             user, or of the one that serves this app, has this process id, or has its --admin at this address or socket.",
+            "Shows the state of servers and of their workers, also while R is busy. Without an argument, it shows all\n\
+             servers of this user. An argument selects one server by the path of its app, by its process id, or by the\n\
+             address or socket that was given as --admin.",
         )
         .arg(Arg::new("which").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("for programs: one line of JSON for each server"),
+                .help("Print one line of JSON for each server, for programs"),
         )
 }
 
@@ -41,8 +42,8 @@ pub(super) fn new(command: Command) -> Command {
     command
         .override_usage("rookery new <shiny, api or site> <folder>")
         .long_about(
-            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a site of files. Its\n\
-             _server.yml is the place for settings, and names a schema by which editors complete and check it.",
+            "Writes a small app into a new or empty folder: a Shiny app, a plumber API, or a static site. Settings\n\
+             belong in its _server.yml, which names a JSON schema, so that editors can complete and check them.",
         )
         .arg(Arg::new("what").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
 }

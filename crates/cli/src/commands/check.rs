@@ -182,7 +182,7 @@ mod tests {
         has("max_body_size", "10 MB", "`/srv/_server.yml`, line 5");
         has("error_detail", "full", "ROOKERY_ERROR_DETAIL");
         has("idle_timeout", "2 min", "default");
-        has("limits.max_client_memory", "a quarter of what", AT_START);
+        has("limits.max_client_memory", "a quarter of the memory", AT_START);
         for row in table::all().filter(|row| row.places != Places::R) {
             has(
                 if row.shown == Shown::No {

@@ -75,7 +75,7 @@ pub(crate) fn serve(
         sees_heads: true,
         tls: tls.clone(),
         spool: Arc::new(SpoolFolder::new(settings.spool_folder, tell)),
-        tells_request_id: asked.settings.tells_request_id(),
+        sends_request_id: asked.settings.tells_request_id(),
         proxies: settings.proxies,
         proxy_protocol: settings.proxy_protocol,
         notice: Notice(tell),

@@ -49,7 +49,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
         return of_files(settings, tell);
     }
     let folder = data_folder().join("tls");
-    let made = DevelopmentCertificate::keep(&folder).map_err(|error| {
+    let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
         let folder = folder.display();
         Failure::Serving(format!(
             "No certificate to develop with can be kept in {folder}: {error}."
@@ -98,7 +98,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
 
 /// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
 pub(crate) fn development_file() -> Option<PathBuf> {
-    Some(DevelopmentCertificate::keep(&data_folder().join("tls")).ok()?.file)
+    Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
 }
 
 fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {

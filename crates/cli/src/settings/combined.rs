@@ -86,7 +86,7 @@ impl Settings {
 
     fn proxies(&self) -> Result<TrustedProxies, Failure> {
         let proxies = self.0.list("trusted_proxies");
-        TrustedProxies::of(proxies.iter().map(String::as_str))
+        TrustedProxies::parse(proxies.iter().map(String::as_str))
             .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
     }
 

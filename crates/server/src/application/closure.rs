@@ -10,7 +10,7 @@ use rookery_exchange::{Command, Event, Exchange, PushError, WakeUp};
 use super::application::Application;
 
 /// Message buffers that are kept.
-const KEPT_BUFFERS: usize = 64;
+const MAX_KEPT_BUFFERS: usize = 64;
 
 /// How a closure answers.
 #[derive(Clone)]
@@ -76,7 +76,7 @@ impl Application for ClosureApplication {
 
     fn recycle_buffer(&self, mut buffer: Vec<u8>) {
         let mut buffers = self.buffers.borrow_mut();
-        if buffers.len() < KEPT_BUFFERS {
+        if buffers.len() < MAX_KEPT_BUFFERS {
             buffer.clear();
             buffers.push(buffer);
         }

@@ -74,9 +74,14 @@ impl Dispatch {
     // ---- calls ----
 
     /// An exchange for a call of the peer with this [key](crate::connections::table::Slot::key), and a place for its answer.
-    pub(crate) fn begin(&self, id: ExchangeId, listener: ListenerId, peer: usize) -> Box<Exchange> {
+    pub(crate) fn begin(
+        &self,
+        id: ExchangeId,
+        listener: ListenerId,
+        waiter: usize,
+    ) -> Box<Exchange> {
         let mut exchange = self.pool.take();
-        exchange.begin(id, listener, self.in_flight.open(id, peer));
+        exchange.begin(id, listener, self.in_flight.open(id, waiter));
         exchange
     }
 
@@ -191,12 +196,12 @@ impl Dispatch {
     pub(crate) fn resolve(&self, decision: AppDecision) -> Option<usize> {
         let (slot, id) = decision.exchange().map(|exchange| (exchange.slot(), exchange.id()))?;
         match self.in_flight.resolve(slot, id, decision) {
-            Ok((peer, before)) => {
+            Ok((waiter, before)) => {
                 // It has answered before its peer could begin to read the body.
                 if let Some(AppDecision::StreamBody(listener)) = before {
                     self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Done });
                 }
-                Some(peer)
+                Some(waiter)
             }
             Err(AppDecision::Respond(unwanted) | AppDecision::ReadBody(unwanted)) => {
                 self.discard_exchange(unwanted);
@@ -214,15 +219,15 @@ impl Dispatch {
         call: ExchangeId,
         listener: ListenerId,
     ) -> Option<usize> {
-        let peer = self
+        let waiter = self
             .in_flight
             .resolve(slot, call, AppDecision::StreamBody(listener))
             .ok()
-            .map(|(peer, _)| peer);
-        if peer.is_none() {
+            .map(|(waiter, _)| waiter);
+        if waiter.is_none() {
             self.notify(Event::BodyEnd { call, listener, reason: StreamEnd::Client });
         }
-        peer
+        waiter
     }
 
     // ---- waking ----

@@ -9,12 +9,12 @@ use crate::blocking::unnamed_file::UnnamedFile;
 
 /// ExchangePool kept for reuse: as many as the default queue holds. Their bytes have a limit of their own,
 /// [`Limits::pool_bytes`](crate::Limits::pool_bytes).
-const KEPT: usize = 1024;
+const MAX_POOLED: usize = 1024;
 
 /// ExchangePool that are not in use.
 #[derive(Debug)]
 pub(super) struct ExchangePool {
-    kept: RefCell<Vec<Kept>>,
+    pooled: RefCell<Vec<PooledExchange>>,
     /// Their bytes, and how many there may be.
     bytes: Cell<usize>,
     max_bytes: usize,
@@ -23,7 +23,7 @@ pub(super) struct ExchangePool {
 
 /// An exchange kept for reuse.
 #[derive(Debug)]
-struct Kept {
+struct PooledExchange {
     exchange: Box<Exchange>,
     /// What it holds, counted when it came.
     bytes: usize,
@@ -31,13 +31,13 @@ struct Kept {
 
 impl ExchangePool {
     pub(super) fn new(max_bytes: usize, budget: Arc<Budget>) -> ExchangePool {
-        ExchangePool { kept: RefCell::default(), bytes: Cell::new(0), max_bytes, budget }
+        ExchangePool { pooled: RefCell::default(), bytes: Cell::new(0), max_bytes, budget }
     }
 
     pub(super) fn take(&self) -> Box<Exchange> {
-        self.kept.borrow_mut().pop().map_or_else(Exchange::new, |kept| {
-            self.count(self.bytes.get() - kept.bytes);
-            kept.exchange
+        self.pooled.borrow_mut().pop().map_or_else(Exchange::new, |pooled| {
+            self.set_bytes(self.bytes.get() - pooled.bytes);
+            pooled.exchange
         })
     }
 
@@ -46,19 +46,19 @@ impl ExchangePool {
         if let Some(spool) = exchange.body_mut().take_file() {
             drop(UnnamedFile::new(spool));
         }
-        let mut kept = self.kept.borrow_mut();
-        if kept.len() < KEPT {
+        let mut pooled = self.pooled.borrow_mut();
+        if pooled.len() < MAX_POOLED {
             exchange.reset();
             let bytes = exchange.capacity();
             let all = self.bytes.get() + bytes;
             if all <= self.max_bytes {
-                self.count(all);
-                kept.push(Kept { exchange, bytes });
+                self.set_bytes(all);
+                pooled.push(PooledExchange { exchange, bytes });
             }
         }
     }
 
-    fn count(&self, bytes: usize) {
+    fn set_bytes(&self, bytes: usize) {
         self.bytes.set(bytes);
         self.budget.set_used(Share::Pool, bytes);
     }

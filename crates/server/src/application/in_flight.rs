@@ -21,7 +21,7 @@ struct Slots {
 #[derive(Debug, Default)]
 struct Slot {
     id: ExchangeId,
-    peer: usize,
+    waiter: usize,
     decision: Option<AppDecision>,
 }
 
@@ -47,7 +47,7 @@ impl AppDecision {
 
 impl InFlightTable {
     /// Opens a place for an exchange of the peer with this [key](crate::connections::table::Slot::key).
-    pub(super) fn open(&self, id: ExchangeId, peer: usize) -> u32 {
+    pub(super) fn open(&self, id: ExchangeId, waiter: usize) -> u32 {
         let mut slots = self.slots.borrow_mut();
         let slot = match slots.free.pop() {
             Some(slot) => slot,
@@ -57,7 +57,7 @@ impl InFlightTable {
             }
         };
         let entry = &mut slots.all[slot as usize];
-        (entry.id, entry.peer) = (id, peer);
+        (entry.id, entry.waiter) = (id, waiter);
         slot
     }
 
@@ -87,7 +87,7 @@ impl InFlightTable {
     ) -> Result<(usize, Option<AppDecision>), AppDecision> {
         let mut slots = self.slots.borrow_mut();
         match slots.all.get_mut(slot as usize) {
-            Some(entry) if entry.id == id => Ok((entry.peer, entry.decision.replace(decision))),
+            Some(entry) if entry.id == id => Ok((entry.waiter, entry.decision.replace(decision))),
             _ => Err(decision),
         }
     }

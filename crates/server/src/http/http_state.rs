@@ -29,11 +29,11 @@ pub(crate) struct HttpState {
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
     /// Handshakes of TLS that are under way.
-    pub(crate) handshakes: HandshakeLimit,
+    pub(crate) handshake_limit: HandshakeLimit,
     /// Replies that come in pieces.
-    pub(crate) streams: ResponseStreams,
+    pub(crate) response_streams: ResponseStreams,
     /// Bodies of requests that go to the application in pieces.
-    pub(crate) bodies: RequestStreams,
+    pub(crate) request_streams: RequestStreams,
     /// Where entries of the access log go, if anywhere.
     pub(crate) log: Arc<CurrentLog>,
     /// Where errors go.
@@ -47,13 +47,13 @@ pub(crate) struct HttpState {
     pub(crate) header_names: HeaderNameCache,
     /// Small files that are kept in memory.
     pub(crate) file_cache: RefCell<FileCache>,
-    parts: ContextPool,
+    context_pool: ContextPool,
     /// When something was last said on account of what a peer sent.
-    noticed: Cell<Option<Instant>>,
+    last_notice: Cell<Option<Instant>>,
 }
 
 /// Peers make the server say something at most this often.
-const NOTICE_EVERY: Duration = Duration::from_secs(60);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpState {
     pub(crate) fn new(
@@ -66,9 +66,9 @@ impl HttpState {
             connections: Rc::clone(&websockets.shared.connections),
             dispatch: Rc::clone(&websockets.shared.dispatch),
             websockets,
-            handshakes: HandshakeLimit::default(),
-            streams: ResponseStreams::default(),
-            bodies: RequestStreams::default(),
+            handshake_limit: HandshakeLimit::default(),
+            response_streams: ResponseStreams::default(),
+            request_streams: RequestStreams::default(),
             log,
             reports,
             scratch,
@@ -76,19 +76,19 @@ impl HttpState {
             gzip: RefCell::default(),
             header_names: HeaderNameCache::default(),
             file_cache: RefCell::default(),
-            parts: ContextPool::default(),
-            noticed: Cell::new(None),
+            context_pool: ContextPool::default(),
+            last_notice: Cell::new(None),
         })
     }
 
     /// The parts of a new call.
-    pub(crate) fn parts(&self) -> Box<ContextParts> {
-        self.parts.take(&self.reports, &self.connections.budget)
+    pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
+        self.context_pool.take(&self.reports, &self.connections.budget)
     }
 
     /// Takes the parts of a call back, whose entry is recorded.
-    pub(crate) fn keep(&self, parts: Box<ContextParts>) {
-        self.parts.give(parts);
+    pub(crate) fn recycle(&self, parts: Box<ContextParts>) {
+        self.context_pool.put_back(parts);
     }
 
     /// Reports what happened outside a call.
@@ -100,26 +100,27 @@ impl HttpState {
     }
 
     /// Opens the stream that is the reply of an exchange.
-    pub(crate) fn open_stream(&self, exchange: &Exchange) {
-        self.streams.open(&self.connections, &self.dispatch, exchange);
+    pub(crate) fn open_response_stream(&self, exchange: &Exchange) {
+        self.response_streams.open(&self.connections, &self.dispatch, exchange);
     }
 
     /// Whether something may be said again that peers have it say.
-    pub(crate) fn may_notice(&self) -> bool {
+    pub(crate) fn claim_notice(&self) -> bool {
         let now = Instant::now();
-        let may = self.noticed.get().is_none_or(|last| now.duration_since(last) >= NOTICE_EVERY);
+        let may =
+            self.last_notice.get().is_none_or(|last| now.duration_since(last) >= NOTICE_INTERVAL);
         if may {
-            self.noticed.set(Some(now));
+            self.last_notice.set(Some(now));
         }
         may
     }
 
     /// Takes an exchange back whose client has gone.
-    pub(crate) fn disown(&self, exchange: Box<Exchange>) {
+    pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
-            self.websockets.forget(exchange.id());
+            self.websockets.remove(exchange.id());
         } else if is_streamed(&exchange) {
-            self.streams.forget(exchange.id());
+            self.response_streams.forget(exchange.id());
         }
         self.dispatch.discard_exchange(exchange);
     }

@@ -33,7 +33,7 @@ pub struct ListenerConfig {
     /// Of which origins pages may open WebSockets: others get 403, and the application is not asked. None: it does not matter.
     pub origins: Option<OriginPolicy>,
     /// Whether replies of the application tell the request's id, in `X-Request-Id`.
-    pub tells_request_id: bool,
+    pub sends_request_id: bool,
     /// The cookie by which the supervisor of this process knows its clients, where the application keeps something for each of them.
     pub session_cookie: Option<Arc<SessionCookie>>,
     /// Who connects.
@@ -70,7 +70,7 @@ impl ListenerConfig {
     }
 
     /// Whether something is said before the first request.
-    pub(crate) fn greets(&self) -> bool {
+    pub(crate) fn has_handshake(&self) -> bool {
         self.tls.is_some() || self.proxy_protocol
     }
 }

@@ -51,15 +51,18 @@ impl AcceptedSocket {
                 socket.set_nodelay(true)?;
                 socket.set_nonblocking(true)?;
                 let local = socket.local_addr()?;
-                let socket = std::net::TcpStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let socket = std::net::TcpStream::from(descriptor::move_above_select_limit(
+                    OwnedFd::from(socket),
+                ));
                 let close_in_child = CloseInChild::new(&socket);
                 let addresses = ConnectionAddresses::of(remote, local);
                 (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, addresses)
             }
             AcceptedSocket::Unix(socket) => {
                 socket.set_nonblocking(true)?;
-                let socket =
-                    std::os::unix::net::UnixStream::from(descriptor::lift(OwnedFd::from(socket)));
+                let socket = std::os::unix::net::UnixStream::from(
+                    descriptor::move_above_select_limit(OwnedFd::from(socket)),
+                );
                 let close_in_child = CloseInChild::new(&socket);
                 (
                     Socket::Unix(UnixStream::new(socket)?),

@@ -9,12 +9,14 @@ const SELECT_LIMIT: i32 = 1024;
 
 /// Descriptors of the server itself and of files that are being sent or spooled while every connection is taken: the
 /// threads that open them are four, but those that are open wait for their peers.
-const SPARE: u64 = 256;
+const SPARE_DESCRIPTORS: u64 = 256;
 
 /// Raises the process's limit on open descriptors as far as `connections` need, and no further: what R starts inherits
 /// it, and some programs close every descriptor up to the limit. Each connection may hold a file beside its socket.
 pub(crate) fn raise_limit(connections: usize) {
-    let wanted = (connections as u64).saturating_mul(2).saturating_add(SELECT_LIMIT as u64 + SPARE);
+    let wanted = (connections as u64)
+        .saturating_mul(2)
+        .saturating_add(SELECT_LIMIT as u64 + SPARE_DESCRIPTORS);
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to.
     let is_known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
@@ -27,17 +29,17 @@ pub(crate) fn raise_limit(connections: usize) {
 }
 
 /// Moves a descriptor to 1,024 or above; where that is not possible it stays.
-pub(crate) fn lift(fd: OwnedFd) -> OwnedFd {
+pub(crate) fn move_above_select_limit(fd: OwnedFd) -> OwnedFd {
     if fd.as_raw_fd() >= SELECT_LIMIT {
         return fd;
     }
     // SAFETY: `fd` is open; F_DUPFD_CLOEXEC takes a lowest number and makes a new descriptor.
-    let lifted = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
-    if lifted < 0 {
+    let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, SELECT_LIMIT) };
+    if moved < 0 {
         return fd;
     }
     // SAFETY: `lifted` was just made and is owned by nobody else.
-    unsafe { OwnedFd::from_raw_fd(lifted) }
+    unsafe { OwnedFd::from_raw_fd(moved) }
 }
 
 /// Whether accepting failed because descriptors or memory have run out: trying again at once would spin.
@@ -47,11 +49,11 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
 
 /// Descriptors up to here are remembered for a forked child; 8 KiB of bits. Linux gives no higher ones unless the
 /// hard limit was raised and all the lower are taken.
-const REMEMBERED: usize = 65_536;
+const MAX_TRACKED: usize = 65_536;
 
 /// The descriptors of listeners and connections, for [`close_inherited`]. Bits, because a forked child may take no
 /// lock.
-static SERVED: [AtomicU64; REMEMBERED / 64] = [const { AtomicU64::new(0) }; REMEMBERED / 64];
+static TRACKED: [AtomicU64; MAX_TRACKED / 64] = [const { AtomicU64::new(0) }; MAX_TRACKED / 64];
 
 /// Marks a descriptor as the server's for as long as it lives. Drop it before the descriptor is closed.
 #[derive(Debug)]
@@ -61,8 +63,8 @@ impl CloseInChild {
     /// Marks it.
     pub fn new(fd: &impl AsFd) -> CloseInChild {
         let fd = fd.as_fd().as_raw_fd();
-        if let Some((word, bit)) = place(fd) {
-            SERVED[word].fetch_or(bit, Ordering::Relaxed);
+        if let Some((word, bit)) = bit_of(fd) {
+            TRACKED[word].fetch_or(bit, Ordering::Relaxed);
         }
         CloseInChild(fd)
     }
@@ -70,21 +72,21 @@ impl CloseInChild {
 
 impl Drop for CloseInChild {
     fn drop(&mut self) {
-        if let Some((word, bit)) = place(self.0) {
-            SERVED[word].fetch_and(!bit, Ordering::Relaxed);
+        if let Some((word, bit)) = bit_of(self.0) {
+            TRACKED[word].fetch_and(!bit, Ordering::Relaxed);
         }
     }
 }
 
-fn place(fd: RawFd) -> Option<(usize, u64)> {
-    let fd = usize::try_from(fd).ok().filter(|fd| *fd < REMEMBERED)?;
+fn bit_of(fd: RawFd) -> Option<(usize, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < MAX_TRACKED)?;
     Some((fd / 64, 1 << (fd % 64)))
 }
 
 /// Closes, in a forked child, what the parent serves: a child must not keep a port or a connection open. Takes no
 /// lock and allocates nothing.
 pub(crate) fn close_inherited() {
-    for (word, bits) in SERVED.iter().enumerate() {
+    for (word, bits) in TRACKED.iter().enumerate() {
         let mut bits = bits.swap(0, Ordering::Relaxed);
         while bits != 0 {
             let fd = word * 64 + bits.trailing_zeros() as usize;

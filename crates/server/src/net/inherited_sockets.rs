@@ -65,7 +65,7 @@ impl InheritedSockets {
                 ListeningSocket::Tcp(socket) => socket.set_nonblocking(true)?,
                 ListeningSocket::Unix(socket) => socket.set_nonblocking(true)?,
             }
-            bound.copy()
+            bound.try_clone()
         };
         let first = self.addresses().into_iter().find_map(|address| match address {
             InheritedAddress::Tcp(address) => Some(address),

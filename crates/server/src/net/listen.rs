@@ -23,7 +23,7 @@ pub(crate) enum ListeningSocket {
 
 impl ListeningSocket {
     /// Takes a socket that listens, over TCP or a Unix socket.
-    pub(crate) fn of(socket: OwnedFd) -> ListeningSocket {
+    pub(crate) fn from_fd(socket: OwnedFd) -> ListeningSocket {
         let tcp = TcpListener::from(socket);
         // The standard library knows no address of another family.
         if tcp.local_addr().is_ok() {
@@ -34,7 +34,7 @@ impl ListeningSocket {
     }
 
     /// The same socket once more.
-    pub(crate) fn copy(&self) -> io::Result<ListeningSocket> {
+    pub(crate) fn try_clone(&self) -> io::Result<ListeningSocket> {
         match self {
             ListeningSocket::Tcp(socket) => socket.try_clone().map(ListeningSocket::Tcp),
             ListeningSocket::Unix(socket) => socket.try_clone().map(ListeningSocket::Unix),
@@ -127,7 +127,7 @@ impl PausedSocket {
 }
 
 /// Binds a TCP address and listens.
-pub(crate) fn tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+pub(crate) fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let socket = TcpListener::bind(address)?;
     socket.set_nonblocking(true)?;
     listen(&socket)?;

@@ -22,7 +22,7 @@ pub struct Header {
 
 /// What the first bytes of a connection are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prefix {
+pub enum ParseResult {
     /// The beginning of a header.
     Incomplete,
     /// A whole one, and perhaps more behind it.
@@ -32,40 +32,44 @@ pub enum Prefix {
 }
 
 /// Looks at all that has come. What it says of a whole header, or of what is none, more bytes do not change. Allocates nothing.
-pub fn parse(bytes: &[u8]) -> Prefix {
+pub fn parse(bytes: &[u8]) -> ParseResult {
     let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
     if begins(SIGNATURE) {
-        binary(bytes)
+        parse_version_2(bytes)
     } else if begins(b"PROXY ") {
-        line(bytes)
+        parse_version_1(bytes)
     } else {
-        Prefix::Invalid
+        ParseResult::Invalid
     }
 }
 
-fn line(bytes: &[u8]) -> Prefix {
+fn parse_version_1(bytes: &[u8]) -> ParseResult {
     let within = &bytes[..bytes.len().min(MAX_LINE_SIZE)];
     let Some(end) = within.iter().position(|byte| *byte == b'\n') else {
-        return if bytes.len() < MAX_LINE_SIZE { Prefix::Incomplete } else { Prefix::Invalid };
+        return if bytes.len() < MAX_LINE_SIZE {
+            ParseResult::Incomplete
+        } else {
+            ParseResult::Invalid
+        };
     };
     let Some(text) =
         within[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok())
     else {
-        return Prefix::Invalid;
+        return ParseResult::Invalid;
     };
     let mut words = text.split(' ').skip(1);
     let addresses = match words.next() {
         Some("UNKNOWN") => None,
-        Some(family @ ("TCP4" | "TCP6")) => match addresses(family, &mut words) {
-            None => return Prefix::Invalid,
+        Some(family @ ("TCP4" | "TCP6")) => match parse_addresses(family, &mut words) {
+            None => return ParseResult::Invalid,
             addresses => addresses,
         },
-        _ => return Prefix::Invalid,
+        _ => return ParseResult::Invalid,
     };
-    Prefix::Complete(Header { len: end + 1, addresses })
+    ParseResult::Complete(Header { len: end + 1, addresses })
 }
 
-fn addresses<'a>(
+fn parse_addresses<'a>(
     family: &str,
     words: &mut impl Iterator<Item = &'a str>,
 ) -> Option<(SocketAddr, SocketAddr)> {
@@ -88,14 +92,14 @@ fn addresses<'a>(
     words.next().is_none().then_some(addresses)
 }
 
-fn binary(bytes: &[u8]) -> Prefix {
+fn parse_version_2(bytes: &[u8]) -> ParseResult {
     const FIXED: usize = 16;
-    let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else { return Prefix::Incomplete };
+    let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else { return ParseResult::Incomplete };
     let len = usize::from(u16::from_be_bytes([fixed[14], fixed[15]]));
     if FIXED + len > MAX_HEADER_SIZE {
-        return Prefix::Invalid;
+        return ParseResult::Invalid;
     }
-    let Some(rest) = rest.get(..len) else { return Prefix::Incomplete };
+    let Some(rest) = rest.get(..len) else { return ParseResult::Incomplete };
     let port = |at: usize| u16::from_be_bytes([rest[at], rest[at + 1]]);
     let v4 =
         |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
@@ -113,21 +117,21 @@ fn binary(bytes: &[u8]) -> Prefix {
         (0x21, 0x21) if len >= 36 => {
             Some((SocketAddr::new(v6(0), port(32)), SocketAddr::new(v6(16), port(34))))
         }
-        _ => return Prefix::Invalid,
+        _ => return ParseResult::Invalid,
     };
-    Prefix::Complete(Header { len: FIXED + len, addresses })
+    ParseResult::Complete(Header { len: FIXED + len, addresses })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ends(from: &str, to: &str) -> (SocketAddr, SocketAddr) {
+    fn addresses(from: &str, to: &str) -> (SocketAddr, SocketAddr) {
         (from.parse().unwrap(), to.parse().unwrap())
     }
 
     /// A header of version 2.
-    fn second(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
+    fn version_2(command: u8, family: u8, content: &[u8]) -> Vec<u8> {
         let len = u16::try_from(content.len()).unwrap().to_be_bytes();
         [&SIGNATURE[..], &[command, family], &len, content].concat()
     }
@@ -141,25 +145,25 @@ mod tests {
         for (header, expected) in [
             (
                 b"PROXY TCP4 192.0.2.1 198.51.100.1 12345 443\r\n".to_vec(),
-                Some(ends("192.0.2.1:12345", "198.51.100.1:443")),
+                Some(addresses("192.0.2.1:12345", "198.51.100.1:443")),
             ),
             (
                 b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n".to_vec(),
-                Some(ends("[2001:db8::1]:1", "[::1]:2")),
+                Some(addresses("[2001:db8::1]:1", "[::1]:2")),
             ),
             (b"PROXY UNKNOWN\r\n".to_vec(), None),
             (b"PROXY UNKNOWN ffff::1 whatever 1\r\n".to_vec(), None),
-            (second(0x21, 0x11, &four), Some(ends("192.0.2.1:12345", "198.51.100.1:443"))),
-            (second(0x21, 0x21, &six), Some(ends("[2001:db8::1]:1", "[::1]:2"))),
-            (second(0x21, 0x31, &[0; 216]), None),
-            (second(0x21, 0x00, b""), None),
-            (second(0x20, 0x11, &four), None),
-            (second(0x20, 0x00, &[7; MAX_HEADER_SIZE - 16]), None),
+            (version_2(0x21, 0x11, &four), Some(addresses("192.0.2.1:12345", "198.51.100.1:443"))),
+            (version_2(0x21, 0x21, &six), Some(addresses("[2001:db8::1]:1", "[::1]:2"))),
+            (version_2(0x21, 0x31, &[0; 216]), None),
+            (version_2(0x21, 0x00, b""), None),
+            (version_2(0x20, 0x11, &four), None),
+            (version_2(0x20, 0x00, &[7; MAX_HEADER_SIZE - 16]), None),
         ] {
             for end in 0..header.len() {
-                assert_eq!(parse(&header[..end]), Prefix::Incomplete, "{end} of {header:?}");
+                assert_eq!(parse(&header[..end]), ParseResult::Incomplete, "{end} of {header:?}");
             }
-            let whole = Prefix::Complete(Header { len: header.len(), addresses: expected });
+            let whole = ParseResult::Complete(Header { len: header.len(), addresses: expected });
             assert_eq!(parse(&header), whole);
             assert_eq!(parse(&[&header[..], b"GET / HTTP/1.1\r\n"].concat()), whole);
         }
@@ -181,15 +185,15 @@ mod tests {
             b"PROXY UDP4 192.0.2.1 198.51.100.1 1 2\r\n",
             b"PROXY \r\n",
             &[&b"PROXY UNKNOWN "[..], &[b'x'; MAX_LINE_SIZE]].concat(),
-            &second(0x11, 0x11, &[0; 12]),
-            &second(0x22, 0x11, &[0; 12]),
-            &second(0x21, 0x12, &[0; 12]),
-            &second(0x21, 0x11, &[0; 11]),
-            &second(0x21, 0x21, &[0; 35]),
-            &second(0x21, 0x31, &[0; 215]),
-            &second(0x20, 0x00, &[0; MAX_HEADER_SIZE - 15])[..16],
+            &version_2(0x11, 0x11, &[0; 12]),
+            &version_2(0x22, 0x11, &[0; 12]),
+            &version_2(0x21, 0x12, &[0; 12]),
+            &version_2(0x21, 0x11, &[0; 11]),
+            &version_2(0x21, 0x21, &[0; 35]),
+            &version_2(0x21, 0x31, &[0; 215]),
+            &version_2(0x20, 0x00, &[0; MAX_HEADER_SIZE - 15])[..16],
         ] {
-            assert_eq!(parse(wrong), Prefix::Invalid, "{wrong:?}");
+            assert_eq!(parse(wrong), ParseResult::Invalid, "{wrong:?}");
         }
     }
 }

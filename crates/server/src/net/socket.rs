@@ -15,7 +15,7 @@ use super::unix_stream::UnixStream;
 /// Bytes of a stream that the system takes before it has sent those before: more would count as written long before they
 /// leave.
 #[cfg(target_os = "linux")]
-const UNSENT: libc::c_int = 128 << 10;
+const UNSENT_LIMIT: libc::c_int = 128 << 10;
 
 /// How far the peer of a transport has ended, as far as that is known without reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +90,11 @@ impl Socket {
                 Socket::Tcp(socket) => {
                     socket.try_io(Interest::WRITABLE, || send_file(socket, file, at, len))
                 }
-                Socket::Unix(socket) => socket.try_write_by(|| send_file(socket, file, at, len)),
+                Socket::Unix(socket) => socket.try_write_with(|| send_file(socket, file, at, len)),
             };
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Ok(n) if n < len => self.note_if_full(),
+                Ok(n) if n < len => self.detect_full_buffer(),
                 _ => {}
             }
             return Poll::Ready(sent);
@@ -103,7 +103,7 @@ impl Socket {
 
     /// Makes the next write wait, if the socket is full. A `sendfile` in vain gathers pages first, which costs ten times as
     /// much as asking; and one that was cut short by the end of its file must not wait.
-    fn note_if_full(&self) {
+    fn detect_full_buffer(&self) {
         let fd = self.fd();
         let ask = || {
             let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
@@ -114,7 +114,7 @@ impl Socket {
         // What it says is in the socket's readiness.
         let _ = match self {
             Socket::Tcp(socket) => socket.try_io(Interest::WRITABLE, ask),
-            Socket::Unix(socket) => socket.try_write_by(ask),
+            Socket::Unix(socket) => socket.try_write_with(ask),
         };
     }
 
@@ -135,7 +135,7 @@ impl Socket {
         };
         match self {
             Socket::Tcp(socket) => socket.try_io(Interest::READABLE, peek),
-            Socket::Unix(socket) => socket.try_read_by(peek),
+            Socket::Unix(socket) => socket.try_read_with(peek),
         }
     }
 
@@ -167,7 +167,7 @@ impl Socket {
     }
 
     /// Takes what has been looked at.
-    pub(crate) fn take(&self, buffer: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn consume(&self, buffer: &mut [u8]) -> io::Result<()> {
         let len = buffer.len();
         self.receive(buffer, 0, |taken| {
             if taken.len() == len { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
@@ -189,7 +189,7 @@ impl Socket {
         };
         match self {
             Socket::Tcp(socket) => socket.try_io(Interest::READABLE, receive),
-            Socket::Unix(socket) => socket.try_read_by(receive),
+            Socket::Unix(socket) => socket.try_read_with(receive),
         }
     }
 
@@ -198,8 +198,8 @@ impl Socket {
     pub(crate) fn unsent(&self) -> Option<u32> {
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int.
-        let told = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        u32::try_from(bytes).ok().filter(|_| told == 0)
+        let status = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        u32::try_from(bytes).ok().filter(|_| status == 0)
     }
 
     /// Whether the connection is over in both directions: after a reset, and on a Unix socket that the peer has closed.
@@ -263,7 +263,7 @@ impl Socket {
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
     /// any more is noticed within `patience`, though it sends nothing.
-    pub(crate) fn set_for_streaming(&self, patience: Duration) {
+    pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         #[cfg(target_os = "linux")]
         if let Socket::Tcp(socket) = self {
             let set = |option, value: libc::c_int| {
@@ -274,14 +274,14 @@ impl Socket {
                     libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, value, size)
                 };
             };
-            set(libc::TCP_NOTSENT_LOWAT, UNSENT);
+            set(libc::TCP_NOTSENT_LOWAT, UNSENT_LIMIT);
             set(
                 libc::TCP_USER_TIMEOUT,
-                libc::c_int::try_from(patience.as_millis()).unwrap_or(libc::c_int::MAX),
+                libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX),
             );
         }
         #[cfg(not(target_os = "linux"))]
-        let _ = patience;
+        let _ = timeout;
     }
 
     fn fd(&self) -> RawFd {

@@ -29,7 +29,7 @@ pub(crate) fn bind(path: &Path, mask: Option<u32>) -> io::Result<(UnixListener, 
     let file = SocketFile::of(path)?;
     if let Some(mask) = mask {
         let wanted = mode(mask);
-        if file.found.permissions().mode() & 0o777 != wanted {
+        if file.metadata.permissions().mode() & 0o777 != wanted {
             // A umask that is stricter than what was asked for.
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted))?;
         }
@@ -47,13 +47,13 @@ fn mode(mask: u32) -> libc::mode_t {
 pub(crate) struct SocketFile {
     /// Absolute, for the working directory changes.
     path: PathBuf,
-    found: Metadata,
+    metadata: Metadata,
 }
 
 impl SocketFile {
     fn of(path: &Path) -> io::Result<SocketFile> {
-        let found = std::fs::symlink_metadata(path)?;
-        Ok(SocketFile { path: std::path::absolute(path)?, found })
+        let metadata = std::fs::symlink_metadata(path)?;
+        Ok(SocketFile { path: std::path::absolute(path)?, metadata })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -63,9 +63,10 @@ impl SocketFile {
     /// Removes the file, unless it is somebody else's by now.
     pub(crate) fn remove(&self) {
         // A number that was freed is given out again, with another time of birth where the file system has one.
-        let name = |found: &Metadata| (found.dev(), found.ino(), found.created().ok());
-        let is_ours = |found: &Metadata| name(found) == name(&self.found);
-        if std::fs::symlink_metadata(&self.path).is_ok_and(|found| is_ours(&found)) {
+        let identity =
+            |metadata: &Metadata| (metadata.dev(), metadata.ino(), metadata.created().ok());
+        let is_unchanged = |metadata: &Metadata| identity(metadata) == identity(&self.metadata);
+        if std::fs::symlink_metadata(&self.path).is_ok_and(|metadata| is_unchanged(&metadata)) {
             // Somebody may have removed it since.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -75,7 +76,7 @@ impl SocketFile {
 /// Removes a socket file that nobody listens on; a busy one is left, and binding then fails.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() && is_refused(path)? => {
+        Ok(metadata) if metadata.file_type().is_socket() && has_no_listener(path)? => {
             std::fs::remove_file(path)
         }
         _ => Ok(()),
@@ -83,7 +84,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 }
 
 /// Whether nobody listens at a socket file. Does not wait: the queue of a server that stands still may be full.
-fn is_refused(path: &Path) -> io::Result<bool> {
+fn has_no_listener(path: &Path) -> io::Result<bool> {
     let socket = UnixSocket::new_stream()?;
     // SAFETY: all zeros is an address without a path.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };

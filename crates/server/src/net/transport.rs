@@ -13,7 +13,7 @@ use tokio::io::ReadBuf;
 
 use super::connections_per_ip::CountedConnection;
 use super::descriptor::CloseInChild;
-use super::proxy_header::{self, Prefix};
+use super::proxy_header::{self, ParseResult};
 pub(crate) use super::socket::PeerState;
 use super::socket::Socket;
 use super::tls::stream::{HandshakeResult, TlsStream};
@@ -128,16 +128,16 @@ impl Transport {
     ) -> Poll<io::Result<Option<(SocketAddr, SocketAddr)>>> {
         let mut buffer = [0; proxy_header::MAX_HEADER_SIZE];
         let judge = |bytes: &[u8]| match proxy_header::parse(bytes) {
-            Prefix::Incomplete => None,
-            Prefix::Complete(header) => Some(Some(header)),
-            Prefix::Invalid => Some(None),
+            ParseResult::Incomplete => None,
+            ParseResult::Complete(header) => Some(Some(header)),
+            ParseResult::Invalid => Some(None),
         };
         let Some(socket) = self.socket() else { return Poll::Ready(Ok(None)) };
         let header = ready!(socket.poll_peek(cx, &mut buffer, judge))?;
         let Some(header) = header else {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
         };
-        socket.take(&mut buffer[..header.len])?;
+        socket.consume(&mut buffer[..header.len])?;
         Poll::Ready(Ok(header.addresses))
     }
 
@@ -320,9 +320,9 @@ impl Transport {
 
     /// Sets a TCP socket up for a reply that comes in pieces: what was written is soon the peer's, and a peer that is not there
     /// any more is noticed within `patience`, though it sends nothing.
-    pub(crate) fn set_for_streaming(&self, patience: Duration) {
+    pub(crate) fn set_for_streaming(&self, timeout: Duration) {
         if let Some(socket) = self.socket() {
-            socket.set_for_streaming(patience);
+            socket.set_for_streaming(timeout);
         }
     }
 

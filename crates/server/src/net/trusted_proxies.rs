@@ -7,10 +7,10 @@ use std::sync::Arc;
 /// The proxies of a listener, whose `X-Forwarded-Proto` is believed: addresses, networks, and whoever comes over a Unix
 /// socket. None by default: anybody could send the header.
 #[derive(Debug, Clone, Default)]
-pub struct TrustedProxies(Option<Arc<[Proxy]>>);
+pub struct TrustedProxies(Option<Arc<[TrustedProxy]>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proxy {
+enum TrustedProxy {
     Network(IpAddr, u8),
     Unix,
 }
@@ -37,12 +37,12 @@ impl TrustedProxies {
     ///
     /// # Errors
     /// The first that is none of these.
-    pub fn of<'a>(
+    pub fn parse<'a>(
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<TrustedProxies, InvalidProxy> {
         let proxies: Result<Vec<_>, _> = texts
             .into_iter()
-            .map(|text| Proxy::of(text).ok_or_else(|| InvalidProxy(text.to_owned())))
+            .map(|text| TrustedProxy::parse(text).ok_or_else(|| InvalidProxy(text.to_owned())))
             .collect();
         Ok(TrustedProxies(Some(proxies?).filter(|proxies| !proxies.is_empty()).map(Arc::from)))
     }
@@ -52,21 +52,21 @@ impl TrustedProxies {
     }
 
     /// Whether a peer is one of them; `None` is one on a Unix socket.
-    pub(crate) fn has(&self, peer: Option<IpAddr>) -> bool {
+    pub(crate) fn contains(&self, peer: Option<IpAddr>) -> bool {
         self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, peer) {
-            (Proxy::Unix, None) => true,
-            (Proxy::Network(network, bits), Some(peer)) => {
-                within(peer.to_canonical(), *network, *bits)
+            (TrustedProxy::Unix, None) => true,
+            (TrustedProxy::Network(network, bits), Some(peer)) => {
+                is_in_network(peer.to_canonical(), *network, *bits)
             }
             _ => false,
         })
     }
 }
 
-impl Proxy {
-    fn of(text: &str) -> Option<Proxy> {
+impl TrustedProxy {
+    fn parse(text: &str) -> Option<TrustedProxy> {
         if text == "unix" {
-            return Some(Proxy::Unix);
+            return Some(TrustedProxy::Unix);
         }
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse().ok()?)),
@@ -74,13 +74,13 @@ impl Proxy {
         };
         let address: IpAddr = address.parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
-        Some(Proxy::Network(address, bits.unwrap_or(most)))
+        Some(TrustedProxy::Network(address, bits.unwrap_or(most)))
             .filter(|_| bits.is_none_or(|bits: u8| bits <= most))
     }
 }
 
 /// Whether an address begins with the bits of a network.
-fn within(address: IpAddr, network: IpAddr, bits: u8) -> bool {
+fn is_in_network(address: IpAddr, network: IpAddr, bits: u8) -> bool {
     // Shifting by all bits there are is no shift.
     let same =
         |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_proxy_is_an_address_a_network_or_a_unix_socket() {
         let proxies =
-            TrustedProxies::of(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"])
+            TrustedProxies::parse(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"])
                 .unwrap();
         for (peer, expected) in [
             ("192.0.2.1", true),
@@ -111,16 +111,16 @@ mod tests {
             ("::1", true),
             ("::2", false),
         ] {
-            assert_eq!(proxies.has(Some(peer.parse().unwrap())), expected, "{peer}");
+            assert_eq!(proxies.contains(Some(peer.parse().unwrap())), expected, "{peer}");
         }
-        assert!(proxies.has(None));
-        let all = TrustedProxies::of(["0.0.0.0/0"]).unwrap();
-        assert!(all.has(Some("8.8.8.8".parse().unwrap())));
-        assert!(!all.has(Some("::1".parse().unwrap())) && !all.has(None));
-        let none = TrustedProxies::of([]).unwrap();
-        assert!(none.is_empty() && !none.has(None));
+        assert!(proxies.contains(None));
+        let all = TrustedProxies::parse(["0.0.0.0/0"]).unwrap();
+        assert!(all.contains(Some("8.8.8.8".parse().unwrap())));
+        assert!(!all.contains(Some("::1".parse().unwrap())) && !all.contains(None));
+        let none = TrustedProxies::parse([]).unwrap();
+        assert!(none.is_empty() && !none.contains(None));
         for wrong in ["", "localhost", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/x", "/8"] {
-            assert_eq!(TrustedProxies::of([wrong]).unwrap_err(), InvalidProxy(wrong.to_owned()));
+            assert_eq!(TrustedProxies::parse([wrong]).unwrap_err(), InvalidProxy(wrong.to_owned()));
         }
     }
 }

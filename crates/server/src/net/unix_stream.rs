@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream as Plain;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
@@ -16,9 +16,9 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// See the module.
 #[derive(Debug)]
 pub struct UnixStream {
-    socket: AsyncFd<Plain>,
+    socket: AsyncFd<StdUnixStream>,
     /// Of the same socket, from the first time on that it had no room.
-    room: OnceLock<AsyncFd<OwnedFd>>,
+    writable: OnceLock<AsyncFd<OwnedFd>>,
 }
 
 impl UnixStream {
@@ -26,10 +26,10 @@ impl UnixStream {
     ///
     /// # Errors
     /// The system's.
-    pub fn new(socket: Plain) -> io::Result<UnixStream> {
+    pub fn new(socket: StdUnixStream) -> io::Result<UnixStream> {
         // SAFETY: a socket's descriptor stays the same for as long as it lives.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
-        Ok(UnixStream { socket, room: OnceLock::new() })
+        Ok(UnixStream { socket, writable: OnceLock::new() })
     }
 
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -40,52 +40,52 @@ impl UnixStream {
 
     /// Waits until a write may be tried.
     pub(crate) fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(room) = self.room.get() else { return Poll::Ready(Ok(())) };
-        let mut guard = ready!(room.poll_write_ready(cx))?;
+        let Some(writable) = self.writable.get() else { return Poll::Ready(Ok(())) };
+        let mut guard = ready!(writable.poll_write_ready(cx))?;
         guard.retain_ready();
         Poll::Ready(Ok(()))
     }
 
     /// Reads in another way; what it says of having to wait is believed.
-    pub(crate) fn try_read_by<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn try_read_with<T>(&self, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         self.socket.try_io(Interest::READABLE, |_| read())
     }
 
     /// Writes in another way; what it says of having to wait is believed, and then the socket is told of room.
-    pub(crate) fn try_write_by<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if let Some(room) = self.room.get() {
-            return room.try_io(Interest::WRITABLE, |_| write());
+    pub(crate) fn try_write_with<T>(&self, write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if let Some(writable) = self.writable.get() {
+            return writable.try_io(Interest::WRITABLE, |_| write());
         }
         let written = write();
-        if written.as_ref().is_err_and(is_waiting) {
+        if written.as_ref().is_err_and(is_would_block) {
             let same = OwnedFd::from(self.socket.get_ref().try_clone()?);
             // SAFETY: a descriptor that is owned stays the same for as long as its owner lives.
-            let room = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE) }?;
+            let writable = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE) }?;
             // Only this thread sets it.
-            let _ = self.room.set(room);
+            let _ = self.writable.set(writable);
         }
         written
     }
 
     pub(crate) fn try_write_vectored(&self, buffers: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.try_write_by(|| io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
+        self.try_write_with(|| io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
     }
 
-    fn poll_write_by<T>(
+    fn poll_write_with<T>(
         &self,
         cx: &mut Context<'_>,
         mut write: impl FnMut() -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
         loop {
-            match self.try_write_by(&mut write) {
-                Err(error) if is_waiting(&error) => ready!(self.poll_write_ready(cx))?,
+            match self.try_write_with(&mut write) {
+                Err(error) if is_would_block(&error) => ready!(self.poll_write_ready(cx))?,
                 written => return Poll::Ready(written),
             }
         }
     }
 }
 
-fn is_waiting(error: &io::Error) -> bool {
+fn is_would_block(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
@@ -142,7 +142,7 @@ impl AsyncWrite for UnixStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_by(cx, || io::Write::write(&mut self.socket.get_ref(), bytes))
+        self.poll_write_with(cx, || io::Write::write(&mut self.socket.get_ref(), bytes))
     }
 
     fn poll_write_vectored(
@@ -150,7 +150,7 @@ impl AsyncWrite for UnixStream {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_write_by(cx, || io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
+        self.poll_write_with(cx, || io::Write::write_vectored(&mut self.socket.get_ref(), buffers))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn pair() -> (UnixStream, UnixStream) {
-        let (a, b) = Plain::pair().unwrap();
+        let (a, b) = StdUnixStream::pair().unwrap();
         a.set_nonblocking(true).unwrap();
         b.set_nonblocking(true).unwrap();
         (UnixStream::new(a).unwrap(), UnixStream::new(b).unwrap())
@@ -186,9 +186,9 @@ mod tests {
         let expected = bytes.clone();
         let writing = tokio::spawn(async move {
             a.write_all(&bytes[..10]).await.unwrap();
-            assert!(a.room.get().is_none(), "nothing had to wait");
+            assert!(a.writable.get().is_none(), "nothing had to wait");
             a.write_all(&bytes[10..]).await.unwrap();
-            assert!(a.room.get().is_some());
+            assert!(a.writable.get().is_some());
             a.shutdown().await.unwrap();
             // Kept: what the other side says comes after its end.
             let mut last = [0; 4];

@@ -18,7 +18,7 @@ const MAX_SLEEPS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct BusyPoll {
     /// Elsewhere a client is waited for as well, and the application is woken by each that comes.
-    is_worker: bool,
+    is_enabled: bool,
     /// How many sleeps there are to be before it is tried again.
     sleeps: Cell<u32>,
     /// How many there were to be after the try before.
@@ -27,13 +27,13 @@ pub(super) struct BusyPoll {
 }
 
 impl BusyPoll {
-    pub(super) fn new(is_worker: bool) -> BusyPoll {
-        BusyPoll { is_worker, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
+    pub(super) fn new(is_enabled: bool) -> BusyPoll {
+        BusyPoll { is_enabled, sleeps: Cell::new(0), penalty: Cell::new(0), started: Notify::new() }
     }
 
     /// Whether the thread stays awake, instead of the sleep that it is about to begin: then there is a task to run.
     pub(super) fn start_if_due(&self) -> bool {
-        if !self.is_worker {
+        if !self.is_enabled {
             return false;
         }
         let sleeps = self.sleeps.get();
@@ -45,8 +45,8 @@ impl BusyPoll {
     }
 
     /// Whether that was worth it: where it was not, it sleeps, and twice as often as the last time.
-    fn record_result(&self, was_worth_it: bool) {
-        let penalty = if was_worth_it { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
+    fn record_result(&self, was_useful: bool) {
+        let penalty = if was_useful { 0 } else { (self.penalty.get() * 2).clamp(1, MAX_SLEEPS) };
         self.penalty.set(penalty);
         self.sleeps.set(penalty);
     }
@@ -62,7 +62,7 @@ pub(super) async fn run(
     loop {
         busy_poll.started.notified().await;
         let until = Instant::now() + POLL_TIME;
-        let has_come = loop {
+        let was_useful = loop {
             std::thread::yield_now();
             // The runtime looks at the sockets then, and at other tasks.
             tokio::task::yield_now().await;
@@ -74,7 +74,7 @@ pub(super) async fn run(
                 break false;
             }
         };
-        busy_poll.record_result(has_come);
+        busy_poll.record_result(was_useful);
     }
 }
 
@@ -83,16 +83,16 @@ mod tests {
     use super::*;
 
     /// Sleeps before each of some tries.
-    fn sleeps_before(busy_poll: &BusyPoll, worth: &[bool]) -> Vec<u32> {
-        let sleeps = |was_worth_it: &bool| {
+    fn sleeps_before(busy_poll: &BusyPoll, useful: &[bool]) -> Vec<u32> {
+        let sleeps = |was_useful: &bool| {
             let mut sleeps = 0;
             while !busy_poll.start_if_due() {
                 sleeps += 1;
             }
-            busy_poll.record_result(*was_worth_it);
+            busy_poll.record_result(*was_useful);
             sleeps
         };
-        worth.iter().map(sleeps).collect()
+        useful.iter().map(sleeps).collect()
     }
 
     #[test]

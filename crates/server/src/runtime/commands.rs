@@ -71,9 +71,9 @@ pub(super) struct CommandQueue {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    waiting: VecDeque<IoCommand>,
+    pending: VecDeque<IoCommand>,
     /// The thread has decided to end and takes no more.
-    is_over: bool,
+    is_closed: bool,
     /// Why it ended, when that was not its decision.
     failure: Option<io::Error>,
 }
@@ -82,37 +82,37 @@ impl CommandQueue {
     /// Gives an command; it comes back when the thread has ended.
     pub(super) fn push(&self, command: IoCommand) -> Result<(), IoCommand> {
         let mut state = self.state();
-        if state.is_over {
+        if state.is_closed {
             return Err(command);
         }
-        state.waiting.push_back(command);
+        state.pending.push_back(command);
         drop(state);
         self.pushed.notify_one();
         Ok(())
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.state().is_over
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
     }
 
     pub(super) fn pop(&self) -> Option<IoCommand> {
-        self.state().waiting.pop_front()
+        self.state().pending.pop_front()
     }
 
     /// Ends the taking of orders unless one waits, which the thread has to carry out first. Returns whether it has ended.
-    #[must_use = "a thread that ends while an order waits leaves its sender waiting"]
-    pub(super) fn finish(&self) -> bool {
+    #[must_use = "a thread that ends while an order waits leaves its sender pending"]
+    pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.state();
-        state.is_over = state.waiting.is_empty();
-        state.is_over
+        state.is_closed = state.pending.is_empty();
+        state.is_closed
     }
 
     /// Closes the queue of orders and drops those that wait, so that each sender learns that its
     /// order is not carried out.
     pub(super) fn close(&self) {
         let mut state = self.state();
-        state.is_over = true;
-        let dropped = std::mem::take(&mut state.waiting);
+        state.is_closed = true;
+        let dropped = std::mem::take(&mut state.pending);
         drop(state);
         drop(dropped);
     }
@@ -124,7 +124,7 @@ impl CommandQueue {
     }
 
     /// Why the thread ended.
-    pub(super) fn failure(&self) -> io::Error {
+    pub(super) fn take_failure(&self) -> io::Error {
         self.state().failure.take().unwrap_or_else(|| io::Error::other("the I/O thread has ended"))
     }
 
@@ -148,9 +148,9 @@ mod tests {
     use super::*;
 
     /// Gives an order, and returns what its sender waits for.
-    fn push(control: &CommandQueue) -> mpsc::Receiver<usize> {
+    fn push(commands: &CommandQueue) -> mpsc::Receiver<usize> {
         let (done, wait) = mpsc::channel();
-        control.push(IoCommand::CountConnections { listener: 1, done }).unwrap();
+        commands.push(IoCommand::CountConnections { listener: 1, done }).unwrap();
         wait
     }
 
@@ -158,28 +158,28 @@ mod tests {
     fn every_ending_answers_the_orders_that_wait_and_takes_no_more() {
         let endings: [fn(&CommandQueue); 3] = [
             CommandQueue::close,
-            |control| control.fail(io::Error::other("broken")),
-            |control| drop(CloseOnDrop(control)),
+            |commands| commands.fail(io::Error::other("broken")),
+            |commands| drop(CloseOnDrop(commands)),
         ];
         for ending in endings {
-            let control = CommandQueue::default();
-            let (first, second) = (push(&control), push(&control));
-            assert!(!control.finish(), "an order that waits keeps the thread");
-            ending(&control);
+            let commands = CommandQueue::default();
+            let (first, second) = (push(&commands), push(&commands));
+            assert!(!commands.close_if_empty(), "an order that waits keeps the thread");
+            ending(&commands);
             assert_eq!((first.recv(), second.recv()), (Err(mpsc::RecvError), Err(mpsc::RecvError)));
-            assert!(control.is_over());
+            assert!(commands.is_closed());
             let (done, _wait) = mpsc::channel();
-            assert!(control.push(IoCommand::CountConnections { listener: 1, done }).is_err());
+            assert!(commands.push(IoCommand::CountConnections { listener: 1, done }).is_err());
         }
     }
 
     #[test]
     fn a_thread_that_panics_answers_the_orders_that_wait() {
-        let control = Arc::new(CommandQueue::default());
-        let wait = push(&control);
-        let theirs = Arc::clone(&control);
+        let commands = Arc::new(CommandQueue::default());
+        let wait = push(&commands);
+        let thread_commands = Arc::clone(&commands);
         let thread = std::thread::spawn(move || {
-            let _closes = CloseOnDrop(&theirs);
+            let _closes = CloseOnDrop(&thread_commands);
             panic!("for the test");
         });
         assert!(thread.join().is_err());

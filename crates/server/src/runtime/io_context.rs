@@ -71,19 +71,19 @@ impl IoContext {
 
     /// Carries out what the application has sent down; says whether there was anything.
     pub(super) fn run_app_commands(&self) -> bool {
-        let was_any = self.dispatch.run_commands(|command| self.carry_out(command));
+        let was_any = self.dispatch.run_commands(|command| self.run_app_command(command));
         self.websockets.wake_waiting();
         was_any
     }
 
-    fn carry_out(&self, command: Command) {
+    fn run_app_command(&self, command: Command) {
         match command {
             Command::Respond(exchange) => {
                 // Open before its connection knows: what the application sends next is for it already.
                 if is_accepted(&exchange) && self.dispatch.is_awaited(&exchange) {
                     self.websockets.open(&exchange);
                 } else if is_streamed(&exchange) && self.dispatch.is_awaited(&exchange) {
-                    self.http.open_stream(&exchange);
+                    self.http.open_response_stream(&exchange);
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
@@ -94,16 +94,16 @@ impl IoContext {
                 }
             }
             Command::BodyConsumed { call, bytes } => {
-                if let Some(key) = self.http.bodies.has_taken(call, bytes) {
+                if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.connections.wake(key);
                 }
             }
-            Command::Send { socket, kind, payload } => match self.websockets.mailbox(socket) {
+            Command::Send { socket, kind, payload } => match self.websockets.local(socket) {
                 Some(socket) => socket.send(kind, payload),
                 None => self.dispatch.recycle_payload(payload),
             },
             Command::Ping { socket } => {
-                if let Some(socket) = self.websockets.mailbox(socket) {
+                if let Some(socket) = self.websockets.local(socket) {
                     socket.ping();
                 }
             }
@@ -118,13 +118,13 @@ impl IoContext {
                 None => {}
             },
             Command::Chunk { stream, payload, is_pushing: goes_on } => {
-                match self.http.streams.get(stream) {
+                match self.http.response_streams.get(stream) {
                     Some(stream) => stream.push(payload, goes_on),
                     None => self.dispatch.recycle_payload(payload),
                 }
             }
             Command::ResumePulls { stream } => {
-                self.with_stream(stream, ResponseStream::is_to_be_asked)
+                self.with_stream(stream, ResponseStream::on_chunk_wanted)
             }
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::EndStream { stream } => self.with_stream(stream, ResponseStream::end),
@@ -135,7 +135,7 @@ impl IoContext {
     }
 
     fn with_stream(&self, stream: StreamId, body: impl FnOnce(&ResponseStream)) {
-        if let Some(stream) = self.http.streams.get(stream) {
+        if let Some(stream) = self.http.response_streams.get(stream) {
             body(&stream);
         }
     }

@@ -40,14 +40,14 @@ const BLOCKING_THREADS: usize = 4;
 const BLOCKING_IDLE: Duration = Duration::from_secs(2);
 
 /// Wakes the thread when commands wait.
-struct Wake {
-    drain: Arc<Notify>,
+struct ThreadWaker {
+    commands_available: Arc<Notify>,
     wake_timer: WakeTimer,
 }
 
-impl IoWaker for Wake {
+impl IoWaker for ThreadWaker {
     fn wake(&self) {
-        self.drain.notify_one();
+        self.commands_available.notify_one();
     }
 
     fn wake_within(&self, delay: Duration) {
@@ -63,7 +63,7 @@ thread_local! {
 }
 
 /// What an I/O thread works with.
-pub(super) struct Setup {
+pub(super) struct IoThreadConfig {
     pub(super) link: Arc<Link>,
     /// Answers instead of the application at the other end of the link.
     pub(super) application: Option<MakeApplication>,
@@ -79,10 +79,10 @@ pub(super) struct Setup {
 
 /// Runs the I/O thread until there is no listener and no connection. When it cannot go on, every connection is closed,
 /// whoever waits for it hears of it, and so does the application ([`Link::fail`]).
-pub(super) fn run(setup: Setup, control: &CommandQueue) {
+pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
     // Also when something below panics: a thread that has given an order must not wait for ever.
-    let _closes = CloseOnDrop(control);
-    let Setup {
+    let _closes = CloseOnDrop(commands);
+    let IoThreadConfig {
         link,
         application,
         limits,
@@ -92,7 +92,7 @@ pub(super) fn run(setup: Setup, control: &CommandQueue) {
         budget,
         supervision,
         own_scoreboard,
-    } = setup;
+    } = config;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -105,39 +105,40 @@ pub(super) fn run(setup: Setup, control: &CommandQueue) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         // Whoever started it is told.
-        Err(error) => return control.fail(error),
+        Err(error) => return commands.fail(error),
     };
-    let drain = Arc::new(Notify::new());
+    let commands_available = Arc::new(Notify::new());
     let wake_timer = WakeTimer::new();
-    let watch = {
+    let registration = {
         let _inside = runtime.enter();
-        wake_timer.watch()
+        wake_timer.register()
     };
     // Unwatched it would go off unnoticed.
-    let wake_timer = if watch.is_some() { wake_timer } else { WakeTimer::none() };
-    let waker: Arc<dyn IoWaker> = Arc::new(Wake { drain: Arc::clone(&drain), wake_timer });
+    let wake_timer = if registration.is_some() { wake_timer } else { WakeTimer::none() };
+    let waker: Arc<dyn IoWaker> =
+        Arc::new(ThreadWaker { commands_available: Arc::clone(&commands_available), wake_timer });
     link.set_io_waker(Some(Arc::clone(&waker)));
     let application: Box<dyn Application> = match application {
         // Inside of the runtime: it may start tasks.
         Some(make) => runtime.block_on(async { make(waker) }),
         None => Box::new(Arc::clone(&link)),
     };
-    let accepts =
+    let has_public_listeners =
         supervision.as_ref().is_some_and(|supervision| supervision.has_public_listeners());
-    let is_timed = own_scoreboard.is_some() || accepts;
+    let is_timed = own_scoreboard.is_some() || has_public_listeners;
     let supervised = supervision.as_ref().map(|supervision| Arc::clone(supervision.scoreboard()));
     let scoreboard = (supervised.or(own_scoreboard), is_timed);
     let context = IoContext::new(application, limits, trim, log, reports, budget, scoreboard);
-    IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&drain))));
+    IO_CONTEXT.set(Some((Rc::clone(&context), Arc::clone(&commands_available))));
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        runtime.block_on(run_commands(&context, &drain, control, supervision))
+        runtime.block_on(run_commands(&context, &commands_available, commands, supervision))
     }));
     IO_CONTEXT.set(None);
     let failure = outcome.err().map(|panic| panic_message(&*panic));
     if let Some(failure) = &failure {
-        control.fail(io::Error::other(failure.clone()));
+        commands.fail(io::Error::other(failure.clone()));
     }
-    drop(watch);
+    drop(registration);
     // Tasks, and with them sockets, end here; threads that block are waited for.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(runtime)));
     let failure = failure.or(dropped.err().map(|panic| panic_message(&*panic)));
@@ -160,13 +161,13 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 /// The thread is about to sleep: carries out what the application sent, and says so if it may sleep.
 fn before_sleep() {
     IO_CONTEXT.with_borrow(|context| {
-        let Some((context, drain)) = context else { return };
+        let Some((context, commands_available)) = context else { return };
         let dispatch = &context.dispatch;
         let mut has_yielded = false;
         loop {
             if context.run_app_commands() {
                 // What was carried out may have woken no task, and then the runtime would sleep unannounced.
-                drain.notify_one();
+                commands_available.notify_one();
                 return;
             }
             let is_awaited = dispatch.application.has_thread() && dispatch.in_flight() > 0;
@@ -174,9 +175,9 @@ fn before_sleep() {
                 // A task, and not a loop here: sockets are looked at meanwhile.
                 return;
             }
-            let is_elsewhere = dispatch.take_has_forwarded();
+            let has_forwarded = dispatch.take_has_forwarded();
             if !has_yielded
-                && (is_awaited || is_elsewhere || dispatch.application.has_unread_events())
+                && (is_awaited || has_forwarded || dispatch.application.has_unread_events())
             {
                 // On a context core the application answers meanwhile, and nobody has to be woken.
                 has_yielded = true;
@@ -203,11 +204,11 @@ fn after_sleep() {
 
 async fn run_commands(
     context: &Rc<IoContext>,
-    drain: &Arc<Notify>,
-    control: &CommandQueue,
+    commands_available: &Arc<Notify>,
+    commands: &CommandQueue,
     supervision: Option<Arc<Supervision>>,
 ) {
-    let mut essential = start_essential_tasks(context, drain);
+    let mut essential = start_essential_tasks(context, commands_available);
     let connections = &context.connections;
     let mut listeners: HashMap<ListenerId, ActiveListener> = HashMap::new();
     let mut supervisor_task =
@@ -215,7 +216,7 @@ async fn run_commands(
     loop {
         // Before the look, so that an end between the look and the wait is not missed.
         let gone = connections.removed.notified();
-        while let Some(command) = control.pop() {
+        while let Some(command) = commands.pop() {
             match command {
                 IoCommand::Listen { listener, inherited, groups, done } => {
                     let listening = ActiveListener::start(context, listener, inherited, groups);
@@ -252,7 +253,7 @@ async fn run_commands(
                         let _ = supervisor_task.await;
                     }
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
-                        && control.finish()
+                        && commands.close_if_empty()
                     {
                         let _ = done.send(());
                         return;
@@ -277,7 +278,7 @@ async fn run_commands(
                     drain::begin(connections, listener);
                     drain::finish(connections, listener, connections.limits.stop_time).await;
                     if is_idle(supervisor_task.as_ref(), &listeners, connections)
-                        && control.finish()
+                        && commands.close_if_empty()
                     {
                         let _ = done.send(());
                         return;
@@ -293,18 +294,18 @@ async fn run_commands(
                         listening.end(connections).await;
                     }
                     // Threads that have given an order meanwhile learn that it is not carried out.
-                    control.close();
+                    commands.close();
                     let _ = done.send(());
                     return;
                 }
             }
         }
-        if is_idle(supervisor_task.as_ref(), &listeners, connections) && control.finish() {
+        if is_idle(supervisor_task.as_ref(), &listeners, connections) && commands.close_if_empty() {
             return;
         }
         tokio::select! {
             biased;
-            () = control.pushed.notified() => {}
+            () = commands.pushed.notified() => {}
             () = gone => {}
             // Without one of these tasks nobody would be served any more.
             panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => resume_unwind(panic),
@@ -320,7 +321,10 @@ fn spawn_supervisor_task(context: &Rc<IoContext>, supervision: Arc<Supervision>)
 }
 
 /// Starts what everything else needs.
-fn start_essential_tasks(context: &Rc<IoContext>, drain: &Arc<Notify>) -> [JoinHandle<()>; 5] {
+fn start_essential_tasks(
+    context: &Rc<IoContext>,
+    commands_available: &Arc<Notify>,
+) -> [JoinHandle<()>; 5] {
     [
         tokio::task::spawn_local(periodic_tasks::watch_application(Rc::clone(&context.dispatch))),
         tokio::task::spawn_local(periodic_tasks::sweep(Rc::clone(&context.connections))),
@@ -335,10 +339,11 @@ fn start_essential_tasks(context: &Rc<IoContext>, drain: &Arc<Notify>) -> [JoinH
             }
         }),
         tokio::task::spawn_local({
-            let (context, drain) = (Rc::clone(context), Arc::clone(drain));
+            let (context, commands_available) =
+                (Rc::clone(context), Arc::clone(commands_available));
             async move {
                 loop {
-                    drain.notified().await;
+                    commands_available.notified().await;
                     context.run_app_commands();
                 }
             }
@@ -378,11 +383,11 @@ async fn wait_for_panic(
             }
         }
         // It ends with its supervisor, and may not be polled after that.
-        if let Some(Poll::Ready(over)) =
+        if let Some(Poll::Ready(ended)) =
             supervisor_task.as_mut().map(|task| Pin::new(task).poll(cx))
         {
             *supervisor_task = None;
-            if let Some(panic) = over.err().and_then(|error| error.try_into_panic().ok()) {
+            if let Some(panic) = ended.err().and_then(|error| error.try_into_panic().ok()) {
                 return Poll::Ready(panic);
             }
         }

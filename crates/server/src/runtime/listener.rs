@@ -96,7 +96,7 @@ impl Listener {
             file.remove();
         }
         self.state.execute(|done| IoCommand::Stop { listener: self.id, done });
-        self.state.join_if_over(false);
+        self.state.join_if_finished(false);
     }
 }
 

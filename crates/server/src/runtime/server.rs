@@ -79,11 +79,11 @@ impl Server {
         )
     }
 
-    fn with_closure_config(config: Config, config_of_closure: ClosureConfig) -> Server {
+    fn with_closure_config(config: Config, closure_config: ClosureConfig) -> Server {
         Server::with_application(
             config,
             Arc::new(move |_| {
-                Box::new(ClosureApplication::new(config_of_closure.clone())) as Box<dyn Application>
+                Box::new(ClosureApplication::new(closure_config.clone())) as Box<dyn Application>
             }),
         )
     }
@@ -122,12 +122,12 @@ impl Server {
     pub fn listen_tcp(
         &self,
         address: SocketAddr,
-        site: ListenerConfig,
+        config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
-        let (socket, local) = listen::tcp(address)
+        let (socket, local) = listen::bind_tcp(address)
             .map_err(|source| ListenError::Bind { address: address.to_string(), source })?;
-        let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], site)?;
+        let id = self.state.listen(vec![ListeningSocket::Tcp(socket)], config)?;
         Ok(Listener::new(&self.state, id, Some(local), None))
     }
 
@@ -140,15 +140,15 @@ impl Server {
     pub fn listen_unix(
         &self,
         path: &Path,
-        mask: Option<u32>,
-        site: ListenerConfig,
+        umask: Option<u32>,
+        config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
-        let (socket, file) = socket_file::bind(path, mask)
+        let (socket, file) = socket_file::bind(path, umask)
             .map_err(|source| ListenError::Bind { address: path.display().to_string(), source })?;
         let id = self
             .state
-            .listen(vec![ListeningSocket::Unix(socket)], site)
+            .listen(vec![ListeningSocket::Unix(socket)], config)
             .inspect_err(|_| file.remove())?;
         Ok(Listener::new(&self.state, id, None, Some(file)))
     }
@@ -161,11 +161,11 @@ impl Server {
     pub fn listen_inherited(
         &self,
         sockets: &InheritedSockets,
-        site: ListenerConfig,
+        config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let (sockets, local) = sockets.copies().map_err(inherited_error)?;
-        let id = self.state.listen(sockets, site)?;
+        let id = self.state.listen(sockets, config)?;
         Ok(Listener::new(&self.state, id, local, None))
     }
 
@@ -181,23 +181,23 @@ impl Server {
     pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
-        site: ListenerConfig,
+        config: ListenerConfig,
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
-        let failed =
+        let bind_error =
             |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
-        let mut groups = supervision.public_groups(&site).map_err(failed)?;
-        let site = ListenerConfig {
+        let mut groups = supervision.public_groups(&config).map_err(bind_error)?;
+        let config = ListenerConfig {
             downstream: Downstream::Supervisor,
             tls: None,
             redirect: None,
             proxies: TrustedProxies::default(),
             proxy_protocol: false,
             session_cookie: None,
-            ..site
+            ..config
         };
-        let bound = vec![ListeningSocket::Unix(supervision.socket().map_err(failed)?)];
-        groups.push(SocketGroup { sockets: bound, site: Box::new(site), is_public: false });
+        let bound = vec![ListeningSocket::Unix(supervision.socket().map_err(bind_error)?)];
+        groups.push(SocketGroup { sockets: bound, config: Box::new(config), is_public: false });
         let id = self.state.listen_groups(groups, Some(Arc::clone(supervision)))?;
         Ok(Listener::new(&self.state, id, None, None))
     }
@@ -220,7 +220,7 @@ impl Server {
     /// Does not hear the supervisor any more: the I/O thread may end.
     pub fn unwatch_supervisor(&self) {
         self.state.execute(|done| IoCommand::UnwatchSupervisor { done });
-        self.state.join_if_over(false);
+        self.state.join_if_finished(false);
     }
 
     /// Makes the I/O thread panic, so that an application can test what it does then.
@@ -239,7 +239,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.state.execute(|done| IoCommand::ShutDown { done });
-        self.state.join_if_over(true);
+        self.state.join_if_finished(true);
     }
 }
 

@@ -11,7 +11,7 @@ use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::{CommandQueue, IoCommand};
-use super::io_thread::{Setup, run};
+use super::io_thread::{IoThreadConfig, run};
 use super::listen_error::ListenError;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
@@ -41,7 +41,7 @@ pub(super) struct ServerState {
 static NEXT_LISTENER: AtomicU32 = AtomicU32::new(1);
 
 struct Thread {
-    control: Arc<CommandQueue>,
+    commands: Arc<CommandQueue>,
     handle: JoinHandle<()>,
 }
 
@@ -71,10 +71,10 @@ impl ServerState {
     pub(super) fn listen(
         &self,
         bound: Vec<ListeningSocket>,
-        site: ListenerConfig,
+        config: ListenerConfig,
     ) -> Result<ListenerId, ListenError> {
         self.listen_groups(
-            vec![SocketGroup { sockets: bound, site: Box::new(site), is_public: false }],
+            vec![SocketGroup { sockets: bound, config: Box::new(config), is_public: false }],
             None,
         )
     }
@@ -115,27 +115,27 @@ impl ServerState {
         &self,
         make: impl FnOnce(mpsc::Sender<io::Result<()>>) -> IoCommand,
     ) -> Result<(), ListenError> {
-        let (done, carried_out) = mpsc::channel();
+        let (done, done_receiver) = mpsc::channel();
         let mut command = make(done);
         let mut thread = self.thread();
         if let Some(running) = &*thread {
-            let control = Arc::clone(&running.control);
-            match control.push(command) {
+            let commands = Arc::clone(&running.commands);
+            match commands.push(command) {
                 Ok(()) => {
                     drop(thread);
-                    return started(&carried_out, &control);
+                    return wait_until_done(&done_receiver, &commands);
                 }
                 Err(refused) => command = refused,
             }
         }
-        if let Some(over) = thread.take() {
+        if let Some(finished) = thread.take() {
             // Its end was decided before; what it returns is nothing.
-            let _ = over.handle.join();
+            let _ = finished.handle.join();
         }
-        let control = Arc::new(CommandQueue::default());
+        let commands = Arc::new(CommandQueue::default());
         // The first order is there before the thread looks: it ends when it finds nothing to do.
-        let _ = control.push(command);
-        let setup = Setup {
+        let _ = commands.push(command);
+        let thread_config = IoThreadConfig {
             link: Arc::clone(&self.link),
             application: self.application.clone(),
             limits: self.config.limits.clone(),
@@ -150,33 +150,34 @@ impl ServerState {
                 .unwrap_or_else(PoisonError::into_inner)
                 .clone(),
         };
-        let theirs = Arc::clone(&control);
+        let thread_commands = Arc::clone(&commands);
         let handle = with_signals_blocked(|| {
             std::thread::Builder::new()
                 .name("rookery-io".to_owned())
-                .spawn(move || run(setup, &theirs))
+                .spawn(move || run(thread_config, &thread_commands))
         })
         .map_err(ListenError::Thread)?;
-        *thread = Some(Thread { control: Arc::clone(&control), handle });
+        *thread = Some(Thread { commands: Arc::clone(&commands), handle });
         drop(thread);
-        started(&carried_out, &control)
+        wait_until_done(&done_receiver, &commands)
     }
 
     /// Gives an order and waits until it has been carried out; `None` when there is no thread to carry it out.
     pub(super) fn execute<T>(&self, make: impl FnOnce(mpsc::Sender<T>) -> IoCommand) -> Option<T> {
-        let (done, wait) = mpsc::channel();
-        let control = Arc::clone(&self.thread().as_ref()?.control);
-        control.push(make(done)).ok()?;
-        wait.recv().ok()
+        let (done, done_receiver) = mpsc::channel();
+        let commands = Arc::clone(&self.thread().as_ref()?.commands);
+        commands.push(make(done)).ok()?;
+        done_receiver.recv().ok()
     }
 
     /// Joins the thread if it has nothing left to do; `is_forced` waits for that.
-    pub(super) fn join_if_over(&self, is_forced: bool) {
+    pub(super) fn join_if_finished(&self, is_forced: bool) {
         let mut thread = self.thread();
-        let is_over = thread.as_ref().is_some_and(|running| is_forced || running.control.is_over());
-        if is_over {
-            if let Some(over) = thread.take() {
-                let _ = over.handle.join();
+        let is_finished =
+            thread.as_ref().is_some_and(|running| is_forced || running.commands.is_closed());
+        if is_finished {
+            if let Some(finished) = thread.take() {
+                let _ = finished.handle.join();
             }
         }
     }
@@ -187,15 +188,15 @@ impl ServerState {
 }
 
 /// Waits until the I/O thread has done what it was started for.
-fn started(
-    carried_out: &mpsc::Receiver<io::Result<()>>,
-    control: &CommandQueue,
+fn wait_until_done(
+    done_receiver: &mpsc::Receiver<io::Result<()>>,
+    commands: &CommandQueue,
 ) -> Result<(), ListenError> {
-    match carried_out.recv() {
+    match done_receiver.recv() {
         Ok(Ok(())) => Ok(()),
         Ok(Err(source)) => Err(ListenError::Thread(source)),
         // It dropped the order: it has ended.
-        Err(mpsc::RecvError) => Err(ListenError::Thread(control.failure())),
+        Err(mpsc::RecvError) => Err(ListenError::Thread(commands.take_failure())),
     }
 }
 

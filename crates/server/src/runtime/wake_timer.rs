@@ -25,7 +25,7 @@ impl WakeTimer {
 
     /// Looks after the timer, inside a runtime, for as long as the answer is kept. Nobody reads it: that it goes off
     /// ends the runtime's sleep, and before the next one the thread takes what was sent.
-    pub(crate) fn watch(&self) -> Option<AsyncFd<Arc<OwnedFd>>> {
+    pub(crate) fn register(&self) -> Option<AsyncFd<Arc<OwnedFd>>> {
         let timer = Arc::clone(self.0.as_ref()?);
         // SAFETY: the timer's descriptor is open as long as the answer holds it, and nobody closes it otherwise.
         unsafe { AsyncFd::register_with_interest(timer, tokio::io::Interest::READABLE) }.ok()

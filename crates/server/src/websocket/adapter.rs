@@ -11,15 +11,15 @@ use crate::connections::clock::TimeLimits;
 
 /// Messages up to here are copied behind one another and leave in one write; larger ones are written from where
 /// they lie.
-const JOINED: usize = 16 << 10;
+const COPY_MAX_BYTES: usize = 16 << 10;
 
 /// Bytes waiting past which pongs wait as well, the newest replacing the one before (RFC 6455, 5.5.3): a peer that
 /// pings and does not read must not fill memory, and a queue this short is charged with the connection.
-const PONG_WATER: usize = UNCHARGED_BYTES;
+const PONG_QUEUE_MAX: usize = UNCHARGED_BYTES;
 
 /// Buffers kept, and the largest that is: 4 MiB at the very most.
-const KEPT: usize = 64;
-const KEPT_BYTES: usize = 64 << 10;
+const MAX_KEPT_BUFFERS: usize = 64;
+const MAX_KEPT_BUFFER_SIZE: usize = 64 << 10;
 
 thread_local! {
     /// Buffers that went out empty, for all WebSockets of a thread: one that is idle holds none.
@@ -37,8 +37,8 @@ impl Adapter for ServerAdapter {
     type Payload = Payload;
     type Counters = ();
 
-    const BUFFER_SIZE: usize = 2 * JOINED;
-    const COPY_MAX: usize = JOINED;
+    const BUFFER_SIZE: usize = 2 * COPY_MAX_BYTES;
+    const COPY_MAX: usize = COPY_MAX_BYTES;
     const SENDS_REASON: bool = true;
     const CLOSE_MODE: CloseMode = CloseMode::Lingering;
 
@@ -58,7 +58,7 @@ impl Adapter for ServerAdapter {
         // A thread that ends has none any more.
         let _ = BUFFERS.try_with(|kept| {
             let mut kept = kept.borrow_mut();
-            if kept.len() < KEPT && buffer.capacity() <= KEPT_BYTES {
+            if kept.len() < MAX_KEPT_BUFFERS && buffer.capacity() <= MAX_KEPT_BUFFER_SIZE {
                 buffer.clear();
                 kept.push(buffer);
             }
@@ -85,7 +85,7 @@ impl Time for Tick {
 /// The server's limits as the core knows them.
 pub(super) fn rules(ticks: &TimeLimits) -> Rules<u32> {
     // A limit has passed when the tick after it has come.
-    Rules::new(ticks.close + 1, PONG_WATER + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
+    Rules::new(ticks.close + 1, PONG_QUEUE_MAX + 1).pings(ticks.ping.max(1), Some(ticks.pong + 1))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use rookery_exchange::{MessageKind, Payload, Share};
 use rookery_websocket::protocol::deflate::{Deflater, Fin};
 use rookery_websocket::protocol::{OpCode, encode_message};
 
-use super::compression::{LONG, Later};
+use super::compression::{DEFLATE_STEP, Deferred};
 use super::handle::{WebSocketHandle, opcode_of};
 use crate::blocking::blocking_task::BlockingTask;
 
@@ -18,40 +18,42 @@ impl WebSocketHandle {
     pub(super) fn is_compressing(&self) -> bool {
         self.compression
             .as_ref()
-            .is_some_and(|compression| compression.sending.borrow().busy.is_some())
+            .is_some_and(|compression| compression.send_state.borrow().compressing.is_some())
     }
 
     /// Bytes of messages that wait behind the one that is being compressed, which has a charge of its own.
-    pub(super) fn behind_aside(&self) -> usize {
-        let busy =
-            self.compression.as_ref().and_then(|compression| compression.sending.borrow().busy);
-        self.aside.get() - busy.unwrap_or(0)
+    pub(super) fn queued_behind(&self) -> usize {
+        let busy = self
+            .compression
+            .as_ref()
+            .and_then(|compression| compression.send_state.borrow().compressing);
+        self.deferred_bytes.get() - busy.unwrap_or(0)
     }
 
     /// Puts a message behind the one that is being compressed.
-    fn send_later(&self, kind: MessageKind, payload: Payload) {
-        self.aside.set(self.aside.get() + payload.as_bytes().len());
-        self.put_later(Later::Message(kind, payload));
+    fn defer_message(&self, kind: MessageKind, payload: Payload) {
+        self.deferred_bytes.set(self.deferred_bytes.get() + payload.as_bytes().len());
+        self.defer(Deferred::Message(kind, payload));
     }
 
     /// Closes after the messages that were sent before.
-    pub(super) fn close_later(&self, code: u16, reason: &[u8]) {
-        self.put_later(Later::Close(code, reason.to_vec()));
+    pub(super) fn defer_close(&self, code: u16, reason: &[u8]) {
+        self.defer(Deferred::Close(code, reason.to_vec()));
     }
 
-    fn put_later(&self, later: Later) {
+    fn defer(&self, later: Deferred) {
         if let Some(compression) = &self.compression {
-            compression.sending.borrow_mut().later.push_back(later);
+            compression.send_state.borrow_mut().deferred.push_back(later);
         }
     }
 
     /// Drops what waits behind the message that is being compressed.
-    pub(super) fn drop_later(&self) {
+    pub(super) fn drop_deferred(&self) {
         if let Some(compression) = &self.compression {
-            let dropped = std::mem::take(&mut compression.sending.borrow_mut().later);
+            let dropped = std::mem::take(&mut compression.send_state.borrow_mut().deferred);
             for later in dropped {
-                if let Later::Message(_, payload) = later {
-                    self.aside.set(self.aside.get() - payload.as_bytes().len());
+                if let Deferred::Message(_, payload) = later {
+                    self.deferred_bytes.set(self.deferred_bytes.get() - payload.as_bytes().len());
                     self.shared.dispatch.recycle_payload(payload);
                 }
             }
@@ -61,7 +63,7 @@ impl WebSocketHandle {
     /// Queues a message of a WebSocket that compresses, or has it compressed elsewhere first.
     pub(super) fn queue_compressed(self: &Rc<Self>, kind: MessageKind, payload: Payload) {
         if self.is_compressing() {
-            return self.send_later(kind, payload);
+            return self.defer_message(kind, payload);
         }
         let (opcode, len) = (opcode_of(kind), payload.as_bytes().len());
         let mut endpoint = self.endpoint.borrow_mut();
@@ -71,12 +73,12 @@ impl WebSocketHandle {
             Some(payload)
         } else if !is_worth {
             endpoint.send_owned(opcode, payload).ok().flatten()
-        } else if len <= LONG {
+        } else if len <= DEFLATE_STEP {
             endpoint.send(opcode, payload.as_bytes());
             Some(payload)
         } else {
             drop(endpoint);
-            self.compress_elsewhere(opcode, payload)
+            self.compress_on_thread(opcode, payload)
         };
         if let Some(payload) = copied {
             self.shared.dispatch.recycle_payload(payload);
@@ -85,7 +87,7 @@ impl WebSocketHandle {
 
     /// Has a long message compressed on another thread, with a charge for it that goes along: the WebSocket may end meanwhile. Where
     /// there is no room for it, it is sent as it is.
-    fn compress_elsewhere(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
+    fn compress_on_thread(self: &Rc<Self>, opcode: OpCode, payload: Payload) -> Option<Payload> {
         let len = payload.as_bytes().len();
         let charge = self.shared.connections.try_charge(Share::Queues, len);
         let mut endpoint = self.endpoint.borrow_mut();
@@ -96,8 +98,8 @@ impl WebSocketHandle {
         };
         let mut deflater = endpoint.take_deflater()?;
         drop(endpoint);
-        compression.sending.borrow_mut().busy = Some(len);
-        self.aside.set(self.aside.get() + len);
+        compression.send_state.borrow_mut().compressing = Some(len);
+        self.deferred_bytes.set(self.deferred_bytes.get() + len);
         let job = BlockingTask::start(move || {
             let mut frame = Vec::new();
             encode_message(
@@ -110,24 +112,24 @@ impl WebSocketHandle {
             );
             Ok((deflater, frame, payload, charge))
         });
-        let mailbox = Rc::clone(self);
+        let handle = Rc::clone(self);
         tokio::task::spawn_local(async move {
             match job.await {
                 Ok((deflater, frame, payload, charge)) => {
                     drop(charge);
-                    mailbox.has_compressed(deflater, frame, payload);
+                    handle.on_compressed(deflater, frame, payload);
                 }
                 // The thread has panicked: what comes next could not be read.
-                Err(_) => mailbox.abort(),
+                Err(_) => handle.abort(),
             }
         });
         None
     }
 
     /// A message has been compressed: it is queued, and what came after it.
-    fn has_compressed(self: &Rc<Self>, deflater: Box<Deflater>, frame: Vec<u8>, payload: Payload) {
+    fn on_compressed(self: &Rc<Self>, deflater: Box<Deflater>, frame: Vec<u8>, payload: Payload) {
         let len = payload.as_bytes().len();
-        self.aside.set(self.aside.get() - len);
+        self.deferred_bytes.set(self.deferred_bytes.get() - len);
         self.shared.dispatch.recycle_payload(payload);
         let mut endpoint = self.endpoint.borrow_mut();
         endpoint.return_deflater(deflater);
@@ -135,25 +137,25 @@ impl WebSocketHandle {
         let is_open = endpoint.send_frame(Payload::Pooled(frame), len).is_ok();
         drop(endpoint);
         let Some(compression) = &self.compression else { return };
-        compression.sending.borrow_mut().busy = None;
+        compression.send_state.borrow_mut().compressing = None;
         if !is_open {
-            self.drop_later();
+            self.drop_deferred();
         }
         loop {
             if self.is_compressing() {
                 break;
             }
-            let next = compression.sending.borrow_mut().later.pop_front();
+            let next = compression.send_state.borrow_mut().deferred.pop_front();
             match next {
-                Some(Later::Message(kind, payload)) => {
-                    self.aside.set(self.aside.get() - payload.as_bytes().len());
+                Some(Deferred::Message(kind, payload)) => {
+                    self.deferred_bytes.set(self.deferred_bytes.get() - payload.as_bytes().len());
                     self.queue_compressed(kind, payload);
                 }
-                Some(Later::Close(code, reason)) => self.close(code, &reason),
+                Some(Deferred::Close(code, reason)) => self.close(code, &reason),
                 None => break,
             }
         }
-        self.has_queued();
+        self.check_send_queue();
         self.wake();
     }
 }

@@ -17,11 +17,11 @@ use rookery_websocket::protocol::{Decoder, DecoderLimits, Role};
 use super::context::WebSocketContext;
 
 /// Bytes of a message that are compressed, and inflated, in one go.
-pub(super) const LONG: usize = 64 << 10;
+pub(super) const DEFLATE_STEP: usize = 64 << 10;
 
 /// What the two directions of a WebSocket hold whose messages refer back, whatever their window:
 /// 371 KiB to compress and less than 48 to inflate (`docs/websocket.md`).
-const KEPT_BYTES: usize = 512 << 10;
+const WINDOW_BYTES: usize = 512 << 10;
 
 /// What a WebSocket has whose client takes part.
 #[derive(Debug)]
@@ -29,67 +29,72 @@ pub(super) struct Compression {
     pub(super) agreed: Agreed,
     config: DeflateConfig,
     /// For what refers back.
-    _kept: Option<KeptWindow>,
-    pub(super) sending: RefCell<Sending>,
+    _takeover_permit: Option<TakeoverPermit>,
+    pub(super) send_state: RefCell<SendState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sending {
+pub(super) struct SendState {
     /// The length of the message that is being compressed elsewhere.
-    pub(super) busy: Option<usize>,
+    pub(super) compressing: Option<usize>,
     /// What was sent meanwhile, in order.
-    pub(super) later: VecDeque<Later>,
+    pub(super) deferred: VecDeque<Deferred>,
 }
 
 /// What waits until a message before it has been compressed.
 #[derive(Debug)]
-pub(super) enum Later {
+pub(super) enum Deferred {
     Message(MessageKind, Payload),
     Close(u16, Vec<u8>),
 }
 
 /// One of the few whose messages refer back.
 #[derive(Debug)]
-struct KeptWindow {
+struct TakeoverPermit {
     shared: Rc<WebSocketContext>,
     _charge: Charge,
 }
 
-impl KeptWindow {
+impl TakeoverPermit {
     /// Nothing when there are too many already, or no room.
-    fn take(shared: &Rc<WebSocketContext>) -> Option<KeptWindow> {
-        let count = shared.kept_windows.get();
+    fn take(shared: &Rc<WebSocketContext>) -> Option<TakeoverPermit> {
+        let count = shared.takeover_permits.get();
         if count >= shared.connections.limits.kept_windows {
             return None;
         }
-        let charge = shared.connections.try_charge(Share::Compressors, KEPT_BYTES)?;
-        shared.kept_windows.set(count + 1);
-        Some(KeptWindow { shared: Rc::clone(shared), _charge: charge })
+        let charge = shared.connections.try_charge(Share::Compressors, WINDOW_BYTES)?;
+        shared.takeover_permits.set(count + 1);
+        Some(TakeoverPermit { shared: Rc::clone(shared), _charge: charge })
     }
 }
 
-impl Drop for KeptWindow {
+impl Drop for TakeoverPermit {
     fn drop(&mut self) {
-        self.shared.kept_windows.set(self.shared.kept_windows.get() - 1);
+        self.shared.takeover_permits.set(self.shared.takeover_permits.get() - 1);
     }
 }
 
 /// Agrees with the client of an accepted handshake on what the application wants, if the client offers it.
-pub(super) fn agree(
+pub(super) fn negotiate(
     shared: &Rc<WebSocketContext>,
     exchange: &Exchange,
 ) -> Option<Box<Compression>> {
     let wanted = exchange.response().compression()?;
     let offered = exchange.header(b"sec-websocket-extensions")?;
     let level = Level::new(wanted.level.clamp(1, 9))?;
-    let alone = DeflateConfig::default().level(level).threshold(wanted.threshold);
-    let kept = if wanted.keeps_window { KeptWindow::take(shared) } else { None };
-    let takeover = if kept.is_some() { Takeover::Kept } else { Takeover::None };
-    let config = alone.takeover(takeover);
+    let base = DeflateConfig::default().level(level).threshold(wanted.threshold);
+    let permit = if wanted.keeps_window { TakeoverPermit::take(shared) } else { None };
+    let takeover = if permit.is_some() { Takeover::Kept } else { Takeover::None };
+    let config = base.takeover(takeover);
     let agreed = config.choose(offered)?;
     let is_kept = [agreed.server_takeover, agreed.client_takeover].contains(&Takeover::Kept);
-    let sending = RefCell::default();
-    Some(Box::new(Compression { agreed, config, _kept: kept.filter(|_| is_kept), sending }))
+    let send_state = RefCell::default();
+    Some(Box::new(Compression {
+        agreed,
+        config,
+        _takeover_permit: permit.filter(|_| is_kept),
+        send_state,
+    }))
 }
 
 impl Compression {
@@ -100,7 +105,8 @@ impl Compression {
 
     /// What reads.
     pub(super) fn decoder(&self, limits: DecoderLimits) -> Decoder {
-        let inflater = Inflater::new(self.agreed.receiver_takeover(Role::Server)).in_steps(LONG);
+        let inflater =
+            Inflater::new(self.agreed.receiver_takeover(Role::Server)).in_steps(DEFLATE_STEP);
         Decoder::with_inflater(Role::Server, limits, inflater)
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct WebSocketContext {
     pub(crate) scratch: Rc<Scratch>,
     reports: Arc<Reports<Rejection>>,
     /// How many have windows of their own.
-    pub(super) kept_windows: Cell<usize>,
+    pub(super) takeover_permits: Cell<usize>,
     /// What their peers are allowed.
     pub(super) rules: Rules<u32>,
 }
@@ -41,7 +41,7 @@ impl WebSocketContext {
             dispatch,
             scratch,
             reports,
-            kept_windows: Cell::new(0),
+            takeover_permits: Cell::new(0),
             rules,
         })
     }

@@ -41,45 +41,45 @@ pub(crate) struct Upgraded {
 const FRAGMENT_BYTES: u64 = 64;
 
 /// Frames that a message may come in, where one may have so many bytes.
-fn most_fragments(message_bytes: u64) -> u32 {
+fn max_fragments(message_bytes: u64) -> u32 {
     let most = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
     most.max(DecoderLimits::default().fragments)
 }
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
-pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
-    let mailbox =
-        match sockets.get(id).expect("opened when it was accepted, closed only by its task") {
-            OpenWebSocket::Local(mailbox) => mailbox,
-            OpenWebSocket::Tunneled(relay) => return spawn_relay(sockets, relay, upgraded),
+pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
+    let handle =
+        match registry.get(id).expect("opened when it was accepted, closed only by its task") {
+            OpenWebSocket::Local(handle) => handle,
+            OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
         };
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
-    mailbox.transport.replace(Some(transport));
-    slot.replace(Rc::clone(&mailbox) as _);
+    handle.transport.replace(Some(transport));
+    slot.replace(Rc::clone(&handle) as _);
     if is_ending {
         // Its listener is stopping: the WebSockets it had have been told already.
-        mailbox.close(CloseCode::GOING_AWAY.get(), b"");
+        handle.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let message = sockets.shared.connections.limits.message_bytes;
-    let limits = DecoderLimits::new().message(message).fragments(most_fragments(message));
-    let decoder = match &mailbox.compression {
+    let message = registry.shared.connections.limits.message_bytes;
+    let limits = DecoderLimits::new().message(message).fragments(max_fragments(message));
+    let decoder = match &handle.compression {
         Some(compression) => compression.decoder(limits),
         None => Decoder::new(Role::Server, limits),
     };
     let mut driver = Driver {
         decoder,
-        sockets: Rc::clone(sockets),
-        mailbox,
+        registry: Rc::clone(registry),
+        handle,
         read: read.to_vec(),
-        taken: 0,
-        is_told: false,
+        consumed: 0,
+        is_close_reported: false,
         _slot: slot,
         _charge: charge,
     };
     tokio::task::spawn_local(async move {
         poll_fn(|cx| driver.poll(cx)).await;
-        driver.tell_closed();
+        driver.report_closed();
         if driver.io_action() != IoAction::Over {
             driver.with_transport(Transport::shut_down);
         }
@@ -87,22 +87,22 @@ pub(crate) fn spawn(sockets: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: 
 }
 
 /// The same of one whose other end is another process.
-fn spawn_relay(sockets: &Rc<WebSocketRegistry>, relay: Rc<Tunnel>, upgraded: Upgraded) {
+fn spawn_tunnel(registry: &Rc<WebSocketRegistry>, tunnel: Rc<Tunnel>, upgraded: Upgraded) {
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
-    relay.begin(transport, &read);
-    slot.replace(Rc::clone(&relay) as _);
+    tunnel.attach(transport, &read);
+    slot.replace(Rc::clone(&tunnel) as _);
     if is_ending {
         // As above.
-        relay.close(CloseCode::GOING_AWAY.get(), b"");
+        tunnel.close(CloseCode::GOING_AWAY.get(), b"");
     }
-    let relayed = TunnelTask { sockets: Rc::clone(sockets), relay, _slot: slot, _charge: charge };
-    tokio::task::spawn_local(async move { poll_fn(|cx| relayed.relay.poll(cx)).await });
+    let task = TunnelTask { registry: Rc::clone(registry), tunnel, _slot: slot, _charge: charge };
+    tokio::task::spawn_local(async move { poll_fn(|cx| task.tunnel.poll(cx)).await });
 }
 
 /// The task of one whose other end is another process.
 struct TunnelTask {
-    sockets: Rc<WebSocketRegistry>,
-    relay: Rc<Tunnel>,
+    registry: Rc<WebSocketRegistry>,
+    tunnel: Rc<Tunnel>,
     _slot: Slot,
     _charge: Charge,
 }
@@ -110,23 +110,23 @@ struct TunnelTask {
 impl Drop for TunnelTask {
     /// Also when its task panics, or ends with the thread.
     fn drop(&mut self) {
-        let closed = self.relay.end();
-        self.sockets.forget(self.relay.id);
-        self.sockets.shared.dispatch.notify(closed);
+        let closed = self.tunnel.finish();
+        self.registry.remove(self.tunnel.id);
+        self.registry.shared.dispatch.notify(closed);
     }
 }
 
 /// The task of one WebSocket. Idle, it holds no buffer.
 struct Driver {
-    sockets: Rc<WebSocketRegistry>,
-    mailbox: Rc<WebSocketHandle>,
+    registry: Rc<WebSocketRegistry>,
+    handle: Rc<WebSocketHandle>,
     decoder: Decoder,
     /// What came in the same segments as the handshake; or behind what is being inflated.
     read: Vec<u8>,
     /// Of that, what has been taken.
-    taken: usize,
+    consumed: usize,
     /// Whether the application has been told that it has ended.
-    is_told: bool,
+    is_close_reported: bool,
     _slot: Slot,
     _charge: Charge,
 }
@@ -134,30 +134,30 @@ struct Driver {
 impl Drop for Driver {
     /// Also when its task panics, or ends with the thread.
     fn drop(&mut self) {
-        self.tell_closed();
-        self.mailbox.end();
-        self.sockets.forget(self.mailbox.id);
+        self.report_closed();
+        self.handle.end();
+        self.registry.remove(self.handle.id);
     }
 }
 
 impl Driver {
     fn with_transport<R>(&self, use_it: impl FnOnce(&mut Transport) -> R) -> R {
-        use_it(self.mailbox.transport.borrow_mut().as_mut().expect("the task's until it ends"))
+        use_it(self.handle.transport.borrow_mut().as_mut().expect("the task's until it ends"))
     }
 
     fn io_action(&self) -> IoAction {
-        self.mailbox.endpoint.borrow().io_action()
+        self.handle.endpoint.borrow().io_action()
     }
 
     /// Drives reading and writing, to the end.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         {
-            let mut waker = self.mailbox.waker.borrow_mut();
+            let mut waker = self.handle.waker.borrow_mut();
             if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {
                 *waker = Some(cx.waker().clone());
             }
         }
-        if self.mailbox.is_evicted.take() {
+        if self.handle.is_evicted.take() {
             self.drop_message();
         }
         if self.io_action() != IoAction::Reset {
@@ -171,10 +171,10 @@ impl Driver {
         loop {
             match self.io_action() {
                 IoAction::Serve | IoAction::Drain { .. } => return Poll::Pending,
-                IoAction::Flush => self.mailbox.endpoint.borrow_mut().on_flushed(),
+                IoAction::Flush => self.handle.endpoint.borrow_mut().on_flushed(),
                 IoAction::ShutDown => {
                     self.with_transport(Transport::shut_down);
-                    self.mailbox.endpoint.borrow_mut().on_shut_down();
+                    self.handle.endpoint.borrow_mut().on_shut_down();
                 }
                 IoAction::Over => return Poll::Ready(()),
                 IoAction::Reset => {
@@ -187,9 +187,9 @@ impl Driver {
 
     /// Reads what there is, as far as the application has room for it.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let sockets = Rc::clone(&self.sockets);
+        let registry = Rc::clone(&self.registry);
         if !self.read.is_empty() || self.decoder.is_stalled() {
-            self.take_rest();
+            self.decode_rest();
             if self.decoder.is_stalled() {
                 // Others have their turn.
                 cx.waker().wake_by_ref();
@@ -197,41 +197,41 @@ impl Driver {
             }
         }
         for _ in 0..READS {
-            if !self.mailbox.endpoint.borrow().wants_input() {
+            if !self.handle.endpoint.borrow().wants_input() {
                 return Ok(());
             }
-            let application = &sockets.shared.dispatch.application;
+            let application = &registry.shared.dispatch.application;
             let has_room =
-                application.has_capacity() && application.has_capacity_for(self.mailbox.id);
-            let is_throttled = self.mailbox.is_throttled();
-            if !has_room || (is_throttled && self.decoder.is_idle()) {
+                application.has_capacity() && application.has_capacity_for(self.handle.id);
+            let update_throttled = self.handle.update_throttled();
+            if !has_room || (update_throttled && self.decoder.is_idle()) {
                 // The rest is not read, so it cannot be late.
-                self.mailbox.is_inside.set(false);
-                self.mailbox.is_paused.set(true);
+                self.handle.is_mid_message.set(false);
+                self.handle.is_read_paused.set(true);
                 if !has_room {
-                    sockets.await_room(&self.mailbox);
+                    registry.wake_on_capacity(&self.handle);
                 }
-                self.hold_unread(cx);
-                self.mailbox.on_not_read(sockets.shared.connections.clock.now());
+                self.charge_unread(cx);
+                self.handle.on_read_paused(registry.shared.connections.clock.now());
                 return Ok(());
             }
-            self.mailbox.is_paused.set(false);
-            self.mailbox.shut_at.set(None);
-            let mut scratch = sockets.shared.scratch.0.borrow_mut();
+            self.handle.is_read_paused.set(false);
+            self.handle.half_closed_at.set(None);
+            let mut scratch = registry.shared.scratch.0.borrow_mut();
             // A message that has begun is read to its end, and nothing behind it: a client that reads
             // once it has written a whole message would wait for ever otherwise.
-            let most = if is_throttled { self.decoder.missing() } else { u64::MAX };
+            let most = if update_throttled { self.decoder.missing() } else { u64::MAX };
             let most = usize::try_from(most).map_or(scratch.len(), |most| most.min(scratch.len()));
             match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..most])) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(0)) => self.mailbox.endpoint.borrow_mut().on_read_closed(),
+                Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
                 Poll::Ready(Ok(n)) => {
-                    let left = self.take(&mut scratch[..n]);
-                    self.has_taken(n);
+                    let left = self.decode(&mut scratch[..n]);
+                    self.on_decoded(n);
                     if self.decoder.is_stalled() {
                         self.read = scratch[n - left..n].to_vec();
-                        self.taken = 0;
+                        self.consumed = 0;
                         break;
                     }
                 }
@@ -242,39 +242,39 @@ impl Driver {
     }
 
     /// Charges what has come and is not read: in a tunnel it lies here.
-    fn hold_unread(&mut self, cx: &mut Context<'_>) {
-        if self.mailbox.state() == State::Open {
+    fn charge_unread(&mut self, cx: &mut Context<'_>) {
+        if self.handle.state() == State::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
-            if unread > 0 && !self.mailbox.hold_message(self.decoder.capacity() + unread) {
-                self.mailbox.is_evicted.set(false);
+            if unread > 0 && !self.handle.charge_message(self.decoder.capacity() + unread) {
+                self.handle.is_evicted.set(false);
                 self.drop_message();
             }
         }
     }
 
     /// Takes more of what was read before.
-    fn take_rest(&mut self) {
-        if !self.mailbox.endpoint.borrow().wants_input() {
+    fn decode_rest(&mut self) {
+        if !self.handle.endpoint.borrow().wants_input() {
             // What is left does not count.
             self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
             self.read = Vec::new();
             return;
         }
         let mut read = std::mem::take(&mut self.read);
-        let left = self.take(&mut read[self.taken..]);
-        self.has_taken(0);
+        let left = self.decode(&mut read[self.consumed..]);
+        self.on_decoded(0);
         if self.decoder.is_stalled() {
-            self.taken = read.len() - left;
+            self.consumed = read.len() - left;
             self.read = read;
         }
     }
 
     /// Looks at what it holds now, after `n` bytes more.
-    fn has_taken(&mut self, n: usize) {
+    fn on_decoded(&mut self, n: usize) {
         // While it inflates, nobody waits for the peer.
-        self.mailbox.has_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
-        if !self.mailbox.hold_message(self.decoder.capacity()) {
-            self.mailbox.is_evicted.set(false);
+        self.handle.on_read(n, !self.decoder.is_idle() && !self.decoder.is_stalled());
+        if !self.handle.charge_message(self.decoder.capacity()) {
+            self.handle.is_evicted.set(false);
             self.drop_message();
         }
     }
@@ -284,92 +284,96 @@ impl Driver {
         self.decoder = Decoder::new(Role::Server, DecoderLimits::default());
         self.read = Vec::new();
         self.with_transport(Transport::discard_unread);
-        let shared = &self.mailbox.shared;
-        let mut endpoint = self.mailbox.endpoint.borrow_mut();
+        let shared = &self.handle.shared;
+        let mut endpoint = self.handle.endpoint.borrow_mut();
         // The peer has been told: `WebSocketHandle::refuse`.
         endpoint.fail(CloseCode::TRY_AGAIN_LATER, "", &shared.rules, || shared.now());
         drop(endpoint);
-        self.mailbox.has_dropped();
-        self.tell_closed();
+        self.handle.on_message_dropped();
+        self.report_closed();
     }
 
     /// Writes what waits.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let (mailbox, shared) = (&self.mailbox, &self.sockets.shared);
+        let (handle, shared) = (&self.handle, &self.registry.shared);
         let mut written = 0;
-        let mut endpoint = mailbox.endpoint.borrow_mut();
+        let mut endpoint = handle.endpoint.borrow_mut();
         let flushed = self.with_transport(|transport| {
             poll_flush(&mut endpoint, &shared.rules, transport, cx, &mut written)
         });
         drop(endpoint);
         if written > 0 {
-            mailbox.shut_at.set(None);
+            handle.half_closed_at.set(None);
         }
         // Over TLS what was taken before may be all that leaves.
-        if written > 0 || flushed.is_ready() || !mailbox.is_blocked.get() {
-            if !mailbox.is_blocked.replace(flushed.is_pending()) {
-                mailbox.reading.start();
+        if written > 0 || flushed.is_ready() || !handle.is_write_blocked.get() {
+            if !handle.is_write_blocked.replace(flushed.is_pending()) {
+                handle.read_rate.start();
             }
-            mailbox.reading.count(written);
-            if written > 0 || mailbox.state() == State::Open {
-                mailbox.has_moved(shared.now());
+            handle.read_rate.count(written);
+            if written > 0 || handle.state() == State::Open {
+                handle.on_write_progress(shared.now());
             }
         }
-        if mailbox.is_released() {
+        if handle.update_released() {
             cx.waker().wake_by_ref();
         }
-        if flushed.is_pending() || mailbox.aside.get() > 0 {
-            mailbox.backlog.on_written(mailbox.endpoint.borrow().pending() + mailbox.aside.get());
+        if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
+            handle
+                .backlog
+                .on_written(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
         }
         ready!(flushed)?;
-        if mailbox.aside.get() > 0 {
+        if handle.deferred_bytes.get() > 0 {
             return Poll::Ready(Ok(()));
         }
-        mailbox.queue.set(0);
-        if mailbox.backlog.take_drained() && !self.is_told {
-            shared
-                .dispatch
-                .notify(Event::Drained { socket: mailbox.id, listener: mailbox.listener });
+        handle.queue_charge.set(0);
+        if handle.backlog.take_drained() && !self.is_close_reported {
+            shared.dispatch.notify(Event::Drained { socket: handle.id, listener: handle.listener });
         }
         Poll::Ready(Ok(()))
     }
 
     /// Tells the application, once, that the WebSocket has ended, and how: now, and not when an answer has been written. The
     /// application's end is not the transport's.
-    fn tell_closed(&mut self) {
-        if !std::mem::replace(&mut self.is_told, true) {
-            let (socket, listener) = (self.mailbox.id, self.mailbox.listener);
-            let endpoint = self.mailbox.endpoint.borrow();
+    fn report_closed(&mut self) {
+        if !std::mem::replace(&mut self.is_close_reported, true) {
+            let (socket, listener) = (self.handle.id, self.handle.listener);
+            let endpoint = self.handle.endpoint.borrow();
             let (code, is_clean) = (endpoint.ending().number(), endpoint.ending().is_clean);
             let reason = if is_clean { endpoint.close_reason().into() } else { Box::default() };
             drop(endpoint);
-            self.mailbox.backlog.end();
+            self.handle.backlog.end();
             let closed = Event::Closed { socket, listener, code, reason, is_clean };
-            self.sockets.shared.dispatch.notify(closed);
+            self.registry.shared.dispatch.notify(closed);
         }
     }
 
     /// Decodes what was read: how much of it is left when the decoder is stalled, 0 otherwise.
-    fn take(&mut self, mut input: &mut [u8]) -> usize {
-        let shared = Rc::clone(&self.mailbox.shared);
-        if self.mailbox.compression.is_some() && self.decoder.is_idle() {
+    fn decode(&mut self, mut input: &mut [u8]) -> usize {
+        let shared = Rc::clone(&self.handle.shared);
+        if self.handle.compression.is_some() && self.decoder.is_idle() {
             self.decoder.lend(shared.dispatch.application.take_buffer());
         }
         loop {
-            let mut endpoint = self.mailbox.endpoint.borrow_mut();
+            let mut endpoint = self.handle.endpoint.borrow_mut();
             endpoint.on_input(input.len());
             let was_open = endpoint.may_send();
             let (n, received) =
                 endpoint.receive(&mut self.decoder, input, &shared.rules, || shared.now());
             drop(endpoint);
             match received {
-                Received::Text(payload) => tell(&self.mailbox, MessageKind::Text, payload),
-                Received::Binary(payload) => tell(&self.mailbox, MessageKind::Binary, payload),
+                Received::Text(payload) => {
+                    deliver_message(&self.handle, MessageKind::Text, payload)
+                }
+                Received::Binary(payload) => {
+                    deliver_message(&self.handle, MessageKind::Binary, payload)
+                }
                 Received::Closed | Received::Failed(_) => {
                     if was_open {
-                        self.mailbox.reading.start();
+                        self.handle.read_rate.start();
                     }
-                    self.tell_closed();
+                    self.report_closed();
                 }
                 Received::Nothing => {}
             }
@@ -381,7 +385,7 @@ impl Driver {
                 break;
             }
         }
-        if self.mailbox.compression.is_some() {
+        if self.handle.compression.is_some() {
             if let Some(buffer) = self.decoder.release() {
                 shared.dispatch.application.recycle_buffer(buffer);
             }
@@ -415,18 +419,18 @@ fn poll_flush(
     Poll::Ready(Ok(()))
 }
 
-fn tell(mailbox: &WebSocketHandle, kind: MessageKind, payload: DecodedPayload<'_>) {
+fn deliver_message(handle: &WebSocketHandle, kind: MessageKind, payload: DecodedPayload<'_>) {
     let payload = match payload {
         DecodedPayload::Fed(bytes) => {
-            let mut buffer = mailbox.shared.dispatch.application.take_buffer();
+            let mut buffer = handle.shared.dispatch.application.take_buffer();
             buffer.extend_from_slice(bytes);
             buffer
         }
         DecodedPayload::Assembled(buffer) => std::mem::take(buffer),
     };
-    mailbox.shared.dispatch.notify(Event::Message {
-        socket: mailbox.id,
-        listener: mailbox.listener,
+    handle.shared.dispatch.notify(Event::Message {
+        socket: handle.id,
+        listener: handle.listener,
         kind,
         payload: Payload::Pooled(payload),
     });

@@ -4,26 +4,26 @@
 use rookery_websocket::protocol::{CloseCode, Header, MAX_HEADER, OpCode};
 
 /// What a client is told when its worker has ended, or ends: the service restarts, and a new session can be had (IANA's registry).
-pub(super) const RESTARTS: u16 = 1012;
+pub(super) const SERVICE_RESTART: u16 = 1012;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct FrameTracker {
     /// Bytes of the frame's payload that are yet to come, once its header has.
-    left: u64,
+    payload_left: u64,
     /// What has come of a header that is not whole.
     header: [u8; MAX_HEADER],
-    at: u8,
+    header_len: u8,
     /// Of a close frame, what is yet to come of its code.
-    code: Code,
+    close_code: CodeProgress,
     /// Whether a close frame has begun: what is behind it counts for nobody.
-    is_closing: bool,
+    has_close_frame: bool,
     /// Whether it is unknown where frames end, since there was something that is none: no end is seen any more.
     is_lost: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Code {
+enum CodeProgress {
     #[default]
     None,
     First,
@@ -33,31 +33,31 @@ enum Code {
 
 impl FrameTracker {
     /// Whether what has come so far ends with a frame.
-    pub(super) fn is_between(&self) -> bool {
-        self.left == 0 && self.at == 0 && !self.is_lost
+    pub(super) fn is_at_frame_boundary(&self) -> bool {
+        self.payload_left == 0 && self.header_len == 0 && !self.is_lost
     }
 
     /// Whether the worker has begun to close.
-    pub(super) fn is_closing(&self) -> bool {
-        self.is_closing
+    pub(super) fn has_close_frame(&self) -> bool {
+        self.has_close_frame
     }
 
     /// Follows all that has come. A worker that goes away has its client come back: the code of its close frame is changed into the one that
     /// says so.
-    pub(super) fn follow(&mut self, mut bytes: &mut [u8]) {
+    pub(super) fn track(&mut self, mut bytes: &mut [u8]) {
         while !bytes.is_empty() {
-            let n = self.follow_one(bytes);
+            let n = self.track_to_boundary(bytes);
             bytes = &mut bytes[n..];
         }
     }
 
     /// Follows what has come up to the first end of a frame: how much that is. All of it, where none ends.
-    pub(super) fn follow_one(&mut self, bytes: &mut [u8]) -> usize {
+    pub(super) fn track_to_boundary(&mut self, bytes: &mut [u8]) -> usize {
         if self.is_lost {
             return bytes.len();
         }
         let mut n = 0;
-        if self.left == 0 {
+        if self.payload_left == 0 {
             n = self.take_header(bytes);
         }
         n + self.take_payload(&mut bytes[n..])
@@ -65,7 +65,7 @@ impl FrameTracker {
 
     /// Reads a header, or what has come of it: how much that is.
     fn take_header(&mut self, bytes: &[u8]) -> usize {
-        let before = usize::from(self.at);
+        let before = usize::from(self.header_len);
         let fits = bytes.len().min(MAX_HEADER - before);
         // The first bytes of it lie here, where it came in parts.
         let parsed = if before == 0 {
@@ -76,17 +76,20 @@ impl FrameTracker {
         };
         match parsed {
             Ok(Ok((header, len))) => {
-                self.at = 0;
-                self.left = header.len;
+                self.header_len = 0;
+                self.payload_left = header.len;
                 let is_close = header.opcode == OpCode::Close;
-                self.is_closing |= is_close;
-                self.code =
-                    if is_close && header.mask.is_none() { Code::First } else { Code::None };
+                self.has_close_frame |= is_close;
+                self.close_code = if is_close && header.mask.is_none() {
+                    CodeProgress::First
+                } else {
+                    CodeProgress::None
+                };
                 len - before
             }
             Ok(Err(_)) => {
                 self.header[before..before + fits].copy_from_slice(&bytes[..fits]);
-                self.at += fits as u8;
+                self.header_len += fits as u8;
                 fits
             }
             Err(_) => {
@@ -97,25 +100,25 @@ impl FrameTracker {
     }
 
     fn take_payload(&mut self, bytes: &mut [u8]) -> usize {
-        let n = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
-        if self.code != Code::None {
+        let n = usize::try_from(self.payload_left).unwrap_or(usize::MAX).min(bytes.len());
+        if self.close_code != CodeProgress::None {
             self.take_code(&mut bytes[..n]);
         }
-        self.left -= n as u64;
+        self.payload_left -= n as u64;
         n
     }
 
     fn take_code(&mut self, payload: &mut [u8]) {
         for byte in payload {
-            match self.code {
-                Code::None => return,
-                Code::First => self.code = Code::Second(*byte),
-                Code::Second(first) => {
+            match self.close_code {
+                CodeProgress::None => return,
+                CodeProgress::First => self.close_code = CodeProgress::Second(*byte),
+                CodeProgress::Second(first) => {
                     if [first, *byte] == CloseCode::GOING_AWAY.get().to_be_bytes() {
                         // The first byte is the same.
-                        *byte = RESTARTS.to_be_bytes()[1];
+                        *byte = SERVICE_RESTART.to_be_bytes()[1];
                     }
-                    self.code = Code::None;
+                    self.close_code = CodeProgress::None;
                 }
             }
         }
@@ -124,21 +127,22 @@ impl FrameTracker {
 
 /// Where frames end in `bytes`, which come in two parts, what is passed on of them, and whether the worker has begun to close. For the
 /// fuzzer.
-pub(super) fn follow_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
-    let (mut ends, mut found, mut passed) = (FrameTracker::default(), Vec::new(), bytes.to_vec());
+pub(super) fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
+    let (mut tracker, mut found, mut passed) =
+        (FrameTracker::default(), Vec::new(), bytes.to_vec());
     let (first, second) = passed.split_at_mut(cut);
     let mut at = 0;
     for mut part in [first, second] {
         while !part.is_empty() {
-            let n = ends.follow_one(part);
+            let n = tracker.track_to_boundary(part);
             at += n;
-            if ends.is_between() {
+            if tracker.is_at_frame_boundary() {
                 found.push(at);
             }
             part = &mut part[n..];
         }
     }
-    (found, passed, ends.is_closing())
+    (found, passed, tracker.has_close_frame())
 }
 
 #[cfg(test)]
@@ -149,15 +153,15 @@ mod tests {
 
     /// Frames of all kinds of headers, and where they end.
     fn frames() -> (Vec<u8>, Vec<usize>) {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        let (mut bytes, mut tracker) = (Vec::new(), Vec::new());
         for len in [0, 1, 5, 125, 126, 200, 65_535, 65_536, 65_540, 0, 3] {
             encode_frame(&mut bytes, OpCode::Binary, len % 2 == 0, None, &vec![0x88; len]);
-            ends.push(bytes.len());
+            tracker.push(bytes.len());
         }
         // Compressed.
         bytes.extend_from_slice(&[0xC1, 2, 7, 7]);
-        ends.push(bytes.len());
-        (bytes, ends)
+        tracker.push(bytes.len());
+        (bytes, tracker)
     }
 
     #[test]
@@ -166,16 +170,16 @@ mod tests {
         let near = |at: &usize| expected.iter().any(|end| end.abs_diff(*at) < 16);
         for cut in (0..=bytes.len()).filter(near) {
             assert_eq!(
-                follow_for_fuzzer(&bytes, cut),
+                track_frames_for_fuzzer(&bytes, cut),
                 (expected.clone(), bytes.clone(), false),
                 "{cut}"
             );
         }
         // A byte at a time.
-        let (mut ends, mut found) = (FrameTracker::default(), Vec::new());
+        let (mut tracker, mut found) = (FrameTracker::default(), Vec::new());
         for (at, byte) in bytes.iter().enumerate() {
-            ends.follow(&mut [*byte]);
-            if ends.is_between() {
+            tracker.track(&mut [*byte]);
+            if tracker.is_at_frame_boundary() {
                 found.push(at + 1);
             }
         }
@@ -195,15 +199,15 @@ mod tests {
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9");
             }
             for cut in 0..=bytes.len() {
-                let (_, passed, is_closing) = follow_for_fuzzer(&bytes, cut);
+                let (_, passed, is_closing) = track_frames_for_fuzzer(&bytes, cut);
                 assert!(passed == expected && is_closing, "{code} {cut}");
             }
         }
         // One without a code, and one with half of it.
         for frame in [&[0x88, 0][..], &[0x88, 1, 3]] {
-            let mut ends = FrameTracker::default();
-            ends.follow(&mut frame.to_vec());
-            assert!(ends.is_between() && ends.is_closing());
+            let mut tracker = FrameTracker::default();
+            tracker.track(&mut frame.to_vec());
+            assert!(tracker.is_at_frame_boundary() && tracker.has_close_frame());
         }
     }
 
@@ -211,13 +215,13 @@ mod tests {
     fn behind_what_is_no_frame_no_end_is_seen() {
         for bad in [&[0x83, 0][..], &[0xB1, 0], &[0x09, 0], &[0x82, 127, 0xFF, 0, 0, 0, 0, 0, 0, 0]]
         {
-            let mut ends = FrameTracker::default();
-            ends.follow(&mut [0x81, 1, b'a']);
-            assert!(ends.is_between());
-            ends.follow(&mut [bad, &[0x81, 1, b'a']].concat());
-            assert!(!ends.is_between(), "{bad:x?}");
-            ends.follow(&mut [0x81, 1, b'a']);
-            assert!(!ends.is_between(), "{bad:x?}");
+            let mut tracker = FrameTracker::default();
+            tracker.track(&mut [0x81, 1, b'a']);
+            assert!(tracker.is_at_frame_boundary());
+            tracker.track(&mut [bad, &[0x81, 1, b'a']].concat());
+            assert!(!tracker.is_at_frame_boundary(), "{bad:x?}");
+            tracker.track(&mut [0x81, 1, b'a']);
+            assert!(!tracker.is_at_frame_boundary(), "{bad:x?}");
         }
     }
 }

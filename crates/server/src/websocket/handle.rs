@@ -12,7 +12,7 @@ use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
 
 use super::adapter::{ServerAdapter, Tick};
-use super::compression::{Compression, agree};
+use super::compression::{Compression, negotiate};
 use super::context::WebSocketContext;
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -25,7 +25,7 @@ use crate::rejection::Rejection;
 const NO_STATUS: u16 = 1005;
 
 /// What a client is told whose server ends and another takes its place (IANA's registry).
-const RESTARTS: u16 = 1012;
+const SERVICE_RESTART: u16 = 1012;
 
 /// A peer is behind while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits behind the message
 /// that is being sent.
@@ -53,30 +53,30 @@ pub(crate) struct WebSocketHandle {
     /// With a client that takes part.
     pub(super) compression: Option<Box<Compression>>,
     /// Bytes of messages that are being compressed elsewhere, or wait for that.
-    pub(super) aside: Cell<usize>,
+    pub(super) deferred_bytes: Cell<usize>,
     /// The tick at which an open one's peer last read something, or had nothing to read.
-    pub(super) since: Cell<u32>,
+    pub(super) last_progress: Cell<u32>,
     /// What waits, as the application sees it.
     pub(super) backlog: Arc<SendBacklog>,
-    pub(super) is_blocked: Cell<bool>,
+    pub(super) is_write_blocked: Cell<bool>,
     /// Whether nothing is read because the application has no room, or the peer does not read what it is sent.
-    pub(super) is_paused: Cell<bool>,
+    pub(super) is_read_paused: Cell<bool>,
     /// Whether the peer is behind with reading, and the bytes that have been read of it since.
     is_behind: Cell<bool>,
-    read_behind: Cell<usize>,
+    read_while_behind: Cell<usize>,
     /// The tick at which a peer that is not read was found to send no more, or since then the last one with progress.
-    pub(super) shut_at: Cell<Option<u32>>,
+    pub(super) half_closed_at: Cell<Option<u32>>,
     /// Whether the peer is inside a message of its, and the server waits for the rest.
-    pub(super) is_inside: Cell<bool>,
+    pub(super) is_mid_message: Cell<bool>,
     /// How fast the peer is at reading what waits for it, and at sending the rest of a message.
-    pub(super) reading: RateMeter,
-    pub(super) sending: RateMeter,
+    pub(super) read_rate: RateMeter,
+    pub(super) send_rate: RateMeter,
     /// What it is charged for: what waits to be sent, and what has been put together of a message.
-    pub(super) queue: Charge,
-    pub(super) message: Charge,
+    pub(super) queue_charge: Charge,
+    pub(super) message_charge: Charge,
     /// Whether the message was given up for want of room, and the bytes of it that have not gone yet.
     pub(super) is_evicted: Cell<bool>,
-    pub(super) leaving: Cell<usize>,
+    pub(super) pending_release: Cell<usize>,
 }
 
 /// How far the end is, as the core has it.
@@ -99,7 +99,7 @@ pub(super) fn opcode_of(kind: MessageKind) -> OpCode {
 impl WebSocketHandle {
     pub(super) fn new(shared: &Rc<WebSocketContext>, exchange: &Exchange) -> Rc<WebSocketHandle> {
         let now = shared.now();
-        let compression = agree(shared, exchange);
+        let compression = negotiate(shared, exchange);
         let mut endpoint =
             Endpoint::new(Role::Server, compression.as_ref().and_then(|with| with.deflater()));
         let agreed = compression.as_ref().map(|with| with.agreed);
@@ -109,7 +109,7 @@ impl WebSocketHandle {
         }
         // The first ping is counted from here.
         endpoint.deadline(&shared.rules, || now);
-        let mailbox = WebSocketHandle {
+        let handle = WebSocketHandle {
             id: exchange.id(),
             listener: exchange.listener(),
             is_substream: key.is_none(),
@@ -119,23 +119,23 @@ impl WebSocketHandle {
             transport: RefCell::default(),
             waker: RefCell::default(),
             compression,
-            aside: Cell::new(0),
-            since: Cell::new(now.0),
+            deferred_bytes: Cell::new(0),
+            last_progress: Cell::new(now.0),
             backlog: exchange.backlog().map(Arc::clone).unwrap_or_default(),
-            is_blocked: Cell::new(false),
-            is_paused: Cell::new(false),
+            is_write_blocked: Cell::new(false),
+            is_read_paused: Cell::new(false),
             is_behind: Cell::new(false),
-            read_behind: Cell::new(0),
-            shut_at: Cell::new(None),
-            is_inside: Cell::new(false),
-            reading: RateMeter::default(),
-            sending: RateMeter::default(),
-            queue: Charge::new(&shared.connections.budget, Share::Queues),
-            message: Charge::new(&shared.connections.budget, Share::Messages),
+            read_while_behind: Cell::new(0),
+            half_closed_at: Cell::new(None),
+            is_mid_message: Cell::new(false),
+            read_rate: RateMeter::default(),
+            send_rate: RateMeter::default(),
+            queue_charge: Charge::new(&shared.connections.budget, Share::Queues),
+            message_charge: Charge::new(&shared.connections.budget, Share::Messages),
             is_evicted: Cell::new(false),
-            leaving: Cell::new(0),
+            pending_release: Cell::new(0),
         };
-        Rc::new(mailbox)
+        Rc::new(handle)
     }
 
     pub(super) fn state(&self) -> State {
@@ -163,31 +163,31 @@ impl WebSocketHandle {
                 self.shared.dispatch.application.recycle_buffer(buffer);
             }
         }
-        let pending = self.has_queued();
+        let pending = self.check_send_queue();
         self.backlog.on_arrived(len, pending);
         self.wake();
     }
 
     /// Bytes that wait and are charged to the queue.
     pub(super) fn pending(&self) -> usize {
-        self.endpoint.borrow().pending() + self.behind_aside()
+        self.endpoint.borrow().pending() + self.queued_behind()
     }
 
     /// Looks whether what was queued is too much: how much waits, wherever.
-    pub(super) fn has_queued(&self) -> usize {
+    pub(super) fn check_send_queue(&self) -> usize {
         let endpoint = self.endpoint.borrow();
-        let waiting = endpoint.pending() + self.aside.get();
+        let waiting = endpoint.pending() + self.deferred_bytes.get();
         // The sum is looked at first: it is at hand.
         let is_full = waiting > self.shared.connections.limits.socket_queue
-            && endpoint.bytes_after_current() + self.behind_aside()
+            && endpoint.bytes_after_current() + self.queued_behind()
                 > self.shared.connections.limits.socket_queue
             && endpoint.may_send();
-        let is_larger = waiting > self.queue.bytes().max(UNCHARGED_BYTES);
+        let is_larger = waiting > self.queue_charge.bytes().max(UNCHARGED_BYTES);
         drop(endpoint);
         if is_full {
-            self.refuse(Rejection::Unread, "not read in time");
+            self.close_for_overload(Rejection::Unread, "not read in time");
         } else if is_larger {
-            self.hold_queue();
+            self.charge_queue();
         }
         waiting
     }
@@ -195,27 +195,27 @@ impl WebSocketHandle {
     /// Whether the peer has to read before it is read again. An application that answers what it is sent would queue all of it
     /// otherwise. A little is read all the same, so that a slow reader can say something, or close; so is the rest of a
     /// message that has begun.
-    pub(super) fn is_throttled(&self) -> bool {
-        self.look_behind() && self.read_behind.get() > READ_BEHIND
+    pub(super) fn update_throttled(&self) -> bool {
+        self.update_behind() && self.read_while_behind.get() > READ_BEHIND
     }
 
     /// Whether the peer has read enough by now to be read again.
-    pub(super) fn is_released(&self) -> bool {
-        self.is_behind.get() && !self.look_behind()
+    pub(super) fn update_released(&self) -> bool {
+        self.is_behind.get() && !self.update_behind()
     }
 
     /// Determines whether the peer is behind: it is from when a part of the largest queue is full
     /// until half of that part is left.
-    fn look_behind(&self) -> bool {
+    fn update_behind(&self) -> bool {
         let mark = self.shared.connections.limits.socket_queue / BEHIND;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is looked at first: it is at hand.
-        let is_behind = endpoint.pending() + self.aside.get() > mark
+        let is_behind = endpoint.pending() + self.deferred_bytes.get() > mark
             && endpoint.may_send()
-            && endpoint.bytes_after_current() + self.behind_aside() > mark;
+            && endpoint.bytes_after_current() + self.queued_behind() > mark;
         if !is_behind {
-            self.read_behind.set(0);
+            self.read_while_behind.set(0);
         }
         self.is_behind.set(is_behind);
         is_behind
@@ -224,13 +224,13 @@ impl WebSocketHandle {
     /// Nothing is read: reading would find that the peer has gone, and so does this. A WebSocket whose connection is over ends at
     /// once. One whose peer sends no more has what came before delivered, and is
     /// dropped once nothing has been read or written for as long as a peer may stand still.
-    pub(super) fn on_not_read(&self, now: u32) {
+    pub(super) fn on_read_paused(&self, now: u32) {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
-            PeerState::Open => self.shut_at.set(None),
+            PeerState::Open => self.half_closed_at.set(None),
             PeerState::Closed => self.abort(),
             PeerState::HalfClosed => {
-                let since = self.shut_at.get().unwrap_or(now);
-                self.shut_at.set(Some(since));
+                let since = self.half_closed_at.get().unwrap_or(now);
+                self.half_closed_at.set(Some(since));
                 if now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall {
                     self.abort();
                 }
@@ -252,19 +252,19 @@ impl WebSocketHandle {
     /// Starts the closing handshake. A code that must not be sent becomes 1001, as with httpuv.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
         if self.is_compressing() {
-            return self.close_later(code, reason);
+            return self.defer_close(code, reason);
         }
         let code =
             (code != NO_STATUS).then(|| CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY));
-        self.say_goodbye(code, &String::from_utf8_lossy(reason));
+        self.queue_close_frame(code, &String::from_utf8_lossy(reason));
         self.wake();
     }
 
     /// Queues the one close frame.
-    pub(super) fn say_goodbye(&self, code: Option<CloseCode>, reason: &str) {
+    pub(super) fn queue_close_frame(&self, code: Option<CloseCode>, reason: &str) {
         let mut endpoint = self.endpoint.borrow_mut();
         if endpoint.close(code, reason, &self.shared.rules, || self.shared.now()) {
-            self.reading.start();
+            self.read_rate.start();
         }
     }
 
@@ -272,10 +272,10 @@ impl WebSocketHandle {
     pub(super) fn end(&self) {
         self.endpoint.borrow_mut().abort();
         self.backlog.end();
-        self.drop_later();
+        self.drop_deferred();
         self.transport.take();
-        self.queue.set(0);
-        self.has_dropped();
+        self.queue_charge.set(0);
+        self.on_message_dropped();
     }
 
     /// Drops the connection.
@@ -291,21 +291,21 @@ impl WebSocketHandle {
     }
 
     /// Notes that the peer has read: what it has time for begins anew.
-    pub(super) fn has_moved(&self, now: Tick) {
-        self.since.set(now.0);
+    pub(super) fn on_write_progress(&self, now: Tick) {
+        self.last_progress.set(now.0);
         self.endpoint.borrow_mut().on_progress(&self.shared.rules, now);
     }
 
     /// Notes that bytes came, after which the peer is inside a message or not.
-    pub(super) fn has_read(&self, n: usize, is_inside: bool) {
-        if is_inside && !self.is_inside.replace(true) {
-            self.sending.start();
-        } else if !is_inside {
-            self.is_inside.set(false);
+    pub(super) fn on_read(&self, n: usize, is_mid_message: bool) {
+        if is_mid_message && !self.is_mid_message.replace(true) {
+            self.send_rate.start();
+        } else if !is_mid_message {
+            self.is_mid_message.set(false);
         }
-        self.sending.count(n);
+        self.send_rate.count(n);
         if self.is_behind.get() {
-            self.read_behind.set(self.read_behind.get().saturating_add(n));
+            self.read_while_behind.set(self.read_while_behind.get().saturating_add(n));
         }
     }
 }
@@ -324,18 +324,18 @@ impl TableEntry for WebSocketHandle {
         let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
         let is_open = state == State::Open;
-        if is_open && self.is_supervised && self.is_blocked.get() {
+        if is_open && self.is_supervised && self.is_write_blocked.get() {
             // It waits for the supervisor, which takes in lumps what a client takes slowly.
-            self.has_moved(Tick(now));
-        } else if state == State::Closing || (is_open && self.is_blocked.get()) {
+            self.on_write_progress(Tick(now));
+        } else if state == State::Closing || (is_open && self.is_write_blocked.get()) {
             let taken =
-                self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
+                self.read_rate.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
-                self.shut_at.set(None);
-                self.has_moved(Tick(now));
+                self.half_closed_at.set(None);
+                self.on_write_progress(Tick(now));
             }
-            let is_slow = self.reading.tick(ticks.message_rate, taken);
-            let stands = is_open && now.wrapping_sub(self.since.get()) > ticks.stall;
+            let is_slow = self.read_rate.tick(ticks.message_rate, taken);
+            let stands = is_open && now.wrapping_sub(self.last_progress.get()) > ticks.stall;
             if is_slow || stands {
                 if is_open {
                     self.shared.report(self.id, Rejection::Unread);
@@ -344,19 +344,19 @@ impl TableEntry for WebSocketHandle {
             }
         }
         if is_open
-            && self.is_inside.get()
-            && self.sending.tick(ticks.message_rate, self.sending.take())
+            && self.is_mid_message.get()
+            && self.send_rate.tick(ticks.message_rate, self.send_rate.take())
         {
-            self.is_inside.set(false);
+            self.is_mid_message.set(false);
             self.shared.report(self.id, Rejection::MessageTimeout);
-            self.say_goodbye(Some(CloseCode::POLICY), "message too slow");
+            self.queue_close_frame(Some(CloseCode::POLICY), "message too slow");
             self.wake();
         }
-        if self.is_paused.get() {
-            self.on_not_read(now);
+        if self.is_read_paused.get() {
+            self.on_read_paused(now);
         }
         let mut endpoint = self.endpoint.borrow_mut();
-        if self.is_paused.get() {
+        if self.is_read_paused.get() {
             // What has come lies unread: that is no silence of the peer's.
             endpoint.on_input(0);
         }
@@ -378,11 +378,11 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn held(&self, share: Share) -> usize {
-        self.held_of(share)
+        self.evictable_bytes(share)
     }
 
     fn evict_for_memory(&self, share: Share, _held: usize) {
-        self.end_for_others(share);
+        self.evict_for(share);
     }
 
     fn evict_for_slot(&self) {
@@ -418,7 +418,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn close_for_restart(&self) {
-        self.close(RESTARTS, b"the worker ends");
+        self.close(SERVICE_RESTART, b"the worker ends");
     }
 
     fn is_websocket(&self) -> bool {

@@ -44,7 +44,7 @@ pub(crate) enum Extensions {
 }
 
 /// The headers of an answer that accepts a handshake which are the server's business, or have no meaning in one.
-const OURS: [&[u8]; 9] = [
+const SERVER_HEADERS: [&[u8]; 9] = [
     b"date",
     b"connection",
     b"upgrade",
@@ -60,12 +60,12 @@ fn app_headers(
     exchange: &Exchange,
     extensions: Extensions,
 ) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let are_ours = matches!(extensions, Extensions::Negotiated(_));
-    let is_ours = move |name: &[u8]| {
-        OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
-            || (are_ours && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
+    let is_negotiated = matches!(extensions, Extensions::Negotiated(_));
+    let is_set_by_server = move |name: &[u8]| {
+        SERVER_HEADERS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            || (is_negotiated && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
     };
-    exchange.response_headers().filter(move |(name, _)| !is_ours(name))
+    exchange.response_headers().filter(move |(name, _)| !is_set_by_server(name))
 }
 
 /// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.

@@ -16,74 +16,74 @@ const LEFT: usize = 64 << 10;
 impl WebSocketHandle {
     /// FrameTracker the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
     /// the time of a close to read the rest.
-    pub(super) fn refuse(&self, rejection: Rejection, reason: &str) {
+    pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
         if self.state() == State::Open {
             self.endpoint.borrow_mut().drop_after_current();
         }
-        self.drop_later();
-        self.say_goodbye(Some(CloseCode::TRY_AGAIN_LATER), reason);
+        self.drop_deferred();
+        self.queue_close_frame(Some(CloseCode::TRY_AGAIN_LATER), reason);
     }
 
     /// Charges the queue, which has grown.
-    pub(super) fn hold_queue(&self) {
-        let (has, len) = (self.queue.bytes(), self.pending());
+    pub(super) fn charge_queue(&self) {
+        let (has, len) = (self.queue_charge.bytes(), self.pending());
         let needs = len.next_multiple_of(QUEUE_STEP);
         if needs <= has {
             return;
         }
         if self.shared.connections.admit(Share::Queues, has, needs - has) {
-            self.queue.set(needs);
+            self.queue_charge.set(needs);
         } else {
-            self.end_for_others(Share::Queues);
+            self.evict_for(Share::Queues);
         }
     }
 
     /// Charges what the decoder has put together of a message. `false` when there is no room for it.
-    pub(super) fn hold_message(&self, capacity: usize) -> bool {
-        let has = self.message.bytes();
+    pub(super) fn charge_message(&self, capacity: usize) -> bool {
+        let has = self.message_charge.bytes();
         let needs = if capacity <= UNCHARGED_BYTES { 0 } else { capacity };
         if needs <= has {
-            self.message.set(needs);
+            self.message_charge.set(needs);
             return true;
         }
         if !self.shared.connections.admit(Share::Messages, has, needs - has) {
-            self.end_for_others(Share::Messages);
+            self.evict_for(Share::Messages);
             return false;
         }
-        self.message.set(needs);
+        self.message_charge.set(needs);
         true
     }
 
     /// What it holds of a share, if that can be had from it.
-    pub(super) fn held_of(&self, share: Share) -> usize {
+    pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
             (_, State::Over) => 0,
-            (Share::Messages, _) if self.leaving.get() == 0 => self.message.bytes(),
+            (Share::Messages, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
             // One that is told to go may take its time to read what is left.
-            (Share::Queues, State::Closing) if self.queue.bytes() <= QUEUE_STEP => 0,
-            (Share::Queues, _) => self.queue.bytes(),
+            (Share::Queues, State::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => 0,
+            (Share::Queues, _) => self.queue_charge.bytes(),
             _ => 0,
         }
     }
 
     /// FrameTracker the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
-    pub(super) fn end_for_others(&self, share: Share) {
+    pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == State::Closing;
-        self.refuse(Rejection::Overload, "no room");
+        self.close_for_overload(Rejection::Overload, "no room");
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
-            let leaving = self.message.bytes();
+            let leaving = self.message_charge.bytes();
             self.shared.connections.add_pending_release(Share::Messages, leaving);
-            self.leaving.set(leaving);
+            self.pending_release.set(leaving);
             self.is_evicted.set(true);
         }
         let len = self.pending();
         if len > LEFT || (was_closing && share == Share::Queues) {
-            self.queue.set(0);
+            self.queue_charge.set(0);
             self.abort();
         } else {
-            self.queue.set(if self.queue.bytes() > 0 {
+            self.queue_charge.set(if self.queue_charge.bytes() > 0 {
                 len.next_multiple_of(QUEUE_STEP)
             } else {
                 0
@@ -93,8 +93,10 @@ impl WebSocketHandle {
     }
 
     /// The task has dropped what was put together of a message, and hears no more.
-    pub(super) fn has_dropped(&self) {
-        self.shared.connections.finish_pending_release(Share::Messages, self.leaving.take());
-        self.message.set(0);
+    pub(super) fn on_message_dropped(&self) {
+        self.shared
+            .connections
+            .finish_pending_release(Share::Messages, self.pending_release.take());
+        self.message_charge.set(0);
     }
 }

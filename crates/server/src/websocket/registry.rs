@@ -37,7 +37,9 @@ impl WebSocketRegistry {
     /// Opens the WebSocket that an exchange has accepted; [`spawn`](super::driver::spawn) starts it.
     pub(crate) fn open(&self, exchange: &Exchange) {
         let open = match self.shared.dispatch.application.take_upstream(exchange.id()) {
-            Some(far) => OpenWebSocket::Tunneled(Tunnel::new(&self.shared, exchange, far)),
+            Some(upstream) => {
+                OpenWebSocket::Tunneled(Tunnel::new(&self.shared, exchange, upstream))
+            }
             None => OpenWebSocket::Local(WebSocketHandle::new(&self.shared, exchange)),
         };
         let before = self.open.borrow_mut().insert(exchange.id(), open);
@@ -52,9 +54,9 @@ impl WebSocketRegistry {
     }
 
     /// An open one with whose client the server speaks.
-    pub(crate) fn mailbox(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
+    pub(crate) fn local(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
         match self.open.borrow().get(&id)? {
-            OpenWebSocket::Local(mailbox) => Some(Rc::clone(mailbox)),
+            OpenWebSocket::Local(handle) => Some(Rc::clone(handle)),
             OpenWebSocket::Tunneled(_) => None,
         }
     }
@@ -62,13 +64,13 @@ impl WebSocketRegistry {
     /// What the handshake of one agreed on.
     pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
         Some(match self.open.borrow().get(&id)? {
-            OpenWebSocket::Local(mailbox) => mailbox.extensions(),
+            OpenWebSocket::Local(handle) => handle.extensions(),
             OpenWebSocket::Tunneled(_) => Extensions::ByUpstream,
         })
     }
 
     /// Forgets one that has ended.
-    pub(crate) fn forget(&self, id: WebSocketId) {
+    pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
         if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
             board.close_session();
@@ -76,10 +78,10 @@ impl WebSocketRegistry {
     }
 
     /// Wakes one when the application has taken messages.
-    pub(super) fn await_room(&self, mailbox: &Rc<WebSocketHandle>) {
+    pub(super) fn wake_on_capacity(&self, handle: &Rc<WebSocketHandle>) {
         let mut waiting = self.waiting.borrow_mut();
-        if !waiting.iter().any(|other| Rc::ptr_eq(other, mailbox)) {
-            waiting.push(Rc::clone(mailbox));
+        if !waiting.iter().any(|other| Rc::ptr_eq(other, handle)) {
+            waiting.push(Rc::clone(handle));
         }
     }
 
@@ -89,10 +91,10 @@ impl WebSocketRegistry {
         if self.waiting.borrow().is_empty() || !application.has_capacity() {
             return;
         }
-        self.waiting.borrow_mut().retain(|mailbox| {
-            let has_room = application.has_capacity_for(mailbox.id);
+        self.waiting.borrow_mut().retain(|handle| {
+            let has_room = application.has_capacity_for(handle.id);
             if has_room {
-                mailbox.wake();
+                handle.wake();
             }
             !has_room
         });

@@ -17,7 +17,7 @@ use rookery_websocket::protocol::{CloseCode, encode_close};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::context::WebSocketContext;
-use super::frame_tracker::{self, FrameTracker, RESTARTS};
+use super::frame_tracker::{self, FrameTracker, SERVICE_RESTART};
 use super::handshake::{Extensions, KEY, switching_protocols};
 use crate::application::application::Upstream;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -31,7 +31,7 @@ use crate::rejection::Rejection;
 const READS: usize = 4;
 
 /// What a client is told whose worker has ended without a word.
-const HAS_ENDED: &str = "the worker has ended";
+const UPSTREAM_ENDED: &str = "the worker has ended";
 
 /// See the module.
 #[derive(Debug)]
@@ -43,34 +43,34 @@ pub(crate) struct Tunnel {
     shared: Rc<WebSocketContext>,
     /// The client's end, as long as the task has it.
     transport: RefCell<Option<Transport>>,
-    far: RefCell<Option<UnixStream>>,
+    upstream: RefCell<Option<UnixStream>>,
     waker: RefCell<Option<Waker>>,
     /// From the client to the worker, and back.
-    up: RefCell<Direction>,
-    down: RefCell<Direction>,
-    ends: RefCell<FrameTracker>,
+    to_upstream: RefCell<Direction>,
+    to_client: RefCell<Direction>,
+    frames: RefCell<FrameTracker>,
     /// A close frame that is to go in at a frame's end.
-    goodbye: RefCell<Vec<u8>>,
+    close_frame: RefCell<Vec<u8>>,
     /// Whether it has gone in: what comes from the worker has no place behind it, however the end goes on.
-    has_said_goodbye: Cell<bool>,
-    end: Cell<End>,
+    is_close_sent: Cell<bool>,
+    state: Cell<TunnelState>,
     /// Whether what goes down waits for the client.
-    is_blocked: Cell<bool>,
+    is_write_blocked: Cell<bool>,
     /// Whether what goes up waits for the worker: the client is not read meanwhile.
-    is_paused: Cell<bool>,
+    is_read_paused: Cell<bool>,
     /// The tick at which a client that is not read was found to send no more.
-    shut_at: Cell<Option<u32>>,
+    half_closed_at: Cell<Option<u32>>,
     /// How fast the client is at reading it, and the tick at which it last read something or had nothing to read.
-    reading: RateMeter,
-    since: Cell<u32>,
+    read_rate: RateMeter,
+    last_progress: Cell<u32>,
     /// What is kept of each direction beyond what every connection is charged.
-    kept_up: Charge,
-    kept_down: Charge,
+    upstream_charge: Charge,
+    client_charge: Charge,
 }
 
 /// How far the end is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum TunnelState {
     Open,
     /// A close frame of ours goes in, or has: what the worker says from there on is not passed on.
     Closing,
@@ -84,17 +84,17 @@ enum End {
 #[derive(Debug, Default)]
 struct Direction {
     /// What is yet to be written.
-    kept: Vec<u8>,
-    at: usize,
+    buffered: Vec<u8>,
+    written: usize,
     /// Whether nothing more comes.
-    is_over: bool,
+    is_ended: bool,
     /// Whether that has been said to the other side.
-    is_shut: bool,
+    is_shut_down: bool,
 }
 
 impl Direction {
-    fn has_kept(&self) -> bool {
-        self.at < self.kept.len()
+    fn has_unwritten(&self) -> bool {
+        self.written < self.buffered.len()
     }
 
     /// Writes what is kept; empty, it holds no memory.
@@ -102,28 +102,28 @@ impl Direction {
         &mut self,
         mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<()>> {
-        while self.has_kept() {
-            match write(&self.kept[self.at..]) {
+        while self.has_unwritten() {
+            match write(&self.buffered[self.written..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(n)) => self.at += n,
+                Poll::Ready(Ok(n)) => self.written += n,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        if self.kept.capacity() > 0 {
-            self.kept = Vec::new();
-            self.at = 0;
+        if self.buffered.capacity() > 0 {
+            self.buffered = Vec::new();
+            self.written = 0;
         }
         Poll::Ready(Ok(()))
     }
 
     /// Writes `bytes`, where nothing is kept, and keeps what is not taken.
-    fn pass_on(
+    fn forward(
         &mut self,
         mut bytes: &[u8],
         mut write: impl FnMut(&[u8]) -> Poll<io::Result<usize>>,
     ) -> io::Result<()> {
-        while !self.has_kept() && !bytes.is_empty() {
+        while !self.has_unwritten() && !bytes.is_empty() {
             match write(bytes) {
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => bytes = &bytes[n..],
@@ -131,7 +131,7 @@ impl Direction {
                 Poll::Pending => break,
             }
         }
-        self.kept.extend_from_slice(bytes);
+        self.buffered.extend_from_slice(bytes);
         Ok(())
     }
 }
@@ -141,55 +141,55 @@ impl Tunnel {
     pub(super) fn new(
         shared: &Rc<WebSocketContext>,
         exchange: &Exchange,
-        far: Upstream,
+        upstream: Upstream,
     ) -> Rc<Tunnel> {
         let key = exchange.header(KEY.as_bytes());
         let mut down = Direction::default();
         if let Some(key) = key {
-            down.kept = switching_protocols(exchange, key, Extensions::ByUpstream);
+            down.buffered = switching_protocols(exchange, key, Extensions::ByUpstream);
         }
-        let Upstream { socket, mut read } = far;
-        let mut ends = FrameTracker::default();
-        ends.follow(&mut read);
-        down.kept.extend_from_slice(&read);
+        let Upstream { socket, mut read } = upstream;
+        let mut frames = FrameTracker::default();
+        frames.track(&mut read);
+        down.buffered.extend_from_slice(&read);
         Rc::new(Tunnel {
             id: exchange.id(),
             listener: exchange.listener(),
             is_substream: key.is_none(),
             shared: Rc::clone(shared),
             transport: RefCell::default(),
-            far: RefCell::new(Some(socket)),
+            upstream: RefCell::new(Some(socket)),
             waker: RefCell::default(),
-            up: RefCell::default(),
-            down: RefCell::new(down),
-            ends: RefCell::new(ends),
-            goodbye: RefCell::default(),
-            has_said_goodbye: Cell::new(false),
-            end: Cell::new(End::Open),
-            is_blocked: Cell::new(false),
-            is_paused: Cell::new(false),
-            shut_at: Cell::new(None),
-            reading: RateMeter::default(),
-            since: Cell::new(shared.connections.clock.now()),
-            kept_up: Charge::new(&shared.connections.budget, Share::Messages),
-            kept_down: Charge::new(&shared.connections.budget, Share::Queues),
+            to_upstream: RefCell::default(),
+            to_client: RefCell::new(down),
+            frames: RefCell::new(frames),
+            close_frame: RefCell::default(),
+            is_close_sent: Cell::new(false),
+            state: Cell::new(TunnelState::Open),
+            is_write_blocked: Cell::new(false),
+            is_read_paused: Cell::new(false),
+            half_closed_at: Cell::new(None),
+            read_rate: RateMeter::default(),
+            last_progress: Cell::new(shared.connections.clock.now()),
+            upstream_charge: Charge::new(&shared.connections.budget, Share::Messages),
+            client_charge: Charge::new(&shared.connections.budget, Share::Queues),
         })
     }
 
     // ---- its task ----
 
     /// The client's end, and what came behind the handshake.
-    pub(super) fn begin(&self, transport: Transport, read: &[u8]) {
+    pub(super) fn attach(&self, transport: Transport, read: &[u8]) {
         self.transport.replace(Some(transport));
-        self.up.borrow_mut().kept.extend_from_slice(read);
+        self.to_upstream.borrow_mut().buffered.extend_from_slice(read);
     }
 
     /// It is over, whoever still knows it: what the application is told.
-    pub(super) fn end(&self) -> Event {
-        let is_clean = self.has_said_goodbye.get() || self.ends.borrow().is_closing();
-        self.end.set(End::Over);
+    pub(super) fn finish(&self) -> Event {
+        let is_clean = self.is_close_sent.get() || self.frames.borrow().has_close_frame();
+        self.state.set(TunnelState::Over);
         self.transport.take();
-        self.far.take();
+        self.upstream.take();
         let code = if is_clean { CloseCode::NORMAL.get() } else { 1006 };
         let (socket, listener) = (self.id, self.listener);
         Event::Closed { socket, listener, code, reason: Box::default(), is_clean }
@@ -199,24 +199,24 @@ impl Tunnel {
 
     /// Has a close frame go in at the next end of a frame. The client's answer goes to the worker, which hears in this way that it is over.
     pub(crate) fn close(&self, code: u16, reason: &[u8]) {
-        if self.end.get() != End::Open || self.ends.borrow().is_closing() {
+        if self.state.get() != TunnelState::Open || self.frames.borrow().has_close_frame() {
             return;
         }
         let code = CloseCode::new(code).unwrap_or(CloseCode::GOING_AWAY);
         encode_close(
-            &mut self.goodbye.borrow_mut(),
+            &mut self.close_frame.borrow_mut(),
             Some(code),
             &String::from_utf8_lossy(reason),
             None,
         );
-        self.ends_at(End::Closing);
-        self.say_goodbye();
+        self.start_ending(TunnelState::Closing);
+        self.queue_close_frame();
         Tunnel::wake(self);
     }
 
     /// Drops both sides.
     pub(crate) fn abort(&self) {
-        self.end.set(End::Over);
+        self.state.set(TunnelState::Over);
         Tunnel::wake(self);
     }
 
@@ -227,25 +227,25 @@ impl Tunnel {
     }
 
     /// The time that the end may take begins.
-    fn ends_at(&self, end: End) {
-        if self.end.get() == End::Open {
-            self.since.set(self.shared.connections.clock.now());
-            self.reading.start();
+    fn start_ending(&self, state: TunnelState) {
+        if self.state.get() == TunnelState::Open {
+            self.last_progress.set(self.shared.connections.clock.now());
+            self.read_rate.start();
         }
-        self.end.set(end);
+        self.state.set(state);
     }
 
     /// Puts the close frame in, if it may go in here.
-    fn say_goodbye(&self) {
-        if self.ends.borrow().is_between() {
-            self.down.borrow_mut().kept.append(&mut self.goodbye.borrow_mut());
-            self.has_said_goodbye.set(true);
+    fn queue_close_frame(&self) {
+        if self.frames.borrow().is_at_frame_boundary() {
+            self.to_client.borrow_mut().buffered.append(&mut self.close_frame.borrow_mut());
+            self.is_close_sent.set(true);
         }
     }
 
     /// Whether a close frame waits for the end of the worker's.
-    fn is_to_say_goodbye(&self) -> bool {
-        !self.goodbye.borrow().is_empty()
+    fn is_close_pending(&self) -> bool {
+        !self.close_frame.borrow().is_empty()
     }
 
     // ---- its two directions ----
@@ -258,24 +258,26 @@ impl Tunnel {
                 *waker = Some(cx.waker().clone());
             }
         }
-        let (mut transport, mut far) = (self.transport.borrow_mut(), self.far.borrow_mut());
-        let (Some(transport), Some(far)) = (&mut *transport, &mut *far) else {
+        let (mut transport, mut upstream) =
+            (self.transport.borrow_mut(), self.upstream.borrow_mut());
+        let (Some(transport), Some(upstream)) = (&mut *transport, &mut *upstream) else {
             return Poll::Ready(());
         };
-        let passed = if self.end.get() == End::Over {
+        let passed = if self.state.get() == TunnelState::Over {
             Err(io::ErrorKind::ConnectionAborted.into())
         } else {
-            self.pass_up(cx, transport, far)
-                .and_then(|has_more| Ok(has_more | self.pass_down(cx, transport, far)?))
+            self.forward_to_upstream(cx, transport, upstream).and_then(|has_more| {
+                Ok(has_more | self.forward_to_client(cx, transport, upstream)?)
+            })
         };
         let Ok(has_more) = passed else {
             transport.reset_on_close();
             return Poll::Ready(());
         };
-        if self.up.borrow().is_shut && self.down.borrow().is_shut {
+        if self.to_upstream.borrow().is_shut_down && self.to_client.borrow().is_shut_down {
             return Poll::Ready(());
         }
-        if self.end.get() == End::Over {
+        if self.state.get() == TunnelState::Over {
             // For want of room.
             transport.reset_on_close();
             return Poll::Ready(());
@@ -290,30 +292,30 @@ impl Tunnel {
     ///
     /// # Errors
     /// The client has gone. The end of the worker is seen by what it says.
-    fn pass_up(
+    fn forward_to_upstream(
         &self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        far: &mut UnixStream,
+        upstream: &mut UnixStream,
     ) -> io::Result<bool> {
-        let mut way = self.up.borrow_mut();
+        let mut direction = self.to_upstream.borrow_mut();
         for _ in 0..READS {
-            if self.down.borrow().is_over {
+            if self.to_client.borrow().is_ended {
                 // There is nobody whom it is for.
-                way.kept = Vec::new();
-                way.at = 0;
+                direction.buffered = Vec::new();
+                direction.written = 0;
             }
-            match way.poll_flush(|bytes| Pin::new(&mut *far).poll_write(cx, bytes)) {
-                Poll::Ready(Ok(())) => self.hold(&self.kept_up, 0),
+            match direction.poll_flush(|bytes| Pin::new(&mut *upstream).poll_write(cx, bytes)) {
+                Poll::Ready(Ok(())) => self.charge(&self.upstream_charge, 0),
                 Poll::Ready(Err(_)) => {
-                    way.kept = Vec::new();
-                    way.at = 0;
+                    direction.buffered = Vec::new();
+                    direction.written = 0;
                 }
                 Poll::Pending => {
                     // In a tunnel what is not read lies here.
-                    let kept = way.kept.len() + transport.buffer_unread(cx);
-                    self.hold(&self.kept_up, kept);
-                    self.is_paused.set(true);
+                    let kept = direction.buffered.len() + transport.buffer_unread(cx);
+                    self.charge(&self.upstream_charge, kept);
+                    self.is_read_paused.set(true);
                     return if transport.peer_state() == PeerState::Closed {
                         Err(io::ErrorKind::ConnectionReset.into())
                     } else {
@@ -321,11 +323,11 @@ impl Tunnel {
                     };
                 }
             }
-            self.is_paused.set(false);
-            self.shut_at.set(None);
-            if way.is_over {
-                if !std::mem::replace(&mut way.is_shut, true) {
-                    let _ = Pin::new(&mut *far).poll_shutdown(cx);
+            self.is_read_paused.set(false);
+            self.half_closed_at.set(None);
+            if direction.is_ended {
+                if !std::mem::replace(&mut direction.is_shut_down, true) {
+                    let _ = Pin::new(&mut *upstream).poll_shutdown(cx);
                 }
                 return Ok(false);
             }
@@ -335,15 +337,15 @@ impl Tunnel {
                 Poll::Ready(read) => read?,
             };
             if n == 0 {
-                way.is_over = true;
-                self.ends_at(End::Ended);
-            } else if !self.down.borrow().is_over {
+                direction.is_ended = true;
+                self.start_ending(TunnelState::Ended);
+            } else if !self.to_client.borrow().is_ended {
                 self.shared.dispatch.has_forwarded.set(true);
-                let passed =
-                    way.pass_on(&scratch[..n], |bytes| Pin::new(&mut *far).poll_write(cx, bytes));
+                let passed = direction
+                    .forward(&scratch[..n], |bytes| Pin::new(&mut *upstream).poll_write(cx, bytes));
                 if passed.is_err() {
-                    way.kept = Vec::new();
-                    way.at = 0;
+                    direction.buffered = Vec::new();
+                    direction.written = 0;
                 }
             }
         }
@@ -354,43 +356,46 @@ impl Tunnel {
     ///
     /// # Errors
     /// The client has gone.
-    fn pass_down(
+    fn forward_to_client(
         &self,
         cx: &mut Context<'_>,
         transport: &mut Transport,
-        far: &mut UnixStream,
+        upstream: &mut UnixStream,
     ) -> io::Result<bool> {
         for _ in 0..READS {
-            if !self.flush_down(cx, transport)? {
+            if !self.flush_to_client(cx, transport)? {
                 return Ok(false);
             }
-            let mut way = self.down.borrow_mut();
-            if way.is_over {
-                if !std::mem::replace(&mut way.is_shut, true) {
+            let mut direction = self.to_client.borrow_mut();
+            if direction.is_ended {
+                if !std::mem::replace(&mut direction.is_shut_down, true) {
                     transport.shut_down();
                 }
                 return Ok(false);
             }
             let mut scratch = self.shared.scratch.0.borrow_mut();
             let mut buffer = ReadBuf::new(&mut scratch);
-            let n = match Pin::new(&mut *far).poll_read(cx, &mut buffer) {
+            let n = match Pin::new(&mut *upstream).poll_read(cx, &mut buffer) {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(())) => buffer.filled().len(),
                 Poll::Ready(Err(_)) => 0,
             };
             if n == 0 {
-                way.is_over = true;
-                drop(way);
-                self.worker_has_ended();
-            } else if !self.has_said_goodbye.get() {
-                let n = self.follow(&mut scratch[..n]);
-                way.pass_on(&scratch[..n], |bytes| {
-                    transport.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-                })
-                .inspect(|()| self.count_read(n - (way.kept.len() - way.at)))?;
-                drop(way);
-                if self.is_to_say_goodbye() {
-                    self.say_goodbye();
+                direction.is_ended = true;
+                drop(direction);
+                self.on_upstream_end();
+            } else if !self.is_close_sent.get() {
+                let n = self.track(&mut scratch[..n]);
+                direction
+                    .forward(&scratch[..n], |bytes| {
+                        transport.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+                    })
+                    .inspect(|()| {
+                        self.count_written(n - (direction.buffered.len() - direction.written))
+                    })?;
+                drop(direction);
+                if self.is_close_pending() {
+                    self.queue_close_frame();
                 }
             }
         }
@@ -398,81 +403,84 @@ impl Tunnel {
     }
 
     /// How much of it is passed on: up to the next end of a frame, where a close frame waits for that.
-    fn follow(&self, bytes: &mut [u8]) -> usize {
-        let mut ends = self.ends.borrow_mut();
-        if self.is_to_say_goodbye() {
-            return ends.follow_one(bytes);
+    fn track(&self, bytes: &mut [u8]) -> usize {
+        let mut frames = self.frames.borrow_mut();
+        if self.is_close_pending() {
+            return frames.track_to_boundary(bytes);
         }
-        ends.follow(bytes);
+        frames.track(bytes);
         bytes.len()
     }
 
     /// Writes what is kept for the client: whether all of it has left.
-    fn flush_down(&self, cx: &mut Context<'_>, transport: &mut Transport) -> io::Result<bool> {
-        let mut way = self.down.borrow_mut();
-        let before = way.kept.len() - way.at;
+    fn flush_to_client(&self, cx: &mut Context<'_>, transport: &mut Transport) -> io::Result<bool> {
+        let mut direction = self.to_client.borrow_mut();
+        let before = direction.buffered.len() - direction.written;
         let mut flushed =
-            way.poll_flush(|bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]));
+            direction.poll_flush(|bytes| transport.poll_write_vectored(cx, &[IoSlice::new(bytes)]));
         if flushed.is_ready() {
             if let Poll::Ready(Err(error)) = flushed {
                 return Err(error);
             }
             flushed = transport.poll_flush(cx);
         }
-        self.count_read(before - (way.kept.len() - way.at));
-        let is_blocked = flushed.is_pending();
-        if is_blocked != self.is_blocked.replace(is_blocked) && self.end.get() == End::Open {
-            self.reading.start();
-            self.since.set(self.shared.connections.clock.now());
+        self.count_written(before - (direction.buffered.len() - direction.written));
+        let is_write_blocked = flushed.is_pending();
+        if is_write_blocked != self.is_write_blocked.replace(is_write_blocked)
+            && self.state.get() == TunnelState::Open
+        {
+            self.read_rate.start();
+            self.last_progress.set(self.shared.connections.clock.now());
         }
-        self.hold(&self.kept_down, way.kept.len());
+        self.charge(&self.client_charge, direction.buffered.len());
         match flushed {
             Poll::Ready(done) => done.map(|()| true),
             Poll::Pending => Ok(false),
         }
     }
 
-    fn count_read(&self, written: usize) {
+    fn count_written(&self, written: usize) {
         if written > 0 {
-            self.reading.count(written);
+            self.read_rate.count(written);
         }
     }
 
     /// Nothing more comes from the worker.
-    fn worker_has_ended(&self) {
-        let is_silent = self.end.get() == End::Open && !self.ends.borrow().is_closing();
-        if is_silent && self.ends.borrow().is_between() {
-            let mut down = self.down.borrow_mut();
-            encode_close(&mut down.kept, CloseCode::new(RESTARTS), HAS_ENDED, None);
+    fn on_upstream_end(&self) {
+        let is_silent =
+            self.state.get() == TunnelState::Open && !self.frames.borrow().has_close_frame();
+        if is_silent && self.frames.borrow().is_at_frame_boundary() {
+            let mut down = self.to_client.borrow_mut();
+            encode_close(&mut down.buffered, CloseCode::new(SERVICE_RESTART), UPSTREAM_ENDED, None);
         }
-        self.ends_at(End::Ended);
+        self.start_ending(TunnelState::Ended);
     }
 
     /// Looks whether a client that is not read, since the worker takes no more, is given up: at once when its connection is over,
     /// and when it has sent all it had, after as long as a peer may stand still. Reading would find either.
-    fn is_given_up(&self, now: u32) -> bool {
+    fn check_abandoned(&self, now: u32) -> bool {
         match self.transport.borrow().as_ref().map_or(PeerState::Closed, Transport::peer_state) {
             PeerState::Open => false,
             PeerState::Closed => true,
             PeerState::HalfClosed => {
-                let since = self.shut_at.get().unwrap_or(now);
-                self.shut_at.set(Some(since));
+                let since = self.half_closed_at.get().unwrap_or(now);
+                self.half_closed_at.set(Some(since));
                 now.wrapping_sub(since) > self.shared.connections.clock.ticks.stall
             }
         }
     }
 
     /// Charges what is kept of a direction. Where there is no room for it, it ends.
-    fn hold(&self, charge: &Charge, kept: usize) {
+    fn charge(&self, charge: &Charge, kept: usize) {
         let (has, needs) = (charge.bytes(), if kept <= UNCHARGED_BYTES { 0 } else { kept });
         if needs > has {
-            let share = if std::ptr::eq(charge, &raw const self.kept_up) {
+            let share = if std::ptr::eq(charge, &raw const self.upstream_charge) {
                 Share::Messages
             } else {
                 Share::Queues
             };
             if !self.shared.connections.admit(share, has, needs - has) {
-                return self.end_for_others();
+                return self.evict();
             }
         }
         if needs != has {
@@ -480,10 +488,10 @@ impl Tunnel {
         }
     }
 
-    fn end_for_others(&self) {
+    fn evict(&self) {
         self.shared.report(self.id, Rejection::Overload);
-        self.kept_up.set(0);
-        self.kept_down.set(0);
+        self.upstream_charge.set(0);
+        self.client_charge.set(0);
         self.abort();
     }
 }
@@ -501,22 +509,22 @@ impl TableEntry for Tunnel {
     /// worker asks it, by pings.
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
-        if self.is_paused.get() && self.is_given_up(now) {
+        if self.is_read_paused.get() && self.check_abandoned(now) {
             return self.abort();
         }
-        let is_open = match self.end.get() {
-            End::Over => return,
-            End::Open if !self.is_blocked.get() => return,
-            end => end == End::Open,
+        let is_open = match self.state.get() {
+            TunnelState::Over => return,
+            TunnelState::Open if !self.is_write_blocked.get() => return,
+            end => end == TunnelState::Open,
         };
         let taken =
-            self.reading.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
+            self.read_rate.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
         if taken > 0 {
-            self.since.set(now);
+            self.last_progress.set(now);
         }
-        let patience = if is_open { ticks.stall } else { ticks.close };
-        if self.reading.tick(ticks.message_rate, taken)
-            || now.wrapping_sub(self.since.get()) > patience
+        let timeout = if is_open { ticks.stall } else { ticks.close };
+        if self.read_rate.tick(ticks.message_rate, taken)
+            || now.wrapping_sub(self.last_progress.get()) > timeout
         {
             if is_open {
                 self.shared.report(self.id, Rejection::Unread);
@@ -532,15 +540,15 @@ impl TableEntry for Tunnel {
 
     fn held(&self, share: Share) -> usize {
         match share {
-            _ if self.end.get() == End::Over => 0,
-            Share::Messages => self.kept_up.bytes(),
-            Share::Queues => self.kept_down.bytes(),
+            _ if self.state.get() == TunnelState::Over => 0,
+            Share::Messages => self.upstream_charge.bytes(),
+            Share::Queues => self.client_charge.bytes(),
             _ => 0,
         }
     }
 
     fn evict_for_memory(&self, _share: Share, _held: usize) {
-        self.end_for_others();
+        self.evict();
     }
 
     fn evict_for_slot(&self) {
@@ -564,7 +572,7 @@ impl TableEntry for Tunnel {
     }
 
     fn is_ending(&self) -> bool {
-        self.end.get() != End::Open
+        self.state.get() != TunnelState::Open
     }
 
     fn wake(&self) {
@@ -573,6 +581,6 @@ impl TableEntry for Tunnel {
 }
 
 /// The ends of frames, as the fuzzer asks for them: where frames end, what is passed on, and whether the worker has begun to close.
-pub fn follow_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
-    frame_tracker::follow_for_fuzzer(bytes, cut)
+pub fn track_frames_for_fuzzer(bytes: &[u8], cut: usize) -> (Vec<usize>, Vec<u8>, bool) {
+    frame_tracker::track_frames_for_fuzzer(bytes, cut)
 }

@@ -139,7 +139,7 @@ fn only_proxies_that_are_named_may_send_one() {
         app_with(
             Limits::default(),
             ListenerConfig {
-                proxies: TrustedProxies::of([proxy]).unwrap(),
+                proxies: TrustedProxies::parse([proxy]).unwrap(),
                 ..ListenerConfig::default()
             },
         )

@@ -215,7 +215,7 @@ fn nobody_else_is_believed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let site = ListenerConfig {
-        proxies: TrustedProxies::of(["unix"]).unwrap(),
+        proxies: TrustedProxies::parse(["unix"]).unwrap(),
         ..ListenerConfig::default()
     };
     let _listener = app.server.listen_unix(&path, None, site).unwrap();

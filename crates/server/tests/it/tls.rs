@@ -524,7 +524,7 @@ fn a_proxy_is_believed_when_it_is_named() {
         String::from_utf8(client.response().unwrap().body).unwrap()
     };
     let believing = |proxy| ListenerConfig {
-        proxies: TrustedProxies::of([proxy]).unwrap(),
+        proxies: TrustedProxies::parse([proxy]).unwrap(),
         ..ListenerConfig::default()
     };
     let https = "X-Forwarded-Proto: https\r\n";

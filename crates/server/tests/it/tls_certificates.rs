@@ -106,7 +106,7 @@ fn a_certificate_is_chosen_by_the_name_that_is_asked_for() {
 
 #[test]
 fn certificate_and_key_may_be_text() {
-    let text = |name: &str| Pem::of(&fs::read_to_string(file(name)).unwrap());
+    let text = |name: &str| Pem::from_text_or_path(&fs::read_to_string(file(name)).unwrap());
     let pair = CertificatePair { certificate: text("rsa.pem"), key: text("rsa.key") };
     assert!(!format!("{pair:?}").contains("BEGIN"), "a key in a log");
     let app = server(TlsSettings { pairs: vec![pair], ..TlsSettings::default() });
@@ -142,10 +142,13 @@ fn pem_is_taken_as_other_programs_write_it() {
         fs::write(&paths[0], &certificate).unwrap();
         fs::write(&paths[1], &key).unwrap();
         let files = CertificatePair {
-            certificate: Pem::of(paths[0].to_str().unwrap()),
-            key: Pem::of(paths[1].to_str().unwrap()),
+            certificate: Pem::from_text_or_path(paths[0].to_str().unwrap()),
+            key: Pem::from_text_or_path(paths[1].to_str().unwrap()),
         };
-        let text = CertificatePair { certificate: Pem::of(&certificate), key: Pem::of(&key) };
+        let text = CertificatePair {
+            certificate: Pem::from_text_or_path(&certificate),
+            key: Pem::from_text_or_path(&key),
+        };
         for pair in [files, text] {
             let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
             let tls = Tls::new(settings, |_| ()).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -171,8 +174,10 @@ fn the_text_of_a_key_is_never_said() {
         key.replace('\n', ""),
         key[..key.len() - 30].to_owned(),
     ] {
-        let pair =
-            CertificatePair { certificate: Pem::File(file("other.pem")), key: Pem::of(&text) };
+        let pair = CertificatePair {
+            certificate: Pem::File(file("other.pem")),
+            key: Pem::from_text_or_path(&text),
+        };
         let said = format!("{pair:?}");
         assert!(!said.contains(secret), "{said}");
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
@@ -677,7 +682,7 @@ fn who_is_not_trusted_any_more_does_not_come_back_with_a_ticket() {
 #[test]
 fn the_certificate_to_develop_with_is_one_that_openssl_takes() {
     let folder = tempfile::tempdir().unwrap();
-    let made = DevelopmentCertificate::keep(&folder.path().join("kept")).unwrap();
+    let made = DevelopmentCertificate::load_or_create(&folder.path().join("kept")).unwrap();
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl").args(arguments).arg(&made.file).output().ok()?;
         assert!(output.status.success(), "{output:?}");

@@ -129,7 +129,7 @@ impl MakeCookie for Cookies {
 #[doc(hidden)]
 pub fn read_for_fuzzer(cookies: &[u8]) -> (bool, Option<Vec<u8>>) {
     let keys = session_affinity::Keys::new("");
-    (keys.read(cookies).named().is_some(), keys.names.removed_from(cookies))
+    (keys.read(cookies).named().is_some(), keys.names.without_own(cookies))
 }
 
 /// Whether a query names a worker, and whether it has that alone. For the fuzzer.

@@ -104,7 +104,7 @@ fn write_headers(
         if is_neighbours {
             continue;
         }
-        let others = if header.name == b"cookie" { names.removed_from(header.value) } else { None };
+        let others = if header.name == b"cookie" { names.without_own(header.value) } else { None };
         // The cookie that names the worker is between the client and us as well.
         let value = others.as_deref().unwrap_or(header.value);
         if others.is_some() && value.is_empty() {

@@ -87,7 +87,7 @@ pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
 fn is_for_all(exchange: &Exchange) -> bool {
     let mut lines =
         exchange.response_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
-    lines.any(|(_, value)| session_cookie::is_for_all(value))
+    lines.any(|(_, value)| session_cookie::is_publicly_cacheable(value))
 }
 
 /// Passes a reply on whose head is in its exchange.

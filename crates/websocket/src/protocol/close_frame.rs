@@ -1,39 +1,7 @@
 //! Close frames (RFC 6455, 5.5.1 and 7.4).
 
+use crate::protocol::close_code::CloseCode;
 use crate::protocol::violation::Violation;
-
-/// A close code that may stand in a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CloseCode(u16);
-
-impl CloseCode {
-    /// The purpose is fulfilled.
-    pub const NORMAL: CloseCode = CloseCode(1000);
-    /// The server goes down, or the browser navigates away.
-    pub const GOING_AWAY: CloseCode = CloseCode(1001);
-    /// The peer broke the protocol.
-    pub const PROTOCOL: CloseCode = CloseCode(1002);
-    /// Text that is not UTF-8.
-    pub const INVALID: CloseCode = CloseCode(1007);
-    /// A rule of the application.
-    pub const POLICY: CloseCode = CloseCode(1008);
-    /// A message too large.
-    pub const TOO_BIG: CloseCode = CloseCode(1009);
-    /// The server failed.
-    pub const INTERNAL: CloseCode = CloseCode(1011);
-    /// The server has no room for it at the moment (IANA's registry of close codes).
-    pub const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
-
-    /// The code, if it may be sent: 1000 to 1014 less 1004, 1005 and 1006, and 3000 to 4999 (RFC 6455, 7.4.2).
-    pub fn new(code: u16) -> Option<CloseCode> {
-        matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(CloseCode(code))
-    }
-
-    /// The number.
-    pub fn get(self) -> u16 {
-        self.0
-    }
-}
 
 /// What a close frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

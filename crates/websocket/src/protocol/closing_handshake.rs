@@ -8,7 +8,8 @@
 //! ```
 //! [`Closing::fail`] leads from anywhere to `Done`. Who ends the TCP connection first (the server) is the caller's to do.
 
-use crate::protocol::close_frame::{CloseCode, CloseReason};
+use crate::protocol::close_code::CloseCode;
+use crate::protocol::close_frame::CloseReason;
 
 /// How far the close handshake is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,6 +1,7 @@
 //! Writing frames into a caller's buffer.
 
-use crate::protocol::close_frame::{CloseCode, REASON_MAX};
+use crate::protocol::close_code::CloseCode;
+use crate::protocol::close_frame::REASON_MAX;
 use crate::protocol::deflate::{Deflater, Fin, Takeover};
 use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};

@@ -1,5 +1,6 @@
 //! The protocol without I/O.
 
+mod close_code;
 mod close_frame;
 mod closing_handshake;
 mod decoder;
@@ -13,7 +14,8 @@ mod role;
 mod utf8;
 mod violation;
 
-pub use close_frame::{CloseCode, CloseReason, REASON_MAX};
+pub use close_code::CloseCode;
+pub use close_frame::{CloseReason, REASON_MAX};
 pub use closing_handshake::{Answer, Closing, Ending};
 pub use decoder::{Decoded, DecodedPayload, Decoder, DecoderLimits};
 #[cfg(feature = "tokio")]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::protocol::close_frame::CloseCode;
+use crate::protocol::close_code::CloseCode;
 
 /// How a peer broke the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

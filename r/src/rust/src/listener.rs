@@ -119,7 +119,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
-    let proxies = TrustedProxies::of(proxies.iter().map(AsRef::as_ref))
+    let proxies = TrustedProxies::parse(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
     // SAFETY: the caller's duty.
@@ -131,7 +131,7 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     Some(ListenerConfig {
         files: files.map(static_paths::Builder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
-        tells_request_id: setup.tells_request_id != 0,
+        sends_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
         // SAFETY: the caller's duty.
         tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),

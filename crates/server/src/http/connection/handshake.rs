@@ -18,20 +18,20 @@ use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
 /// Bytes of a request in the clear that are read to name the URL that was meant.
-const HEAD_BYTES: usize = 8 << 10;
+const MAX_HEAD_BYTES: usize = 8 << 10;
 
 /// Hears whom the proxy speaks for, and agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
-pub(crate) async fn agree(connection: &HttpConnection) -> bool {
+pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     if connection.has_tls() {
         // Whether the peer has said anything is known after the reactor's next turn.
         tokio::task::yield_now().await;
     }
-    if connection.config.proxy_protocol && !hear_proxy(connection).await {
+    if connection.config.proxy_protocol && !read_proxy_header(connection).await {
         return false;
     }
     let greeting = poll_fn(|cx| {
         connection.set_waker(cx);
-        if connection.end.get().is_now() {
+        if connection.close_state.get().is_immediate() {
             return Poll::Ready(None);
         }
         let greeting = connection.transport.borrow_mut().poll_handshake(cx).map(Some);
@@ -46,18 +46,18 @@ pub(crate) async fn agree(connection: &HttpConnection) -> bool {
             if !connection.speaks_http2() {
                 connection.enter(Phase::Head);
             }
-            note_client(connection);
+            record_client_certificate(connection);
             true
         }
         Some(Ok(HandshakeResult::PlaintextHttp)) => {
-            answer_plain(connection).await;
+            reject_plaintext(connection).await;
             false
         }
         Some(Err(error)) => {
             // Who goes in the middle of it has changed its mind; browsers do.
             if error.kind() == io::ErrorKind::InvalidData {
                 connection.shared.report(Rejection::Handshake);
-                connection.has_rest.set(true);
+                connection.has_unread_input.set(true);
             }
             false
         }
@@ -66,14 +66,14 @@ pub(crate) async fn agree(connection: &HttpConnection) -> bool {
 }
 
 /// Takes the header of the PROXY protocol: from now on the client is whom it names.
-async fn hear_proxy(connection: &HttpConnection) -> bool {
+async fn read_proxy_header(connection: &HttpConnection) -> bool {
     if !connection.config.proxies.is_empty() && !connection.is_proxy {
         connection.shared.report(Rejection::Proxy);
         return false;
     }
     let header = poll_fn(|cx| {
         connection.set_waker(cx);
-        if connection.end.get().is_now() {
+        if connection.close_state.get().is_immediate() {
             return Poll::Ready(None);
         }
         let header = connection.transport.borrow().poll_proxy_header(cx).map(Some);
@@ -102,25 +102,26 @@ fn is_challenge(connection: &HttpConnection) -> bool {
     connection.transport.borrow_mut().tls().is_some_and(|tls| tls.is_challenge())
 }
 
-fn note_client(connection: &HttpConnection) {
+fn record_client_certificate(connection: &HttpConnection) {
     let mut transport = connection.transport.borrow_mut();
     if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
         let (subject, fingerprint) = certificate::identity(der);
         // The first and only time.
-        let _ = connection.client.set(Arc::new(ClientCertificate { subject, fingerprint }));
+        let _ =
+            connection.client_certificate.set(Arc::new(ClientCertificate { subject, fingerprint }));
     }
 }
 
 /// A request in the clear, where TLS is spoken: an answer that a person understands. A redirect would hide that cookies may
 /// have gone in the clear.
-async fn answer_plain(connection: &HttpConnection) {
+async fn reject_plaintext(connection: &HttpConnection) {
     let head = read_head(connection).await;
-    let url = url(&head, connection.ends.get().local);
+    let url = intended_url(&head, connection.ends.get().local);
     let text = format!(
         "400 Bad Request: this port speaks HTTPS{}{url}\n",
         if url.is_empty() { "" } else { ": " }
     );
-    lingering_close::refuse_with(connection, Rejection::PlainOnTls, &text);
+    lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
 }
 
 /// Reads to the end of a head, as far as it is needed, and as long as a handshake may take.
@@ -128,9 +129,12 @@ async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     let mut head = Vec::new();
     poll_fn(|cx| {
         connection.set_waker(cx);
-        while !connection.end.get().is_now() && head.len() < HEAD_BYTES && !has_end(&head) {
+        while !connection.close_state.get().is_immediate()
+            && head.len() < MAX_HEAD_BYTES
+            && !has_complete_head(&head)
+        {
             let mut scratch = connection.shared.scratch.0.borrow_mut();
-            let room = HEAD_BYTES - head.len();
+            let room = MAX_HEAD_BYTES - head.len();
             match ready!(connection.transport.borrow_mut().poll_read(cx, &mut scratch[..room])) {
                 Ok(n) if n > 0 => head.extend_from_slice(&scratch[..n]),
                 _ => break,
@@ -142,12 +146,12 @@ async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     head
 }
 
-fn has_end(head: &[u8]) -> bool {
+fn has_complete_head(head: &[u8]) -> bool {
     head.windows(4).any(|window| window == b"\r\n\r\n")
 }
 
 /// The URL that was meant; empty when that cannot be told.
-fn url(head: &[u8], local: Option<SocketAddr>) -> String {
+fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");
     let target = lines.next().and_then(|line| line.split(' ').nth(1)).unwrap_or("/");
@@ -164,7 +168,7 @@ fn url(head: &[u8], local: Option<SocketAddr>) -> String {
 }
 
 /// What a TLS client begins with (RFC 8446, 5.1): a handshake's record.
-pub(crate) fn is_tls(read: &[u8]) -> bool {
+pub(crate) fn looks_like_tls(read: &[u8]) -> bool {
     matches!(read, [22, 3, ..])
 }
 
@@ -187,8 +191,8 @@ mod tests {
             ("GET http://x/ HTTP/1.1\r\nHost: a\r\n\r\n", "https://a/"),
             ("NONSENSE", "https://192.0.2.1:8443/"),
         ] {
-            assert_eq!(url(head.as_bytes(), local), expected, "{head}");
+            assert_eq!(intended_url(head.as_bytes(), local), expected, "{head}");
         }
-        assert_eq!(url(b"GET / HTTP/1.0\r\n\r\n", None), "");
+        assert_eq!(intended_url(b"GET / HTTP/1.0\r\n\r\n", None), "");
     }
 }

@@ -28,12 +28,12 @@ impl HandshakeLimit {
         self.ended.notify_waiters();
     }
 
-    /// Waits until fewer than `most` are under way, which is soon: each of them is ready to run.
-    pub(crate) async fn room(&self, most: usize) {
+    /// Waits until fewer than `max` are under way, which is soon: each of them is ready to run.
+    pub(crate) async fn wait_for_capacity(&self, max: usize) {
         loop {
             // Before the look, so that an end between the look and the wait is not missed.
             let ended = self.ended.notified();
-            if self.count.get() < most.max(1) {
+            if self.count.get() < max.max(1) {
                 return;
             }
             ended.await;
@@ -53,10 +53,10 @@ mod tests {
         let handshakes = HandshakeLimit::default();
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..2 {
-            assert!(pin!(handshakes.room(2)).poll(&mut cx).is_ready());
+            assert!(pin!(handshakes.wait_for_capacity(2)).poll(&mut cx).is_ready());
             handshakes.begin();
         }
-        let mut third = pin!(handshakes.room(2));
+        let mut third = pin!(handshakes.wait_for_capacity(2));
         assert!(third.as_mut().poll(&mut cx).is_pending());
         handshakes.end();
         assert!(third.poll(&mut cx).is_ready());

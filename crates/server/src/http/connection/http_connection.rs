@@ -24,13 +24,13 @@ use crate::http::http2::session::Http2Session;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::ContextParts;
 use crate::http::request::head::came_by_https;
-use crate::http::response::sendfile::{SendfileQueue, Sent, SentFile};
+use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
 use crate::net::tls::stream::TLS_BYTES;
 use crate::net::transport::Transport;
 
-pub(crate) use self::closing::{End, Reset};
+pub(crate) use self::closing::{CloseState, ResetMode};
 
 /// What a connection is charged.
 pub(crate) fn connection_bytes(has_tls: bool) -> usize {
@@ -51,55 +51,55 @@ pub(crate) struct HttpConnection {
     /// Whether the peer is a proxy whose word is taken.
     pub(crate) is_proxy: bool,
     /// Whom its certificate says the peer is.
-    pub(crate) client: OnceCell<Arc<ClientCertificate>>,
+    pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
     /// What it is charged for: itself with what it reads into.
     pub(crate) charge: Charge,
     /// Bytes of the buffer it reads into.
     buffer: Cell<usize>,
     /// Whether its handshake is among those under way.
-    is_shaking: Cell<bool>,
+    is_handshaking: Cell<bool>,
     /// What it was told to let go of, and has not yet.
-    leaving: Cell<Option<(Share, usize)>>,
+    pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
     /// Whether the connection is to end: at once, or after the reply that the application owes.
-    pub(crate) end: Cell<End>,
+    pub(crate) close_state: Cell<CloseState>,
     /// Whether it ends with its next reply, or once it has been idle for a while.
-    pub(crate) retires: Cell<bool>,
+    pub(crate) is_draining: Cell<bool>,
     /// Whether the end may wait for the peer to see it.
-    pub(crate) lingers: Cell<bool>,
+    pub(crate) may_linger: Cell<bool>,
     /// Whether it has been idle for long enough to give up its buffers.
     is_parked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     /// Whether hyper has written an answer of its own to a head it could not read. It is not sent: ours is.
-    pub(crate) is_refused: Cell<bool>,
+    pub(crate) is_head_refused: Cell<bool>,
     /// Whether the peer is looked at while the application works: not after a FIN or with bytes waiting.
     is_watched: Cell<bool>,
     /// Whether the peer has sent a FIN while the application works: it is asked each tick whether it is still there.
     is_half_closed: Cell<bool>,
     /// Whether it has been found that it is not.
-    has_gone: Cell<bool>,
+    is_disconnected: Cell<bool>,
     /// Whether the application has had its time for the request.
-    is_overdue: Cell<bool>,
+    has_request_timed_out: Cell<bool>,
     /// Whether a request's body was left unread.
-    pub(crate) has_rest: Cell<bool>,
+    pub(crate) has_unread_input: Cell<bool>,
     /// The accepted handshake of a WebSocket.
-    pub(crate) upgrade: RefCell<Option<Box<Exchange>>>,
+    pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
     /// The files that are being sent.
-    sending: RefCell<Option<Box<SendfileQueue>>>,
+    sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
     /// Those of the call whose reply has been made, and whose last bytes are being written.
     flushing: RefCell<Option<Box<ContextParts>>>,
     /// The reply that comes in pieces, until its last byte has been written.
-    stream: RefCell<Option<Rc<ResponseStream>>>,
+    response_stream: RefCell<Option<Rc<ResponseStream>>>,
     /// Why it ends, where that is not its peer's doing.
-    departure: Cell<Option<StreamEnd>>,
+    end_reason: Cell<Option<StreamEnd>>,
     /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
-    pub(crate) reset: Cell<Reset>,
+    pub(crate) reset_mode: Cell<ResetMode>,
     /// Over HTTP/2: what the streams have in common.
-    session: OnceCell<Rc<Http2Session>>,
-    is_stream: bool,
+    http2_session: OnceCell<Rc<Http2Session>>,
+    is_http2_stream: bool,
     /// Whether a stream has a part of a piece that has not been handed over: then not all has been written.
-    pub(crate) holds_back: Cell<bool>,
+    pub(crate) has_partial_chunk: Cell<bool>,
 }
 
 impl HttpConnection {
@@ -110,32 +110,32 @@ impl HttpConnection {
         transport: Transport,
         ends: ConnectionAddresses,
     ) -> Rc<HttpConnection> {
-        let activity = Activity::new(shared.connections.clock.now(), config.greets());
+        let activity = Activity::new(shared.connections.clock.now(), config.has_handshake());
         let charge =
             shared.connections.charge(Share::Connections, connection_bytes(config.tls.is_some()));
         Rc::new(HttpConnection {
-            is_proxy: config.proxies.has(ends.remote.map(|remote| remote.ip())),
-            ..HttpConnection::fresh(shared, listener, config, transport, ends, activity, charge)
+            is_proxy: config.proxies.contains(ends.remote.map(|remote| remote.ip())),
+            ..HttpConnection::initial(shared, listener, config, transport, ends, activity, charge)
         })
     }
 
     /// A stream of an HTTP/2 connection, with what it is charged.
-    pub(crate) fn of_stream(
+    pub(crate) fn for_http2_stream(
         connection: &HttpConnection,
         session: &Rc<Http2Session>,
         charge: Charge,
     ) -> Rc<HttpConnection> {
         let HttpConnection { shared, listener, config, ends, .. } = connection;
-        let activity = Activity::of_stream(shared.connections.clock.now());
+        let activity = Activity::for_http2_stream(shared.connections.clock.now());
         Rc::new(HttpConnection {
             is_proxy: connection.is_proxy,
-            client: connection.client.clone(),
-            lingers: Cell::new(false),
+            client_certificate: connection.client_certificate.clone(),
+            may_linger: Cell::new(false),
             // Its task is told by h2 when the peer gives it up.
             is_watched: Cell::new(false),
-            session: OnceCell::from(Rc::clone(session)),
-            is_stream: true,
-            ..HttpConnection::fresh(
+            http2_session: OnceCell::from(Rc::clone(session)),
+            is_http2_stream: true,
+            ..HttpConnection::initial(
                 shared,
                 *listener,
                 config,
@@ -148,7 +148,7 @@ impl HttpConnection {
     }
 
     /// One that nothing has happened on.
-    fn fresh(
+    fn initial(
         shared: &Rc<HttpState>,
         listener: ListenerId,
         config: &ListenerConfig,
@@ -165,74 +165,74 @@ impl HttpConnection {
             transport: RefCell::new(transport),
             ends: Cell::new(ends),
             is_proxy: false,
-            client: OnceCell::new(),
+            client_certificate: OnceCell::new(),
             activity,
             charge,
             buffer: Cell::new(UNCHARGED_BYTES),
-            is_shaking: Cell::new(false),
-            leaving: Cell::new(None),
+            is_handshaking: Cell::new(false),
+            pending_release: Cell::new(None),
             serial: shared.connections.next_serial(),
-            end: Cell::new(End::No),
-            retires: Cell::new(false),
-            lingers: Cell::new(true),
+            close_state: Cell::new(CloseState::Open),
+            is_draining: Cell::new(false),
+            may_linger: Cell::new(true),
             is_parked: Cell::new(false),
             waker: RefCell::default(),
-            is_refused: Cell::new(false),
+            is_head_refused: Cell::new(false),
             is_watched: Cell::new(true),
             is_half_closed: Cell::new(false),
-            has_gone: Cell::new(false),
-            is_overdue: Cell::new(false),
-            has_rest: Cell::new(false),
-            upgrade: RefCell::default(),
-            sending: RefCell::default(),
+            is_disconnected: Cell::new(false),
+            has_request_timed_out: Cell::new(false),
+            has_unread_input: Cell::new(false),
+            accepted_websocket: RefCell::default(),
+            sendfile_queue: RefCell::default(),
             flushing: RefCell::default(),
-            stream: RefCell::default(),
-            departure: Cell::new(None),
-            reset: Cell::new(Reset::No),
-            session: OnceCell::new(),
-            is_stream: false,
-            holds_back: Cell::new(false),
+            response_stream: RefCell::default(),
+            end_reason: Cell::new(None),
+            reset_mode: Cell::new(ResetMode::None),
+            http2_session: OnceCell::new(),
+            is_http2_stream: false,
+            has_partial_chunk: Cell::new(false),
         }
     }
 
     /// It is one of HTTP/2 from now on.
-    pub(crate) fn set_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
-        Rc::clone(self.session.get_or_init(|| session))
+    pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
+        Rc::clone(self.http2_session.get_or_init(|| session))
     }
 
     /// Whether it is a stream of an HTTP/2 connection.
-    pub(crate) fn is_stream(&self) -> bool {
-        self.is_stream
+    pub(crate) fn is_http2_stream(&self) -> bool {
+        self.is_http2_stream
     }
 
     /// The session of an HTTP/2 connection, not of its streams.
     fn own_session(&self) -> Option<&Http2Session> {
-        self.session.get().filter(|_| !self.is_stream).map(|session| &**session)
+        self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
     /// A head of so many bytes has been read, by h2: what is longer than usual is charged with its request.
-    pub(crate) fn has_head_of(&self, bytes: usize) {
+    pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
 
     /// What the application has of a call whose client has gone.
-    pub(crate) fn leaves_behind(&self, fate: &Arc<ExchangeStatus>) {
-        if let Some(session) = self.session.get() {
-            session.leaves_behind(fate);
+    pub(crate) fn on_request_abandoned(&self, fate: &Arc<ExchangeStatus>) {
+        if let Some(session) = self.http2_session.get() {
+            session.add_abandoned(fate);
         }
     }
 
     /// Has its task polled.
-    pub(crate) fn poll_again(&self) {
+    pub(crate) fn wake_task(&self) {
         TableEntry::wake(self);
     }
 
     /// Tells the application how the client came, and who it is.
-    pub(crate) fn show_transport(&self, exchange: &mut Exchange, headers: &HeaderMap) {
+    pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
             came_by_https(headers, self.has_tls(), self.is_proxy),
-            self.client.get().cloned(),
+            self.client_certificate.get().cloned(),
         );
     }
 
@@ -264,22 +264,22 @@ impl HttpConnection {
     /// Its handshake is under way.
     pub(crate) fn begin_handshake(&self) {
         if self.has_tls() {
-            self.is_shaking.set(true);
-            self.shared.handshakes.begin();
+            self.is_handshaking.set(true);
+            self.shared.handshake_limit.begin();
         }
     }
 
     /// Its handshake has ended, or waits for the peer.
     pub(crate) fn end_handshake(&self) {
-        if self.is_shaking.replace(false) {
-            self.shared.handshakes.end();
+        if self.is_handshaking.replace(false) {
+            self.shared.handshake_limit.end();
         }
     }
 
     // ---- what its transport did ----
 
     /// Something was read, or nothing was there.
-    pub(crate) fn has_read(&self, read: &Poll<io::Result<usize>>) {
+    pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(n)) = *read {
             self.is_watched.set(n > 0);
         }
@@ -287,7 +287,7 @@ impl HttpConnection {
     }
 
     /// Blank lines were read between two requests.
-    pub(crate) fn has_read_blank_lines(&self, n: usize) {
+    pub(crate) fn on_blank_lines(&self, n: usize) {
         self.is_watched.set(true);
         self.activity.on_blank_lines(n);
     }
@@ -312,8 +312,8 @@ impl HttpConnection {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut transport = self.transport.borrow_mut();
-        let mut sending = self.sending.borrow_mut();
-        let written = match &mut *sending {
+        let mut sendfile_queue = self.sendfile_queue.borrow_mut();
+        let written = match &mut *sendfile_queue {
             None => transport.poll_write_vectored(cx, buffers),
             Some(files) => {
                 match files.poll_write(
@@ -323,13 +323,13 @@ impl HttpConnection {
                     &self.shared.scratch,
                     self.now(),
                 ) {
-                    Sent::Socket(written) => {
+                    WriteResult::Socket(written) => {
                         if files.left() == 0 {
-                            *sending = None;
+                            *sendfile_queue = None;
                         }
                         written
                     }
-                    Sent::Disk => {
+                    WriteResult::DiskWait => {
                         self.activity.on_disk_wait();
                         return Poll::Pending;
                     }
@@ -341,8 +341,8 @@ impl HttpConnection {
     }
 
     /// Queues a part of a file, of `left` bytes at most, to be sent where hyper writes what it is given for it.
-    pub(crate) fn send_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
-        self.sending.borrow_mut().get_or_insert_default().push(file, at, left)
+    pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
+        self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
     /// Waits, over TLS, until the system has all that was written.
@@ -354,42 +354,42 @@ impl HttpConnection {
         if flushed.is_pending() {
             self.activity.on_written(&Poll::Pending, self.now());
         } else {
-            self.activity.on_left();
+            self.activity.on_write_drained();
         }
         flushed
     }
 
     /// hyper has nothing more to write.
-    pub(crate) fn has_flushed(&self) {
+    pub(crate) fn on_all_written(&self) {
         if self.activity.phase() == Phase::Flush {
             self.activity.on_flushed(self.now());
             self.end_flush();
-            if self.end.get() == End::AfterReply {
-                self.end.set(End::Now);
+            if self.close_state.get() == CloseState::AfterResponse {
+                self.close_state.set(CloseState::Now);
             }
         } else if self.activity.phase() == Phase::Stream {
-            self.has_flushed_stream();
+            self.on_stream_flushed();
         }
     }
 
     /// Whether what hyper writes is an answer of its own to a head it could not read: those are ours to give.
-    pub(crate) fn refuses(&self) -> bool {
-        let refuses = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
-        self.is_refused.set(self.is_refused.get() || refuses);
-        refuses
+    pub(crate) fn suppress_hyper_error(&self) -> bool {
+        let suppress_hyper_error = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
+        self.is_head_refused.set(self.is_head_refused.get() || suppress_hyper_error);
+        suppress_hyper_error
     }
 
     // ---- room ----
 
     /// Charges a buffer of `bytes` to read into. `false` when the connection ends for want of it.
-    pub(crate) fn hold_buffer(&self, bytes: usize) -> bool {
+    pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
         if bytes <= self.buffer.get() {
             return true;
         }
         let more = bytes - self.buffer.replace(bytes);
         let has = self.charge.bytes();
         if !self.shared.connections.admit(Share::Connections, has, more) {
-            self.overload();
+            self.close_for_overload();
             return false;
         }
         self.charge.set(has + more);

@@ -17,22 +17,22 @@ use crate::http::connection::http_connection::HttpConnection;
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
     /// Bytes that an earlier hyper read and did not take, until this one has read them all; and how many of them it has.
-    rewound: Bytes,
-    reread: usize,
+    replay: Bytes,
+    replayed: usize,
 }
 
 impl HyperIo {
-    pub(crate) fn new(connection: &Rc<HttpConnection>, rewound: Bytes) -> HyperIo {
-        HyperIo { connection: Rc::clone(connection), rewound, reread: 0 }
+    pub(crate) fn new(connection: &Rc<HttpConnection>, replay: Bytes) -> HyperIo {
+        HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
     }
 
     /// All that has been read from the peer and not been taken by hyper, which has `read` of it.
-    pub(crate) fn untaken(self, read: Bytes) -> Bytes {
-        if self.rewound.is_empty() {
+    pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
+        if self.replay.is_empty() {
             return read;
         }
         // Left for a stream, it may have had no room for all that lies behind the request.
-        self.rewound.slice(self.reread - read.len()..)
+        self.replay.slice(self.replayed - read.len()..)
     }
 }
 
@@ -53,19 +53,19 @@ impl Read for HyperIo {
         cx: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.rewound.is_empty() {
-            let rest = &self.rewound[self.reread..];
+        if !self.replay.is_empty() {
+            let rest = &self.replay[self.replayed..];
             let take = rest.len().min(buffer.remaining());
             buffer.put_slice(&rest[..take]);
-            self.reread += take;
-            if self.reread == self.rewound.len() {
-                self.rewound = Bytes::new();
+            self.replayed += take;
+            if self.replayed == self.replay.len() {
+                self.replay = Bytes::new();
             }
             return Poll::Ready(Ok(()));
         }
         // hyper keeps a head in one buffer, of which this is the rest.
-        let size = self.connection.activity.head_read() + buffer.remaining();
-        if !self.connection.hold_buffer(size) {
+        let size = self.connection.activity.head_bytes() + buffer.remaining();
+        if !self.connection.charge_buffer(size) {
             return Poll::Pending;
         }
         // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
@@ -74,9 +74,9 @@ impl Read for HyperIo {
         let n = unfilled.filled().len();
         let read = polled.map_ok(|()| n);
         if n > 0 && self.connection.is_between_requests() && is_blank(unfilled.filled()) {
-            self.connection.has_read_blank_lines(n);
+            self.connection.on_blank_lines(n);
         } else {
-            self.connection.has_read(&read);
+            self.connection.on_read(&read);
         }
         ready!(read)?;
         // SAFETY: `n` bytes of the unfilled part were initialised by the read.
@@ -99,7 +99,7 @@ impl Write for HyperIo {
         cx: &mut Context<'_>,
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.connection.refuses() {
+        if self.connection.suppress_hyper_error() {
             return Poll::Ready(Ok(buffers.iter().map(|buffer| buffer.len()).sum()));
         }
         self.connection.poll_write(cx, buffers)
@@ -111,7 +111,7 @@ impl Write for HyperIo {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.connection.poll_flush(cx))?;
-        self.connection.has_flushed();
+        self.connection.on_all_written();
         Poll::Ready(Ok(()))
     }
 

@@ -7,18 +7,18 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use crate::connections::table::TableEntry as _;
-use crate::http::connection::http_connection::{End, HttpConnection, Reset};
+use crate::http::connection::http_connection::{CloseState, HttpConnection, ResetMode};
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
 /// Writes the answer to a head that could not be read; the connection is closed after it.
-pub(crate) fn refuse(connection: &HttpConnection, rejection: Rejection) {
-    refuse_with(connection, rejection, rejection.text());
+pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection) {
+    reject_with_text(connection, rejection, rejection.text());
 }
 
-/// [`refuse`], in other words than the rejection's own. What does not fit the socket's buffer is lost, with a client that does
+/// [`reject`], in other words than the rejection's own. What does not fit the socket's buffer is lost, with a client that does
 /// not read.
-pub(crate) fn refuse_with(connection: &HttpConnection, rejection: Rejection, text: &str) {
+pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection, text: &str) {
     connection.shared.report(rejection);
     record_unreadable(
         &connection.shared.log,
@@ -39,15 +39,15 @@ pub(crate) fn refuse_with(connection: &HttpConnection, rejection: Rejection, tex
         .transport
         .borrow_mut()
         .try_write_vectored(&[IoSlice::new(head.as_bytes()), IoSlice::new(text.as_bytes())]);
-    connection.has_rest.set(true);
+    connection.has_unread_input.set(true);
 }
 
 /// Closes on a peer that speaks TLS where HTTP is spoken in the clear: it understands no answer, but a person wants to know.
-pub(crate) fn refuse_tls(connection: &HttpConnection) {
+pub(crate) fn close_tls_client(connection: &HttpConnection) {
     let rejection = Rejection::TlsOnPlain;
     connection.shared.report(rejection);
     record_unreadable(&connection.shared.log, connection.ends.get().remote, rejection.status(), 0);
-    if connection.shared.may_notice() {
+    if connection.shared.claim_notice() {
         let who = connection
             .ends
             .get()
@@ -58,23 +58,23 @@ pub(crate) fn refuse_tls(connection: &HttpConnection) {
             "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"
         ));
     }
-    connection.has_rest.set(true);
+    connection.has_unread_input.set(true);
 }
 
 /// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
 /// thrown away by a reset (RFC 9112, 9.6).
 pub(crate) async fn close(connection: &HttpConnection) {
-    if connection.reset.get() != Reset::No {
-        return cut(connection).await;
+    if connection.reset_mode.get() != ResetMode::None {
+        return reset(connection).await;
     }
     connection.transport.borrow_mut().shut_down();
-    if !connection.has_rest.get() || !connection.lingers.get() {
+    if !connection.has_unread_input.get() || !connection.may_linger.get() {
         return;
     }
-    connection.end.set(End::No);
+    connection.close_state.set(CloseState::Open);
     // The sweep gives it `idle_time`, this loop less.
-    connection.activity.linger(connection.shared.connections.clock.now());
-    let patience = connection.shared.connections.limits.close_time;
+    connection.activity.begin_lingering(connection.shared.connections.clock.now());
+    let limit = connection.shared.connections.limits.close_time;
     let mut left = LINGER_BYTES;
     let rest = poll_fn(|cx| {
         while left > 0 && !connection.is_ending() {
@@ -86,21 +86,21 @@ pub(crate) async fn close(connection: &HttpConnection) {
         }
         Poll::Ready(())
     });
-    let _ = tokio::time::timeout(patience, rest).await;
+    let _ = tokio::time::timeout(limit, rest).await;
 }
 
 /// What a client may send after its request was refused before the connection is reset all the same.
 const LINGER_BYTES: usize = 16 << 20;
 
 /// How often it is asked whether the peer's system has all.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Ends a connection with a reset, behind what was written of a reply that is not whole: a FIN would look like its end
 /// (HTTP/1.0 has no other).
-async fn cut(connection: &HttpConnection) {
-    if connection.reset.get() == Reset::Written && connection.lingers.get() {
-        connection.end.set(End::No);
-        connection.activity.linger(connection.shared.connections.clock.now());
+async fn reset(connection: &HttpConnection) {
+    if connection.reset_mode.get() == ResetMode::AfterWrite && connection.may_linger.get() {
+        connection.close_state.set(CloseState::Open);
+        connection.activity.begin_lingering(connection.shared.connections.clock.now());
         // A reset throws away what the peer's system has not acknowledged.
         let written = async {
             let has_unsent = || {
@@ -109,7 +109,7 @@ async fn cut(connection: &HttpConnection) {
                 transport.unsent().is_some_and(|bytes| bytes > 0)
             };
             while !connection.is_ending() && has_unsent() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
         let _ =

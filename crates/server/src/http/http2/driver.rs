@@ -14,7 +14,7 @@ use super::session::{CONNECTION_WINDOW, Http2Session, STREAM_WINDOW};
 use super::stream;
 use crate::connections::table::ConnectionTable;
 use crate::http::connection::activity::Phase;
-use crate::http::connection::http_connection::{End, HttpConnection};
+use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::net::tls::certificate_store::Tls;
 use crate::rejection::Rejection;
 
@@ -22,27 +22,27 @@ use crate::rejection::Rejection;
 const SEND_BUFFER: usize = 64 << 10;
 
 /// Streams that the peer resets before they have been looked at, until it is told to stop.
-const RESET_EARLY: usize = 20;
+const MAX_EARLY_RESETS: usize = 20;
 
 /// Streams that h2 resets because of what the peer sends on them, or refuses because there are too many.
-const RESET_HERE: usize = 128;
+const MAX_LOCAL_RESETS: usize = 128;
 
 /// Bytes of the table of headers (RFC 7541, 4.2), each way.
-const TABLE: u32 = 4 << 10;
+const HEADER_TABLE_BYTES: u32 = 4 << 10;
 
 fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     let mut builder = Builder::new();
-    let most = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+    let to_u32 = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
     builder
-        .max_concurrent_streams(most(connections.limits.streams))
-        .max_header_list_size(most(connections.limits.stream_head_bytes))
+        .max_concurrent_streams(to_u32(connections.limits.streams))
+        .max_header_list_size(to_u32(connections.limits.stream_head_bytes))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME)
         .max_send_buffer_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(RESET_EARLY)
-        .max_local_error_reset_streams(Some(RESET_HERE))
-        .header_table_size(TABLE);
+        .max_pending_accept_reset_streams(MAX_EARLY_RESETS)
+        .max_local_error_reset_streams(Some(MAX_LOCAL_RESETS))
+        .header_table_size(HEADER_TABLE_BYTES);
     if has_websockets {
         builder.enable_connect_protocol();
     }
@@ -56,60 +56,61 @@ fn bound_name(connection: &HttpConnection) -> Option<Rc<str>> {
 }
 
 /// Ends a session, also when its task panics, or ends with the thread.
-struct Ending(Rc<Http2Session>);
+struct SessionGuard(Rc<Http2Session>);
 
-impl Drop for Ending {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        self.0.settle();
-        self.0.end();
+        self.0.notify_flushed();
+        self.0.on_closed();
     }
 }
 
 /// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
-    let session = connection.set_session(Http2Session::new(connections, bound_name(connection)));
-    let _ending = Ending(Rc::clone(&session));
+    let session =
+        connection.set_http2_session(Http2Session::new(connections, bound_name(connection)));
+    let _guard = SessionGuard(Rc::clone(&session));
     connection.transport.borrow().set_for_streaming(connections.limits.idle_time);
-    let carrier = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
+    let io = H2Io { connection: Rc::clone(connection), session: Rc::clone(&session) };
     let has_websockets = connection.config.tls.as_ref().is_some_and(Tls::has_http2_websockets);
-    let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(carrier);
-    let greeted = poll_fn(|cx| {
+    let mut handshake = builder(connections, has_websockets).handshake::<_, Bytes>(io);
+    let handshake_result = poll_fn(|cx| {
         connection.set_waker(cx);
-        if connection.end.get().is_now() {
+        if connection.close_state.get().is_immediate() {
             return Poll::Ready(None);
         }
         std::pin::Pin::new(&mut handshake).poll(cx).map(Some)
     });
-    let mut h2 = match greeted.await {
+    let mut h2 = match handshake_result.await {
         Some(Ok(h2)) => h2,
         Some(Err(error)) => {
             if !error.is_io() {
                 connection.shared.report(Rejection::Http2);
-                connection.has_rest.set(true);
+                connection.has_unread_input.set(true);
             }
             return;
         }
         None => return,
     };
     connection.enter(Phase::Idle);
-    let (mut is_leaving, mut is_sent_off) = (false, false);
+    let (mut is_shutting_down, mut is_aborted) = (false, false);
     let outcome = poll_fn(|cx| {
         connection.set_waker(cx);
-        match connection.end.get() {
-            End::No => {}
-            End::AfterReply if is_leaving => {}
-            End::AfterReply => {
-                is_leaving = true;
+        match connection.close_state.get() {
+            CloseState::Open => {}
+            CloseState::AfterResponse if is_shutting_down => {}
+            CloseState::AfterResponse => {
+                is_shutting_down = true;
                 h2.graceful_shutdown();
             }
             _ => return Poll::Ready(None),
         }
-        if !is_sent_off && session.is_abuse() {
-            is_sent_off = true;
+        if !is_aborted && session.is_abusive() {
+            is_aborted = true;
             h2.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
         }
-        session.begin_turn();
+        session.begin_poll();
         loop {
             match h2.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => {
@@ -120,8 +121,8 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
                 Poll::Pending => break,
             }
         }
-        session.settle();
-        if !is_sent_off && session.is_abuse() {
+        session.notify_flushed();
+        if !is_aborted && session.is_abusive() {
             // To be polled again: it is said there.
             cx.waker().wake_by_ref();
         }
@@ -129,13 +130,13 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     })
     .await;
     match outcome {
-        Some(Ok(())) if !is_sent_off => {}
+        Some(Ok(())) if !is_aborted => {}
         // What it has sent is read, so that it sees why.
         Some(Err(error)) if error.is_go_away() && error.is_remote() => {}
         Some(Err(error)) if error.is_io() => {}
         Some(_) => {
             connection.shared.report(Rejection::Http2);
-            connection.has_rest.set(true);
+            connection.has_unread_input.set(true);
         }
         // It has been idle, or is to go for others: told, as far as the socket takes it.
         None => {

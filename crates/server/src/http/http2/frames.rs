@@ -35,18 +35,18 @@ const END_HEADERS: u8 = 4;
 
 /// Bytes of frames without payload that a connection may send before [`RATIO`] applies. They
 /// suffice for days of pings and window updates.
-const FREE: u64 = 1 << 20;
+const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// Once more than [`FREE`] bytes were received, at least one byte in `RATIO`, sent or received, has
+/// Once more than [`FREE_OVERHEAD`] bytes were received, at least one byte in `RATIO`, sent or received, has
 /// to be payload. nginx has the same limit.
 const RATIO: u64 = 8;
 
 /// Maximum number of empty CONTINUATION frames in a header block.
-const EMPTY: u32 = 16;
+const MAX_EMPTY: u32 = 16;
 
 /// Number of open streams that are tracked beyond the concurrent streams allowed. [`Frames`] does
 /// not see the streams that h2 resets by itself, and h2 closes a connection after 128 of them.
-const OPEN: usize = 1024;
+const MAX_EXTRA_OPEN: usize = 1024;
 
 /// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames
 /// alone that are rewritten.
@@ -75,7 +75,7 @@ pub(super) struct Frames {
     /// Empty CONTINUATION frames of the head so far.
     empty: u32,
     /// The tick in which what is unfinished began.
-    since: u32,
+    unfinished_since: u32,
     received: u64,
     payload: u64,
 }
@@ -91,12 +91,12 @@ impl Frames {
             is_collected: false,
             head: None,
             open: VecDeque::new(),
-            most_open: streams.saturating_add(OPEN),
+            most_open: streams.saturating_add(MAX_EXTRA_OPEN),
             block: Vec::new(),
             out: Vec::new(),
             taken: 0,
             empty: 0,
-            since: 0,
+            unfinished_since: 0,
             received: 0,
             payload: 0,
         }
@@ -123,7 +123,7 @@ impl Frames {
                 continue;
             }
             if self.filled == 0 && self.head.is_none() {
-                self.since = now;
+                self.unfinished_since = now;
             }
             let end = bytes.len().min(at + HEADER - self.filled);
             self.header[self.filled..self.filled + end - at].copy_from_slice(&bytes[at..end]);
@@ -149,15 +149,15 @@ impl Frames {
     /// Begins a frame, whose header lies at `at` in what was read unless its first bytes came before.
     fn begin(&mut self, at: Option<usize>, kept: &mut usize) {
         let header = self.header;
-        let (kind, flags, stream) = parts(header);
+        let (kind, flags, stream) = parse_header(header);
         self.left = u32::from_be_bytes([0, header[0], header[1], header[2]]);
         self.is_data = kind == DATA;
         if matches!(kind, DATA | HEADERS | CONTINUATION) {
             self.payload += u64::from(self.left);
         }
-        let goes_on = kind == CONTINUATION && self.head == Some(stream);
+        let is_continuation = kind == CONTINUATION && self.head == Some(stream);
         let is_trailers = kind == HEADERS && self.head.is_none() && self.open.contains(&stream);
-        if (goes_on || is_trailers) && self.left <= FRAME {
+        if (is_continuation || is_trailers) && self.left <= FRAME {
             self.empty += u32::from(self.left == 0);
             self.is_collected = self.left > 0;
             if self.left == 0 {
@@ -187,7 +187,7 @@ impl Frames {
     /// Notes a frame that begins a head, and perhaps ends it.
     fn begin_head(&mut self, flags: u8, stream: u32) {
         self.head = (flags & END_HEADERS == 0).then_some(stream);
-        if self.empty <= EMPTY {
+        if self.empty <= MAX_EMPTY {
             self.empty = 0;
         }
     }
@@ -210,7 +210,7 @@ impl Frames {
     /// Passes on the rewritten form of a frame whose payload was collected, if it is due now.
     fn end_collected(&mut self) {
         self.is_collected = false;
-        let (kind, flags, stream) = parts(self.header);
+        let (kind, flags, stream) = parse_header(self.header);
         if kind == HEADERS {
             self.begin_head(flags, stream);
             if flags & END_STREAM != 0 {
@@ -235,7 +235,7 @@ impl Frames {
     /// Appends payload to what is collected, and passes on full frames that more bytes follow. So a block comes in as
     /// few frames as it can, whatever the frames are that the client sends it in.
     fn collect(&mut self, mut bytes: &[u8]) {
-        let (_, _, stream) = parts(self.header);
+        let (_, _, stream) = parse_header(self.header);
         while self.block.len() + bytes.len() > FRAME as usize {
             let (fits, rest) = bytes.split_at(FRAME as usize - self.block.len());
             self.block.extend_from_slice(fits);
@@ -283,18 +283,18 @@ impl Frames {
     pub(super) fn unfinished_since(&self) -> Option<u32> {
         let is_unfinished =
             self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
-        is_unfinished.then_some(self.since)
+        is_unfinished.then_some(self.unfinished_since)
     }
 
     /// Returns whether most of what the peer sends is frames that carry nothing, also when the
     /// `sent` bytes of DATA that have left are taken into account.
     pub(super) fn is_flood(&self, sent: u64) -> bool {
-        self.empty > EMPTY || self.received / RATIO > self.payload + sent + FREE
+        self.empty > MAX_EMPTY || self.received / RATIO > self.payload + sent + FREE_OVERHEAD
     }
 }
 
 /// The type, the flags and the stream of a frame. The first bit of the stream is reserved.
-fn parts(header: [u8; HEADER]) -> (u8, u8, u32) {
+fn parse_header(header: [u8; HEADER]) -> (u8, u8, u32) {
     let [_, _, _, kind, flags, stream @ ..] = header;
     (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
 }
@@ -361,7 +361,7 @@ mod tests {
             frames.follow(&pings, 1);
             sent += pings.len() as u64;
         }
-        assert!((FREE * RATIO..FREE * RATIO + 50_000).contains(&sent), "{sent}");
+        assert!((FREE_OVERHEAD * RATIO..FREE_OVERHEAD * RATIO + 50_000).contains(&sent), "{sent}");
         // With as much payload as one byte in eight it is none, whichever way that went.
         assert!(!frames.is_flood(sent / RATIO));
         frames.follow(&frame(DATA, 0, &vec![0; 1 << 20]), 1);
@@ -474,7 +474,7 @@ mod tests {
             head[5..].copy_from_slice(&(2 * stream + 1).to_be_bytes());
             frames.follow(&head, 1);
         }
-        assert_eq!(frames.open.len(), 100 + OPEN);
+        assert_eq!(frames.open.len(), 100 + MAX_EXTRA_OPEN);
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
     fn empty_frames_of_a_head_are_a_flood() {
         let mut frames = after_preface();
         frames.follow(&frame(HEADERS, 0, b"ab"), 1);
-        frames.follow(&frame(CONTINUATION, 0, b"").repeat(EMPTY as usize), 1);
+        frames.follow(&frame(CONTINUATION, 0, b"").repeat(MAX_EMPTY as usize), 1);
         assert!(!frames.is_flood(0));
         frames.follow(&frame(CONTINUATION, 0, b""), 1);
         assert!(frames.is_flood(0));

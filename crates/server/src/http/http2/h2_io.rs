@@ -44,7 +44,7 @@ impl AsyncRead for H2Io {
             let kept = session.follow(read);
             buffer.set_filled(before + kept);
             let held = session.held_for_frames();
-            if held > 0 && !connection.hold_buffer(UNCHARGED_BYTES + held) {
+            if held > 0 && !connection.charge_buffer(UNCHARGED_BYTES + held) {
                 return Poll::Pending;
             }
             if kept > 0 {
@@ -69,7 +69,7 @@ impl AsyncWrite for H2Io {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = self.connection.poll_write(cx, buffers);
-        self.session.has_written(written.is_pending(), false);
+        self.session.on_written(written.is_pending(), false);
         written
     }
 
@@ -79,7 +79,7 @@ impl AsyncWrite for H2Io {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.connection.poll_flush(cx);
-        self.session.has_written(flushed.is_pending(), true);
+        self.session.on_written(flushed.is_pending(), true);
         flushed
     }
 

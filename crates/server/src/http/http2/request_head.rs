@@ -13,11 +13,11 @@ use crate::websocket::handshake::KEY;
 ///
 /// # Errors
 /// What it is refused for (RFC 9113, 8.1.1): each of them is read in two ways by somebody.
-pub(super) fn take(head: &mut Parts, lines: usize) -> Result<bool, Rejection> {
-    if head.headers.len() > lines {
+pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Rejection> {
+    if head.headers.len() > max_headers {
         return Err(Rejection::HeadTooLarge);
     }
-    if head.headers.values().any(|value| has_space(value.as_bytes()))
+    if head.headers.values().any(|value| has_outer_whitespace(value.as_bytes()))
         || head.headers.get_all(CONTENT_LENGTH).iter().nth(1).is_some()
     {
         return Err(Rejection::Unreadable);
@@ -46,7 +46,7 @@ pub(super) fn take(head: &mut Parts, lines: usize) -> Result<bool, Rejection> {
 }
 
 /// Whether a value begins or ends with what is no part of it (RFC 9113, 8.2.1).
-fn has_space(value: &[u8]) -> bool {
+fn has_outer_whitespace(value: &[u8]) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_space(value.first()) || is_space(value.last())
 }
@@ -81,7 +81,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// Bytes that a head holds, as RFC 9113 (6.5.2) counts them.
-pub(super) fn held(headers: &HeaderMap) -> usize {
+pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
@@ -123,7 +123,7 @@ mod tests {
             (Some("Example.org:81"), [&lines[..], &[("host", "example.org:81")]].concat()),
         ] {
             let mut head = head(authority, "/a?b=c", &lines);
-            assert_eq!(take(&mut head, 100), Ok(false));
+            assert_eq!(normalize(&mut head, 100), Ok(false));
             assert_eq!(head.uri.to_string(), "/a?b=c");
             let mut found: Vec<_> = head
                 .headers
@@ -149,7 +149,7 @@ mod tests {
         };
         for name in ["websocket", "WebSocket"] {
             let mut head = connect(name);
-            assert_eq!(take(&mut head, 3), Ok(true));
+            assert_eq!(normalize(&mut head, 3), Ok(true));
             assert_eq!((head.method.as_str(), head.uri.to_string().as_str()), ("GET", "/ws?x=1"));
             let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap());
             assert_eq!(
@@ -158,7 +158,7 @@ mod tests {
             );
             assert_eq!((header("sec-websocket-key"), header("host")), (None, Some("a")));
         }
-        assert_eq!(take(&mut connect("connect-udp"), 3), Err(Rejection::Protocol));
+        assert_eq!(normalize(&mut connect("connect-udp"), 3), Err(Rejection::Protocol));
     }
 
     #[test]
@@ -174,14 +174,14 @@ mod tests {
             (own, "/", &[("x", "1"), ("y", "2"), ("z", "3"), ("v", "4")], Rejection::HeadTooLarge),
         ] {
             assert_eq!(
-                take(&mut head(authority, path, lines), 3),
+                normalize(&mut head(authority, path, lines), 3),
                 Err(expected),
                 "{path} {lines:?}"
             );
         }
         let mut options = head(None, "*", &[("host", "a")]);
         options.method = Method::OPTIONS;
-        take(&mut options, 3).unwrap();
+        normalize(&mut options, 3).unwrap();
         assert_eq!(options.uri, "*");
     }
 

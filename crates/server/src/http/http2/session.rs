@@ -19,22 +19,22 @@ pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
 /// Bytes that are read before the streams are polled: what is in h2's buffer besides, in frames of a byte, is what h2 lets lie unread
 /// of small ones.
-const TURN: usize = 8 << 10;
+const MAX_READ_PER_POLL: usize = 8 << 10;
 
 /// Bytes of the buffer that messages of WebSockets leave by: small ones share it.
-const PIECES: usize = 4 << 10;
+const WEBSOCKET_BUFFER: usize = 4 << 10;
 
 /// Requests of a connection that may come to nothing, reset by its peer or refused for being wrong, while they are less than half
 /// of all: a browser that leaves a page resets what is under way.
-const IN_VAIN: u64 = 100;
+const MAX_WASTED: u64 = 100;
 
 /// Whoever waits for what it has handed over to be written.
 pub(crate) trait FlushListener {
     /// All of it has been.
-    fn has_flushed(&self);
+    fn on_flushed(&self);
 
     /// It never will be.
-    fn is_lost(&self);
+    fn on_lost(&self);
 }
 
 /// See the module.
@@ -43,57 +43,57 @@ pub(crate) struct Http2Session {
     /// The keys of the streams that are open.
     streams: RefCell<Vec<usize>>,
     /// Those of them whose reply has been handed over: to their peer they may be over.
-    answered: Cell<usize>,
+    responses_sent: Cell<usize>,
     /// Streams that have handed something over since all was written.
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
     /// Whether nothing leaves any more.
-    is_over: Cell<bool>,
+    is_closed: Cell<bool>,
     /// Whether all that was written has left, and whether the socket takes no more.
     is_clean: Cell<bool>,
     is_blocked: Cell<bool>,
     /// Bytes that have been read in this turn.
-    turn: Cell<usize>,
+    read_in_poll: Cell<usize>,
     /// The name that the peer gave to TLS, where another name may be another's.
-    name: Option<Rc<str>>,
+    tls_name: Option<Rc<str>>,
     frames: RefCell<Frames>,
     /// Bytes of DATA that have been sent.
     sent: Cell<u64>,
     opened: Cell<u64>,
-    in_vain: Cell<u64>,
+    wasted: Cell<u64>,
     /// How many of the streams are WebSockets.
-    sockets: Cell<usize>,
+    websockets: Cell<usize>,
     /// What those write is put into before it is handed over, one after the other.
-    pieces: RefCell<BytesMut>,
+    websocket_buffer: RefCell<BytesMut>,
     /// Requests whose streams are over, and which the application has all the same.
-    left_behind: RefCell<Vec<Arc<ExchangeStatus>>>,
+    abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
     /// What may come of bodies before it is read, and what that is charged.
-    coming: Cell<usize>,
+    incoming: Cell<usize>,
     charge: Charge,
 }
 
 impl Http2Session {
     pub(super) fn new(
         connections: &Rc<ConnectionTable>,
-        name: Option<Rc<str>>,
+        tls_name: Option<Rc<str>>,
     ) -> Rc<Http2Session> {
         Rc::new(Http2Session {
             connections: Rc::clone(connections),
             streams: RefCell::default(),
-            answered: Cell::new(0),
+            responses_sent: Cell::new(0),
             unflushed: RefCell::default(),
-            is_over: Cell::new(false),
+            is_closed: Cell::new(false),
             is_clean: Cell::new(true),
             is_blocked: Cell::new(false),
-            turn: Cell::new(0),
-            name,
+            read_in_poll: Cell::new(0),
+            tls_name,
             frames: RefCell::new(Frames::new(connections.limits.streams)),
             sent: Cell::new(0),
             opened: Cell::new(0),
-            in_vain: Cell::new(0),
-            sockets: Cell::new(0),
-            pieces: RefCell::default(),
-            left_behind: RefCell::default(),
-            coming: Cell::new(0),
+            wasted: Cell::new(0),
+            websockets: Cell::new(0),
+            websocket_buffer: RefCell::default(),
+            abandoned: RefCell::default(),
+            incoming: Cell::new(0),
             charge: connections.charge(Share::Requests, 0),
         })
     }
@@ -101,7 +101,7 @@ impl Http2Session {
     // ---- its streams ----
 
     /// A stream begins. Says whether it is the only one.
-    pub(super) fn open(&self, key: usize) -> bool {
+    pub(super) fn on_stream_opened(&self, key: usize) -> bool {
         self.opened.set(self.opened.get() + 1);
         let mut streams = self.streams.borrow_mut();
         streams.push(key);
@@ -109,13 +109,13 @@ impl Http2Session {
     }
 
     /// The whole reply of a stream has been handed over.
-    pub(super) fn has_answered(&self) {
-        self.answered.set(self.answered.get() + 1);
+    pub(super) fn on_response_sent(&self) {
+        self.responses_sent.set(self.responses_sent.get() + 1);
     }
 
     /// It has ended. Says whether it was the last one.
-    pub(super) fn close(&self, key: usize, is_answered: bool) -> bool {
-        self.answered.set(self.answered.get() - usize::from(is_answered));
+    pub(super) fn on_stream_closed(&self, key: usize, is_response_sent: bool) -> bool {
+        self.responses_sent.set(self.responses_sent.get() - usize::from(is_response_sent));
         let mut streams = self.streams.borrow_mut();
         if let Some(at) = streams.iter().position(|other| *other == key) {
             streams.swap_remove(at);
@@ -124,19 +124,19 @@ impl Http2Session {
     }
 
     /// A stream has become a WebSocket, or is one no longer: says whether there is no other.
-    pub(super) fn open_socket(&self) -> bool {
-        self.sockets.replace(self.sockets.get() + 1) == 0
+    pub(super) fn on_websocket_opened(&self) -> bool {
+        self.websockets.replace(self.websockets.get() + 1) == 0
     }
 
-    pub(super) fn close_socket(&self) -> bool {
-        self.sockets.set(self.sockets.get() - 1);
-        self.sockets.get() == 0
+    pub(super) fn on_websocket_closed(&self) -> bool {
+        self.websockets.set(self.websockets.get() - 1);
+        self.websockets.get() == 0
     }
 
     /// Whether there are WebSockets and nothing else: how long their peer may stand still is theirs to say.
-    pub(crate) fn has_only_sockets(&self) -> bool {
-        let sockets = self.sockets.get();
-        sockets > 0 && sockets == self.streams.borrow().len()
+    pub(crate) fn has_only_websockets(&self) -> bool {
+        let websockets = self.websockets.get();
+        websockets > 0 && websockets == self.streams.borrow().len()
     }
 
     pub(crate) fn has_streams(&self) -> bool {
@@ -160,38 +160,38 @@ impl Http2Session {
     }
 
     /// Requests that its peer has under way: those of streams that are not answered, and those that it gave up and the application still has.
-    pub(super) fn under_way(&self) -> usize {
-        let mut left = self.left_behind.borrow_mut();
+    pub(super) fn count_requests_under_way(&self) -> usize {
+        let mut left = self.abandoned.borrow_mut();
         // Whoever has the exchange has its fate as well, and lets go of it with the exchange.
         left.retain(|fate| Arc::strong_count(fate) > 1);
-        left.len() + self.streams.borrow().len() - self.answered.get()
+        left.len() + self.streams.borrow().len() - self.responses_sent.get()
     }
 
     /// A stream is over, and the application has its request.
-    pub(crate) fn leaves_behind(&self, fate: &Arc<ExchangeStatus>) {
-        self.left_behind.borrow_mut().push(Arc::clone(fate));
+    pub(crate) fn add_abandoned(&self, fate: &Arc<ExchangeStatus>) {
+        self.abandoned.borrow_mut().push(Arc::clone(fate));
     }
 
     /// A request has come to nothing.
-    pub(super) fn was_in_vain(&self) {
-        self.in_vain.set(self.in_vain.get() + 1);
+    pub(super) fn count_wasted(&self) {
+        self.wasted.set(self.wasted.get() + 1);
     }
 
     /// Whether the peer has the server work for nothing.
-    pub(super) fn is_abuse(&self) -> bool {
-        let in_vain = self.in_vain.get();
-        (in_vain > IN_VAIN && in_vain > self.opened.get() / 2)
+    pub(super) fn is_abusive(&self) -> bool {
+        let wasted = self.wasted.get();
+        (wasted > MAX_WASTED && wasted > self.opened.get() / 2)
             || self.frames.borrow().is_flood(self.sent.get())
     }
 
     pub(super) fn bound_name(&self) -> Option<&str> {
-        self.name.as_deref()
+        self.tls_name.as_deref()
     }
 
     // ---- what is written ----
 
     /// Something was written, or it was waited for until all had left.
-    pub(super) fn has_written(&self, is_pending: bool, is_clean: bool) {
+    pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
     }
@@ -202,10 +202,10 @@ impl Http2Session {
     }
 
     /// A stream has handed something over: so many bytes of DATA, or a head.
-    pub(super) fn has_handed_over(&self, stream: Rc<dyn FlushListener>, bytes: usize) {
+    pub(super) fn on_data_sent(&self, stream: Rc<dyn FlushListener>, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
-        if self.is_over.get() {
-            return stream.is_lost();
+        if self.is_closed.get() {
+            return stream.on_lost();
         }
         let mut unflushed = self.unflushed.borrow_mut();
         if !unflushed.iter().any(|other| Rc::ptr_eq(other, &stream)) {
@@ -215,55 +215,55 @@ impl Http2Session {
 
     /// The first `len` bytes of what a WebSocket has to write, to be handed over. Of the buffer that it comes from there is one for all of a
     /// session, which is used again when what it held has left.
-    pub(super) fn piece(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
-        let mut pieces = self.pieces.borrow_mut();
-        if pieces.capacity() < len {
-            pieces.reserve(len.max(PIECES));
+    pub(super) fn copy_chunk(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
+        let mut websocket_buffer = self.websocket_buffer.borrow_mut();
+        if websocket_buffer.capacity() < len {
+            websocket_buffer.reserve(len.max(WEBSOCKET_BUFFER));
         }
         let mut left = len;
         for buffer in buffers {
             let part = buffer.len().min(left);
-            pieces.extend_from_slice(&buffer[..part]);
+            websocket_buffer.extend_from_slice(&buffer[..part]);
             left -= part;
         }
         self.sent.set(self.sent.get() + len as u64);
-        pieces.split().freeze()
+        websocket_buffer.split().freeze()
     }
 
     /// h2 has nothing more to write: whoever waits for that is told, if all has left.
-    pub(super) fn settle(&self) {
+    pub(super) fn notify_flushed(&self) {
         if self.is_clean.get() {
             let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
             for stream in unflushed {
-                stream.has_flushed();
+                stream.on_flushed();
             }
         }
     }
 
     /// The connection is over: what has not left never will. h2 does not tell that to a stream whose reply it has whole.
-    pub(super) fn end(&self) {
-        self.is_over.set(true);
+    pub(super) fn on_closed(&self) {
+        self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
         for stream in unflushed {
-            stream.is_lost();
+            stream.on_lost();
         }
     }
 
     // ---- what comes ----
 
     /// The connection is polled: so much may be read again.
-    pub(super) fn begin_turn(&self) {
-        self.turn.set(0);
+    pub(super) fn begin_poll(&self) {
+        self.read_in_poll.set(0);
     }
 
     /// Whether no more is to be read before the streams have had their turn.
     pub(super) fn has_read_enough(&self) -> bool {
-        self.turn.get() >= TURN
+        self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
 
     /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; see [`Frames::follow`].
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
-        self.turn.set(self.turn.get() + bytes.len());
+        self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
@@ -285,25 +285,25 @@ impl Http2Session {
     }
 
     /// A body of so many bytes is to come. `false` when there is no room for what of it may lie here unread.
-    pub(super) fn begin_body(&self, bytes: usize) -> bool {
-        let coming = self.coming.get() + bytes;
-        let (has, needs) = (self.charge.bytes(), coming.min(CONNECTION_WINDOW as usize));
+    pub(super) fn reserve_body(&self, bytes: usize) -> bool {
+        let incoming = self.incoming.get() + bytes;
+        let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
         if needs > has && !self.connections.admit(Share::Requests, has, needs - has) {
             return false;
         }
-        self.coming.set(coming);
+        self.incoming.set(incoming);
         self.charge.set(needs);
         true
     }
 
-    pub(super) fn end_body(&self, bytes: usize) {
-        let coming = self.coming.get() - bytes;
-        self.coming.set(coming);
-        self.charge.set(coming.min(CONNECTION_WINDOW as usize));
+    pub(super) fn release_body(&self, bytes: usize) {
+        let incoming = self.incoming.get() - bytes;
+        self.incoming.set(incoming);
+        self.charge.set(incoming.min(CONNECTION_WINDOW as usize));
     }
 
     /// Notes that the server is done with a stream: frames that still come for it are h2's to judge.
-    pub(super) fn forget(&self, stream: u32) {
+    pub(super) fn on_stream_done(&self, stream: u32) {
         self.frames.borrow_mut().close(stream);
     }
 

@@ -17,12 +17,12 @@ use rookery_exchange::{Exchange, Share};
 use super::date;
 use super::request_head;
 use super::session::{FlushListener, Http2Session};
-use super::stream_body::{Respond, StreamBody};
-use super::stream_guard::{StreamGuard, TURN};
-use super::websocket_transport::{self, Coming};
+use super::stream_body::{SharedResponder, StreamBody};
+use super::stream_guard::{MAX_SEND, StreamGuard};
+use super::websocket_transport::{self, IncomingFrames};
 use crate::connections::table::Slot;
 use crate::http::connection::activity::Phase;
-use crate::http::connection::http_connection::{End, HttpConnection};
+use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::http::request::handler;
 use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
@@ -36,132 +36,136 @@ pub(super) fn spawn(
     connection: &Rc<HttpConnection>,
     session: &Rc<Http2Session>,
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut responder: SendResponse<Bytes>,
 ) {
     let connections = &connection.shared.connections;
-    let is_full = session.under_way() >= connections.limits.streams;
+    let is_full = session.count_requests_under_way() >= connections.limits.streams;
     if is_full || !connections.admit(Share::Connections, 0, STREAM_BYTES) {
-        session.was_in_vain();
-        session.forget(u32::from(respond.stream_id()));
-        return respond.send_reset(Reason::REFUSED_STREAM);
+        session.count_wasted();
+        session.on_stream_done(u32::from(responder.stream_id()));
+        return responder.send_reset(Reason::REFUSED_STREAM);
     }
-    let stream = HttpConnection::of_stream(
+    let stream = HttpConnection::for_http2_stream(
         connection,
         session,
         connections.charge(Share::Connections, STREAM_BYTES),
     );
     let slot = connections.insert(Rc::clone(&stream) as _);
     stream.key.set(slot.key());
-    if session.open(slot.key()) {
-        connection.enter(Phase::Reply);
+    if session.on_stream_opened(slot.key()) {
+        connection.enter(Phase::Response);
     }
-    let served = StreamGuard {
+    let guard = StreamGuard {
         connection: Rc::clone(connection),
         session: Rc::clone(session),
         stream,
-        number: u32::from(respond.stream_id()),
-        is_answered: Cell::new(false),
-        is_in_vain: false,
+        stream_id: u32::from(responder.stream_id()),
+        is_response_sent: Cell::new(false),
+        is_wasted: false,
     };
-    tokio::task::spawn_local(serve(served, slot, request, respond));
+    tokio::task::spawn_local(serve(guard, slot, request, responder));
 }
 
 /// How far answering came.
-enum Answered {
-    Reply(Response<ResponseBody>),
+enum StreamOutcome {
+    Response(Response<ResponseBody>),
     /// A WebSocket has been accepted.
     Upgrade(Box<Exchange>),
     /// The stream is to end.
-    Ended(End),
+    Closing(CloseState),
     /// Its peer does not want it any more, or is gone.
-    Gone,
+    Disconnected,
 }
 
 async fn serve(
-    mut served: StreamGuard,
+    mut guard: StreamGuard,
     slot: Slot,
     request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    responder: SendResponse<Bytes>,
 ) {
-    let stream = Rc::clone(&served.stream);
-    let respond = Rc::new(RefCell::new(respond));
+    let stream = Rc::clone(&guard.stream);
+    let responder = Rc::new(RefCell::new(responder));
     let is_head = request.method() == Method::HEAD;
-    let coming = Cell::new(None);
-    let answered = {
-        let mut answer = pin!(answer(&served, request, &respond, &coming));
+    let incoming = Cell::new(None);
+    let outcome = {
+        let mut response = pin!(respond(&guard, request, &responder, &incoming));
         poll_fn(|cx| {
             stream.set_waker(cx);
-            if stream.end.get().is_now() {
-                return Poll::Ready(Answered::Ended(stream.end.get()));
+            if stream.close_state.get().is_immediate() {
+                return Poll::Ready(StreamOutcome::Closing(stream.close_state.get()));
             }
-            if respond.borrow_mut().poll_reset(cx).is_ready() {
-                return Poll::Ready(Answered::Gone);
+            if responder.borrow_mut().poll_reset(cx).is_ready() {
+                return Poll::Ready(StreamOutcome::Disconnected);
             }
-            let polled = answer.as_mut().poll(cx);
+            let polled = response.as_mut().poll(cx);
             if let (true, Some(exchange)) =
-                (polled.is_pending(), stream.upgrade.borrow_mut().take())
+                (polled.is_pending(), stream.accepted_websocket.borrow_mut().take())
             {
-                return Poll::Ready(Answered::Upgrade(exchange));
+                return Poll::Ready(StreamOutcome::Upgrade(exchange));
             }
-            polled.map(|reply| reply.map_or(Answered::Gone, Answered::Reply))
+            polled.map(|response| {
+                response.map_or(StreamOutcome::Disconnected, StreamOutcome::Response)
+            })
         })
         .await
     };
-    match answered {
-        Answered::Reply(reply) => {
-            let sent = send(&served, &respond, reply, is_head).await;
-            served.is_in_vain = matches!(sent, Err(Reset::Theirs));
+    match outcome {
+        StreamOutcome::Response(response) => {
+            let sent = send_response(&guard, &responder, response, is_head).await;
+            guard.is_wasted = matches!(sent, Err(StreamReset::ByClient));
         }
-        Answered::Upgrade(exchange) => {
-            websocket_transport::open(served, slot, &respond, coming.take(), exchange)
+        StreamOutcome::Upgrade(exchange) => {
+            websocket_transport::open_websocket(guard, slot, &responder, incoming.take(), exchange)
         }
-        Answered::Ended(end) => refuse(&served, &respond, end),
-        Answered::Gone => served.is_in_vain = true,
+        StreamOutcome::Closing(end) => reject(&guard, &responder, end),
+        StreamOutcome::Disconnected => guard.is_wasted = true,
     }
 }
 
 /// Answers as over HTTP/1.1; `None` when there is nobody to answer.
-async fn answer(
-    served: &StreamGuard,
+async fn respond(
+    guard: &StreamGuard,
     request: Request<RecvStream>,
-    respond: &Respond,
-    coming: &Cell<Option<Coming>>,
+    responder: &SharedResponder,
+    incoming: &Cell<Option<IncomingFrames>>,
 ) -> Option<Response<ResponseBody>> {
-    let stream = &served.stream;
+    let stream = &guard.stream;
     let (mut parts, frames) = request.into_parts();
-    let held = request_head::held(&parts.headers);
-    stream.has_head_of(held);
-    let taken = request_head::take(&mut parts, stream.shared.connections.limits.header_lines)
-        .and_then(|is_tunnel| {
-            let named = served.session.bound_name();
-            let is_misdirected =
-                named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
-            if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
-        });
-    let body = taken.and_then(|is_tunnel| {
+    let head_bytes = request_head::header_list_size(&parts.headers);
+    stream.on_head_read(head_bytes);
+    let normalized =
+        request_head::normalize(&mut parts, stream.shared.connections.limits.header_lines)
+            .and_then(|is_tunnel| {
+                let named = guard.session.bound_name();
+                let is_misdirected =
+                    named.is_some_and(|named| request_head::is_misdirected(&parts.headers, named));
+                if is_misdirected { Err(Rejection::Misdirected) } else { Ok(is_tunnel) }
+            });
+    let body = normalized.and_then(|is_tunnel| {
         if is_tunnel {
-            coming.set(Some(Coming::new(frames, &served.session).ok_or(Rejection::Overload)?));
-            return Ok(StreamBody::none(stream));
+            incoming
+                .set(Some(IncomingFrames::new(frames, &guard.session).ok_or(Rejection::Overload)?));
+            return Ok(StreamBody::empty(stream));
         }
-        StreamBody::new(frames, &parts.headers, stream, &served.session, respond)
+        StreamBody::new(frames, &parts.headers, stream, &guard.session, responder)
             .ok_or(Rejection::Overload)
     });
     match body {
-        Ok(body) => handler::answer(stream, Request::from_parts(parts, body)).await.ok(),
-        Err(rejection) => Some(handler::refuse(stream, parts, rejection).await),
+        Ok(body) => handler::handle(stream, Request::from_parts(parts, body)).await.ok(),
+        Err(rejection) => Some(handler::reject(stream, parts, rejection).await),
     }
 }
 
 /// Ends a stream that was too slow, or for which there is no room: with an answer, where none has begun.
-fn refuse(served: &StreamGuard, respond: &Respond, end: End) {
+fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     let rejection = match end {
-        End::HeadTimeout | End::BodyTimeout => Rejection::BodyTimeout,
-        End::Overload => Rejection::Overload,
-        End::No | End::AfterReply | End::Now => {
-            return respond.borrow_mut().send_reset(Reason::CANCEL);
+        CloseState::HeadTimeout | CloseState::BodyTimeout => Rejection::BodyTimeout,
+        CloseState::Overload => Rejection::Overload,
+        CloseState::Open | CloseState::AfterResponse | CloseState::Now => {
+            return responder.borrow_mut().send_reset(Reason::CANCEL);
         }
     };
-    let (stream, text) = (&served.stream, rejection.text());
+    let (stream, text) = (&guard.stream, rejection.text());
     stream.shared.report(rejection);
     record_unreadable(&stream.shared.log, stream.ends.get().remote, rejection.status(), text.len());
     let mut response = Response::new(());
@@ -171,10 +175,10 @@ fn refuse(served: &StreamGuard, respond: &Respond, end: End) {
     headers.insert(DATE, date::now());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
-    if let Some(hsts) = served.connection.hsts() {
+    if let Some(hsts) = guard.connection.hsts() {
         headers.insert(STRICT_TRANSPORT_SECURITY, hsts.clone());
     }
-    let sent = respond.borrow_mut().send_response(response, false);
+    let sent = responder.borrow_mut().send_response(response, false);
     if let Ok(mut frames) = sent {
         // A text of ours: shorter than what every peer takes at once, or else not waited for.
         let _ = frames.send_data(Bytes::from_static(text.as_bytes()), true);
@@ -182,20 +186,20 @@ fn refuse(served: &StreamGuard, respond: &Respond, end: End) {
 }
 
 /// The stream has been reset: by its peer, or here.
-enum Reset {
-    Theirs,
-    Ours,
+enum StreamReset {
+    ByClient,
+    ByServer,
 }
 
 /// Sends a reply, and waits until it has left.
-async fn send(
-    served: &StreamGuard,
-    respond: &Respond,
-    reply: Response<ResponseBody>,
+async fn send_response(
+    guard: &StreamGuard,
+    responder: &SharedResponder,
+    response: Response<ResponseBody>,
     is_head: bool,
-) -> Result<(), Reset> {
-    let stream = &served.stream;
-    let (mut parts, body) = reply.into_parts();
+) -> Result<(), StreamReset> {
+    let stream = &guard.stream;
+    let (mut parts, body) = response.into_parts();
     let is_interim = parts.status.is_informational();
     if is_interim {
         // No answer ends with one, and none changes protocols (RFC 9113, 8.6): what hyper says then over HTTP/1.1.
@@ -213,19 +217,20 @@ async fn send(
         parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
     }
     let is_end = is_bodiless || body.is_end_stream();
-    let sent = respond.borrow_mut().send_response(Response::from_parts(parts, ()), is_end);
-    let frames = sent.map_err(|_| Reset::Theirs)?;
-    served.session.has_handed_over(Rc::clone(stream) as Rc<dyn FlushListener>, 0);
-    let mut sending = ResponseSender { served, body, frames, piece: Bytes::new(), is_end };
+    let sent = responder.borrow_mut().send_response(Response::from_parts(parts, ()), is_end);
+    let frames = sent.map_err(|_| StreamReset::ByClient)?;
+    guard.session.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, 0);
+    let mut sending = ResponseSender { guard, body, frames, chunk: Bytes::new(), is_end };
     poll_fn(|cx| sending.poll(cx)).await?;
-    served.session.has_answered();
-    served.is_answered.set(true);
+    guard.session.on_response_sent();
+    guard.is_response_sent.set(true);
     // With it the call ends, but for what is not written yet.
     drop(sending);
     poll_fn(|cx| {
         stream.set_waker(cx);
-        let is_written = stream.activity.phase() != Phase::Flush || stream.end.get().is_now();
-        if is_written || respond.borrow_mut().poll_reset(cx).is_ready() {
+        let is_written =
+            stream.activity.phase() != Phase::Flush || stream.close_state.get().is_immediate();
+        if is_written || responder.borrow_mut().poll_reset(cx).is_ready() {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -237,36 +242,36 @@ async fn send(
 
 /// A reply whose head has been handed over.
 struct ResponseSender<'a> {
-    served: &'a StreamGuard,
+    guard: &'a StreamGuard,
     body: ResponseBody,
     frames: SendStream<Bytes>,
     /// What is left of a piece of the body.
-    piece: Bytes,
+    chunk: Bytes,
     is_end: bool,
 }
 
 impl ResponseSender<'_> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Reset>> {
-        let stream = &self.served.stream;
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamReset>> {
+        let stream = &self.guard.stream;
         stream.set_waker(cx);
         if self.is_end {
             return Poll::Ready(Ok(()));
         }
-        if stream.end.get().is_now() {
-            return self.cut(Reason::CANCEL);
+        if stream.close_state.get().is_immediate() {
+            return self.reset(Reason::CANCEL);
         }
-        if stream.open_stream().is_some_and(|pieces| pieces.is_cut()) {
-            return self.cut(Reason::INTERNAL_ERROR);
+        if stream.response_stream().is_some_and(|response_stream| response_stream.is_cut()) {
+            return self.reset(Reason::INTERNAL_ERROR);
         }
         if self.frames.poll_reset(cx).is_ready() {
-            return Poll::Ready(Err(Reset::Theirs));
+            return Poll::Ready(Err(StreamReset::ByClient));
         }
         loop {
-            if !self.piece.is_empty() {
-                let room = ready!(self.poll_room(cx))?;
-                let len = room.min(self.piece.len()).min(TURN);
-                let piece = self.piece.split_to(len);
-                self.hand_over(piece)?;
+            if !self.chunk.is_empty() {
+                let window = ready!(self.poll_window(cx))?;
+                let len = window.min(self.chunk.len()).min(MAX_SEND);
+                let chunk = self.chunk.split_to(len);
+                self.send_chunk(chunk)?;
                 if self.is_end {
                     return Poll::Ready(Ok(()));
                 }
@@ -274,13 +279,13 @@ impl ResponseSender<'_> {
             }
             match ready!(std::pin::Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
-                    self.piece = frame.into_data().unwrap_or_default();
-                    stream.holds_back.set(!self.piece.is_empty());
+                    self.chunk = frame.into_data().unwrap_or_default();
+                    stream.has_partial_chunk.set(!self.chunk.is_empty());
                 }
                 // A file that has become shorter.
-                Some(Err(_)) => return self.cut(Reason::INTERNAL_ERROR),
+                Some(Err(_)) => return self.reset(Reason::INTERNAL_ERROR),
                 None => {
-                    self.hand_over(Bytes::new())?;
+                    self.send_chunk(Bytes::new())?;
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -288,17 +293,17 @@ impl ResponseSender<'_> {
     }
 
     /// How much the peer takes. Nothing is reserved for what is not there.
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Reset>> {
-        let stream = &self.served.stream;
+    fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamReset>> {
+        let stream = &self.guard.stream;
         loop {
-            let room = self.frames.capacity();
-            if room > 0 {
-                return Poll::Ready(Ok(room));
+            let window = self.frames.capacity();
+            if window > 0 {
+                return Poll::Ready(Ok(window));
             }
-            self.frames.reserve_capacity(self.piece.len().min(TURN));
+            self.frames.reserve_capacity(self.chunk.len().min(MAX_SEND));
             match self.frames.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(_) => return Poll::Ready(Err(Reset::Theirs)),
+                Poll::Ready(_) => return Poll::Ready(Err(StreamReset::ByClient)),
                 Poll::Pending => {
                     stream
                         .activity
@@ -309,19 +314,19 @@ impl ResponseSender<'_> {
         }
     }
 
-    fn hand_over(&mut self, piece: Bytes) -> Result<(), Reset> {
-        let StreamGuard { session, stream, .. } = self.served;
-        let len = piece.len();
-        stream.holds_back.set(!self.piece.is_empty());
-        self.is_end = self.piece.is_empty() && (len == 0 || self.body.is_end_stream());
-        self.frames.send_data(piece, self.is_end).map_err(|_| Reset::Theirs)?;
+    fn send_chunk(&mut self, chunk: Bytes) -> Result<(), StreamReset> {
+        let StreamGuard { session, stream, .. } = self.guard;
+        let len = chunk.len();
+        stream.has_partial_chunk.set(!self.chunk.is_empty());
+        self.is_end = self.chunk.is_empty() && (len == 0 || self.body.is_end_stream());
+        self.frames.send_data(chunk, self.is_end).map_err(|_| StreamReset::ByClient)?;
         stream.activity.on_written(&Poll::Ready(Ok(len)), stream.shared.connections.clock.now());
-        session.has_handed_over(Rc::clone(stream) as Rc<dyn FlushListener>, len);
+        session.on_data_sent(Rc::clone(stream) as Rc<dyn FlushListener>, len);
         Ok(())
     }
 
-    fn cut(&mut self, reason: Reason) -> Poll<Result<(), Reset>> {
+    fn reset(&mut self, reason: Reason) -> Poll<Result<(), StreamReset>> {
         self.frames.send_reset(reason);
-        Poll::Ready(Err(Reset::Ours))
+        Poll::Ready(Err(StreamReset::ByServer))
     }
 }

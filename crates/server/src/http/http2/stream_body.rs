@@ -18,7 +18,7 @@ use crate::http::request::request_body::RequestBody;
 use crate::rejection::Rejection;
 
 /// Where the reply of a stream goes; its body says `100 Continue` there.
-pub(super) type Respond = Rc<RefCell<SendResponse<Bytes>>>;
+pub(super) type SharedResponder = Rc<RefCell<SendResponse<Bytes>>>;
 
 /// See the module.
 pub(super) struct StreamBody {
@@ -29,13 +29,13 @@ pub(super) struct StreamBody {
     length: Option<u64>,
     read: u64,
     /// Bytes that were taken from h2 and have not been read, at most a stream's window.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     /// How the frames ended, once they have.
     end: Option<Result<(), h2::Error>>,
     /// For what of it may lie here unread.
-    _room: Option<Room>,
+    _reservation: Option<BodyReservation>,
     /// Whom it is to be said that the body is wanted.
-    continues: Option<Respond>,
+    continue_to: Option<SharedResponder>,
 }
 
 impl StreamBody {
@@ -45,7 +45,7 @@ impl StreamBody {
         headers: &HeaderMap,
         connection: &Rc<HttpConnection>,
         session: &Rc<Http2Session>,
-        respond: &Respond,
+        responder: &SharedResponder,
     ) -> Option<StreamBody> {
         let length = headers
             .get(http::header::CONTENT_LENGTH)
@@ -56,46 +56,47 @@ impl StreamBody {
             Some(length) => usize::try_from(length).unwrap_or(window).min(window),
             None => window,
         };
-        let room = if charged > 0 { Some(Room::take(session, charged)?) } else { None };
+        let reservation =
+            if charged > 0 { Some(BodyReservation::reserve(session, charged)?) } else { None };
         let expects = headers.get(http::header::EXPECT);
-        let continues = expects
+        let continue_to = expects
             .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-            .then(|| Rc::clone(respond));
+            .then(|| Rc::clone(responder));
         let connection = Rc::clone(connection);
-        let (held, end) = (Vec::new(), None);
+        let (buffered, end) = (Vec::new(), None);
         Some(StreamBody {
             frames: Some(frames),
             connection,
             length,
             read: 0,
-            held,
+            buffered,
             end,
-            _room: room,
-            continues,
+            _reservation: reservation,
+            continue_to,
         })
     }
 
     /// None at all: what comes of the stream is somebody else's.
-    pub(super) fn none(connection: &Rc<HttpConnection>) -> StreamBody {
+    pub(super) fn empty(connection: &Rc<HttpConnection>) -> StreamBody {
         let connection = Rc::clone(connection);
-        let (held, end) = (Vec::new(), None);
+        let (buffered, end) = (Vec::new(), None);
         let length = Some(0);
         StreamBody {
             frames: None,
             connection,
             length,
             read: 0,
-            held,
+            buffered,
             end,
-            _room: None,
-            continues: None,
+            _reservation: None,
+            continue_to: None,
         }
     }
 
     /// Returns the bytes that were held, or the next frame, or the end.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
-        if !self.held.is_empty() {
-            return Poll::Ready(Some(Ok(std::mem::take(&mut self.held).into())));
+        if !self.buffered.is_empty() {
+            return Poll::Ready(Some(Ok(std::mem::take(&mut self.buffered).into())));
         }
         let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
         match self.end.take() {
@@ -110,21 +111,21 @@ impl StreamBody {
 }
 
 /// What may come of a stream before it is read, charged to its session until this is dropped.
-pub(super) struct Room {
+pub(super) struct BodyReservation {
     session: Rc<Http2Session>,
     bytes: usize,
 }
 
-impl Room {
+impl BodyReservation {
     /// `None` when there is none.
-    pub(super) fn take(session: &Rc<Http2Session>, bytes: usize) -> Option<Room> {
-        session.begin_body(bytes).then(|| Room { session: Rc::clone(session), bytes })
+    pub(super) fn reserve(session: &Rc<Http2Session>, bytes: usize) -> Option<BodyReservation> {
+        session.reserve_body(bytes).then(|| BodyReservation { session: Rc::clone(session), bytes })
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
-        self.session.end_body(self.bytes);
+        self.session.release_body(self.bytes);
     }
 }
 
@@ -141,11 +142,11 @@ impl Body for StreamBody {
         }
         let polled = self.poll_data(cx);
         if polled.is_pending() {
-            if let Some(respond) = self.continues.take() {
+            if let Some(responder) = self.continue_to.take() {
                 let mut response = Response::new(());
                 *response.status_mut() = StatusCode::CONTINUE;
                 // Failing means that the stream is over, which reading tells as well.
-                let _ = respond.borrow_mut().send_informational(response);
+                let _ = responder.borrow_mut().send_informational(response);
             }
         }
         let now = self.connection.shared.connections.clock.now();
@@ -157,7 +158,7 @@ impl Body for StreamBody {
         self.connection.activity.on_read(&read, now);
         match ready!(polled) {
             Some(Ok(data)) => {
-                self.continues = None;
+                self.continue_to = None;
                 self.read += data.len() as u64;
                 // Failing means that the stream is over.
                 if let Some(frames) = &mut self.frames {
@@ -171,7 +172,7 @@ impl Body for StreamBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
+        self.buffered.is_empty() && self.frames.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -191,11 +192,11 @@ impl RequestBody for StreamBody {
         true
     }
 
-    fn hold_unread(&mut self, cx: &mut Context<'_>) {
+    fn buffer_unread(&mut self, cx: &mut Context<'_>) {
         let Some(frames) = &mut self.frames else { return };
         while self.end.is_none() {
             match frames.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) => self.held.extend_from_slice(&data),
+                Poll::Ready(Some(Ok(data))) => self.buffered.extend_from_slice(&data),
                 Poll::Ready(Some(Err(error))) => self.end = Some(Err(error)),
                 Poll::Ready(None) => self.end = Some(Ok(())),
                 Poll::Pending => return,

@@ -14,51 +14,52 @@ use tokio::io::ReadBuf;
 
 use super::date;
 use super::session::{Http2Session, STREAM_WINDOW};
-use super::stream_body::{Respond, Room};
-use super::stream_guard::{StreamGuard, TURN};
+use super::stream_body::{BodyReservation, SharedResponder};
+use super::stream_guard::{MAX_SEND, StreamGuard};
 use crate::connections::table::{Slot, TableEntry as _};
 use crate::net::transport::{MultiplexedStream, PeerState, Transport};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepted_headers;
 
 /// What comes of a stream while the application decides whether it is to become a WebSocket.
-pub(super) struct Coming {
+pub(super) struct IncomingFrames {
     frames: RecvStream,
-    _room: Room,
+    _reservation: BodyReservation,
 }
 
-impl Coming {
+impl IncomingFrames {
     /// `None` when there is no room for what may come before it is read.
-    pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<Coming> {
-        Room::take(session, STREAM_WINDOW as usize).map(|room| Coming { frames, _room: room })
+    pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
+        BodyReservation::reserve(session, STREAM_WINDOW as usize)
+            .map(|reservation| IncomingFrames { frames, _reservation: reservation })
     }
 }
 
 /// A stream becomes the WebSocket that the application has accepted. Its place among the streams of its session it keeps.
-pub(super) fn open(
-    served: StreamGuard,
+pub(super) fn open_websocket(
+    guard: StreamGuard,
     slot: Slot,
-    respond: &Respond,
-    coming: Option<Coming>,
+    responder: &SharedResponder,
+    incoming: Option<IncomingFrames>,
     exchange: Box<Exchange>,
 ) {
-    let shared = Rc::clone(&served.stream.shared);
-    let (id, is_ending) = (exchange.id(), served.stream.is_ending());
+    let shared = Rc::clone(&guard.stream.shared);
+    let (id, is_ending) = (exchange.id(), guard.stream.is_ending());
     let extensions = shared.websockets.extensions(id);
-    let opened = coming.zip(extensions).and_then(|(coming, extensions)| {
+    let opened = incoming.zip(extensions).and_then(|(incoming, extensions)| {
         let mut response = Response::new(());
         *response.headers_mut() = accepted_headers(&exchange, extensions);
         response.headers_mut().insert(DATE, date::now());
-        let going = respond.borrow_mut().send_response(response, false).ok()?;
-        Some((coming.frames, going))
+        let outgoing = responder.borrow_mut().send_response(response, false).ok()?;
+        Some((incoming.frames, outgoing))
     });
-    let Some((coming, going)) = opened else {
+    let Some((incoming, outgoing)) = opened else {
         // Reset in the very turn in which it was accepted.
         shared.dispatch.abandon(exchange.slot());
-        return shared.disown(exchange);
+        return shared.discard_exchange(exchange);
     };
     shared.dispatch.finish(exchange);
-    let tunnel = Tunnel::new(served, coming, going);
+    let tunnel = StreamTransport::new(guard, incoming, outgoing);
     let transport = Transport::multiplexed(Box::new(tunnel));
     // The stream is charged what every stream is.
     let charge = shared.connections.charge(Share::Connections, 0);
@@ -71,38 +72,51 @@ pub(super) fn open(
 
 /// How what comes has ended.
 #[derive(Debug, Clone, Copy)]
-enum End {
+enum InputEnd {
     /// The peer has ended its side.
-    Ended,
+    Finished,
     /// The stream has been reset, or its connection is over.
     Reset,
 }
 
 /// See the module.
-struct Tunnel {
-    served: StreamGuard,
-    coming: RecvStream,
-    going: SendStream<Bytes>,
+struct StreamTransport {
+    guard: StreamGuard,
+    incoming: RecvStream,
+    outgoing: SendStream<Bytes>,
     /// What has come and has not been read, of which the first `read` bytes have: no more than a stream's window, because what is not read is
     /// not granted again. Empty, it holds nothing.
-    held: Vec<u8>,
-    read: usize,
-    end: Option<End>,
+    buffered: Vec<u8>,
+    consumed: usize,
+    end: Option<InputEnd>,
     /// Whether anything has come at all.
-    has_come: bool,
+    has_received: bool,
     /// Whether the server has ended its side.
     is_shut: bool,
 }
 
-impl Tunnel {
-    fn new(served: StreamGuard, coming: RecvStream, going: SendStream<Bytes>) -> Tunnel {
-        if served.session.open_socket() {
+impl StreamTransport {
+    fn new(
+        guard: StreamGuard,
+        incoming: RecvStream,
+        outgoing: SendStream<Bytes>,
+    ) -> StreamTransport {
+        if guard.session.on_websocket_opened() {
             // As long as over a connection of its own; other streams are still looked at by the sweep.
-            let limits = &served.stream.shared.connections.limits;
-            served.keep_for(limits.stall_time.max(limits.idle_time));
+            let limits = &guard.stream.shared.connections.limits;
+            guard.set_stall_timeout(limits.stall_time.max(limits.idle_time));
         }
-        let (held, read, end) = (Vec::new(), 0, None);
-        Tunnel { served, coming, going, held, read, end, has_come: false, is_shut: false }
+        let (buffered, consumed, end) = (Vec::new(), 0, None);
+        StreamTransport {
+            guard,
+            incoming,
+            outgoing,
+            buffered,
+            consumed,
+            end,
+            has_received: false,
+            is_shut: false,
+        }
     }
 
     /// Waits for what comes next, and does not grant it again; `None` at the end, which is noted.
@@ -110,30 +124,30 @@ impl Tunnel {
         if self.end.is_some() {
             return Poll::Ready(None);
         }
-        Poll::Ready(match ready!(self.coming.poll_data(cx)) {
+        Poll::Ready(match ready!(self.incoming.poll_data(cx)) {
             Some(Ok(data)) => {
-                self.has_come = true;
+                self.has_received = true;
                 Some(data)
             }
             Some(Err(_)) => {
-                self.end = Some(End::Reset);
+                self.end = Some(InputEnd::Reset);
                 None
             }
             None => {
-                self.end = Some(End::Ended);
+                self.end = Some(InputEnd::Finished);
                 None
             }
         })
     }
 
     /// Grants what has been read again.
-    fn grant(&mut self, bytes: usize) {
+    fn release_window(&mut self, bytes: usize) {
         // Failing means that the stream is over.
-        let _ = self.coming.flow_control().release_capacity(bytes);
+        let _ = self.incoming.flow_control().release_capacity(bytes);
     }
 }
 
-impl MultiplexedStream for Tunnel {
+impl MultiplexedStream for StreamTransport {
     /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
     /// takes one at a time could take them, and h2 closes a connection with too many of them.
     fn poll_read(
@@ -143,14 +157,14 @@ impl MultiplexedStream for Tunnel {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         loop {
-            let fits = (self.held.len() - self.read).min(buffer.remaining());
-            buffer.put_slice(&self.held[self.read..self.read + fits]);
-            self.read += fits;
-            if self.read == self.held.len() {
-                self.held = Vec::new();
-                self.read = 0;
+            let fits = (self.buffered.len() - self.consumed).min(buffer.remaining());
+            buffer.put_slice(&self.buffered[self.consumed..self.consumed + fits]);
+            self.consumed += fits;
+            if self.consumed == self.buffered.len() {
+                self.buffered = Vec::new();
+                self.consumed = 0;
             }
-            self.grant(fits);
+            self.release_window(fits);
             if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -159,11 +173,11 @@ impl MultiplexedStream for Tunnel {
                 Poll::Ready(Some(data)) => {
                     let fits = data.len().min(buffer.remaining());
                     buffer.put_slice(&data[..fits]);
-                    self.grant(fits);
-                    self.held.extend_from_slice(&data[fits..]);
+                    self.release_window(fits);
+                    self.buffered.extend_from_slice(&data[fits..]);
                 }
                 Poll::Pending if !is_filled => return Poll::Pending,
-                Poll::Ready(None) if !is_filled && matches!(self.end, Some(End::Reset)) => {
+                Poll::Ready(None) if !is_filled && matches!(self.end, Some(InputEnd::Reset)) => {
                     return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
                 }
                 Poll::Pending | Poll::Ready(None) => return Poll::Ready(Ok(())),
@@ -176,21 +190,21 @@ impl MultiplexedStream for Tunnel {
         cx: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum::<usize>().min(TURN);
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum::<usize>().min(MAX_SEND);
         let room = loop {
-            let room = self.going.capacity();
+            let room = self.outgoing.capacity();
             if room > 0 {
                 break room;
             }
-            self.going.reserve_capacity(wanted);
-            match ready!(self.going.poll_capacity(cx)) {
+            self.outgoing.reserve_capacity(wanted);
+            match ready!(self.outgoing.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
                 _ => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
             }
         };
         let len = wanted.min(room);
-        let piece = self.served.session.piece(buffers, len);
-        Poll::Ready(match self.going.send_data(piece, false) {
+        let chunk = self.guard.session.copy_chunk(buffers, len);
+        Poll::Ready(match self.outgoing.send_data(chunk, false) {
             Ok(()) => Ok(len),
             Err(_) => Err(io::ErrorKind::ConnectionReset.into()),
         })
@@ -198,56 +212,56 @@ impl MultiplexedStream for Tunnel {
 
     /// Room that was asked for and is not needed after all is the other streams'.
     fn flush(&mut self) {
-        if self.going.capacity() > 0 {
-            self.going.reserve_capacity(0);
+        if self.outgoing.capacity() > 0 {
+            self.outgoing.reserve_capacity(0);
         }
     }
 
     fn buffer_unread(&mut self, cx: &mut Context<'_>) -> usize {
         while let Poll::Ready(Some(data)) = self.poll_data(cx) {
-            self.held.extend_from_slice(&data);
+            self.buffered.extend_from_slice(&data);
         }
-        self.held.len() - self.read
+        self.buffered.len() - self.consumed
     }
 
     fn peer_state(&self) -> PeerState {
         match self.end {
             None => PeerState::Open,
-            Some(End::Ended) => PeerState::HalfClosed,
-            Some(End::Reset) => PeerState::Closed,
+            Some(InputEnd::Finished) => PeerState::HalfClosed,
+            Some(InputEnd::Reset) => PeerState::Closed,
         }
     }
 
     fn discard_unread(&mut self) {
-        self.grant(self.held.len() - self.read);
-        self.held = Vec::new();
-        self.read = 0;
+        self.release_window(self.buffered.len() - self.consumed);
+        self.buffered = Vec::new();
+        self.consumed = 0;
     }
 
     fn shut_down(&mut self) {
         if !std::mem::replace(&mut self.is_shut, true) {
             // Failing means that the stream is over.
-            let _ = self.going.send_data(Bytes::new(), true);
+            let _ = self.outgoing.send_data(Bytes::new(), true);
         }
     }
 
     fn reset(&mut self) {
         self.is_shut = true;
-        self.going.send_reset(Reason::CANCEL);
+        self.outgoing.send_reset(Reason::CANCEL);
     }
 }
 
-impl Drop for Tunnel {
+impl Drop for StreamTransport {
     fn drop(&mut self) {
-        if self.served.session.close_socket() {
-            self.served.keep_for(self.served.stream.shared.connections.limits.idle_time);
+        if self.guard.session.on_websocket_closed() {
+            self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_time);
         }
         // Opened and given up without a word, again and again, it is work for nothing.
-        self.served.is_in_vain = !self.has_come && matches!(self.end, Some(End::Reset));
+        self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));
     }
 }
 
-impl fmt::Debug for Tunnel {
+impl fmt::Debug for StreamTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tunnel").field("end", &self.end).finish_non_exhaustive()
     }

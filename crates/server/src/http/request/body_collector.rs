@@ -12,16 +12,16 @@ use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
-use crate::http::request::spool_folder::{Reserve, SpoolFolder};
+use crate::http::request::spool_folder::{DiskReserve, SpoolFolder};
 use crate::rejection::Rejection;
 
 /// Bytes gathered before they are written to the file in one go, on another thread: a fraction of a millisecond of
 /// disk, and 4,000 hand-overs for a gigabyte.
-const BATCH: usize = 256 << 10;
+const WRITE_BATCH: usize = 256 << 10;
 
 /// Bytes that have arrived before a block is taken for a body: nothing is reserved for what is only announced, and a
 /// copy of this much is a small part of what the block saves.
-const BLOCK_FROM: u64 = 64 << 10;
+const MIN_BLOCK_BODY: u64 = 64 << 10;
 
 /// Reads the body into the exchange.
 ///
@@ -50,8 +50,8 @@ pub(crate) async fn collect<B: RequestBody>(
         }
         if spool.is_none() && len <= limits.body_memory as u64 {
             exchange.push_body(&data);
-            context.hold_request(&mut exchange, 0).map_err(Some)?;
-            if len >= BLOCK_FROM {
+            context.charge_request(&mut exchange, 0).map_err(Some)?;
+            if len >= MIN_BLOCK_BODY {
                 let block = announced
                     .take()
                     .and_then(|total| context.shared().blocks.take(usize::try_from(total).ok()?));
@@ -65,18 +65,19 @@ pub(crate) async fn collect<B: RequestBody>(
             Some(file) => file,
             None => {
                 let in_memory = usize::try_from(exchange.body().len()).unwrap_or(usize::MAX);
-                context.hold_request(&mut exchange, in_memory).map_err(Some)?;
-                let file = while_held(&mut body, Spool::start(&exchange, context))
+                context.charge_request(&mut exchange, in_memory).map_err(Some)?;
+                let file = with_body_held(&mut body, Spool::start(&exchange, context))
                     .await
                     .map_err(refused)?;
-                context.let_go_beside(&exchange, file.batch.capacity());
+                context.reduce_charge(&exchange, file.batch.capacity());
                 file
             }
         };
         file.batch.extend_from_slice(&data);
-        context.hold_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
+        context.charge_request(&mut exchange, file.batch.capacity()).map_err(Some)?;
         file.charge.set(file.batch.capacity());
-        spool = Some(while_held(&mut body, file.written_if_full(context)).await.map_err(refused)?);
+        spool =
+            Some(with_body_held(&mut body, file.write_if_full(context)).await.map_err(refused)?);
     }
     if let Some(spool) = spool {
         let file = spool.finish().await.map_err(refused)?;
@@ -86,10 +87,10 @@ pub(crate) async fn collect<B: RequestBody>(
 }
 
 /// Awaits `work`, during which the body is held and not read.
-async fn while_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
+async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     poll_fn(|cx| {
-        body.hold_unread(cx);
+        body.buffer_unread(cx);
         work.as_mut().poll(cx)
     })
     .await
@@ -101,7 +102,7 @@ struct Spool {
     batch: Vec<u8>,
     /// For the batch, wherever it is.
     charge: Charge,
-    reserve: Reserve,
+    reserve: DiskReserve,
     folder: Arc<SpoolFolder>,
 }
 
@@ -111,42 +112,42 @@ impl Spool {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
         let (reserve, folder) = (
-            Reserve::of(&context.shared().connections.limits),
+            DiskReserve::of(&context.shared().connections.limits),
             Arc::clone(&context.connection.config.spool),
         );
-        context.connection.activity.away.set(charge.bytes());
+        context.connection.activity.background_bytes.set(charge.bytes());
         let job = BlockingTask::start(move || {
-            let file = folder.file().inspect_err(|error| folder.complain(error))?;
-            Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.written()
+            let file = folder.create_file().inspect_err(|error| folder.report_failure(error))?;
+            Spool { file: UnnamedFile::new(file), batch, charge, reserve, folder }.write()
         });
         let spool = job.await;
-        context.connection.activity.away.set(0);
+        context.connection.activity.background_bytes.set(0);
         spool
     }
 
-    async fn written_if_full(self, context: &RequestContext) -> io::Result<Spool> {
-        if self.batch.len() < BATCH {
+    async fn write_if_full(self, context: &RequestContext) -> io::Result<Spool> {
+        if self.batch.len() < WRITE_BATCH {
             return Ok(self);
         }
-        context.connection.activity.away.set(self.charge.bytes());
-        let spool = BlockingTask::start(move || self.written()).await;
-        context.connection.activity.away.set(0);
+        context.connection.activity.background_bytes.set(self.charge.bytes());
+        let spool = BlockingTask::start(move || self.write()).await;
+        context.connection.activity.background_bytes.set(0);
         spool
     }
 
     async fn finish(self) -> io::Result<File> {
-        BlockingTask::start(move || self.written()).await.map(|spool| spool.file.into_file())
+        BlockingTask::start(move || self.write()).await.map(|spool| spool.file.into_file())
     }
 
-    fn written(mut self) -> io::Result<Spool> {
+    fn write(mut self) -> io::Result<Spool> {
         let written = self
             .reserve
             .check(&self.file, self.batch.len() as u64)
             .and_then(|()| (&*self.file).write_all(&self.batch))
-            .inspect_err(|error| self.folder.complain(error));
+            .inspect_err(|error| self.folder.report_failure(error));
         // The first one was all that had been in memory.
         self.batch.clear();
-        self.batch.shrink_to(2 * BATCH);
+        self.batch.shrink_to(2 * WRITE_BATCH);
         self.charge.set(self.batch.capacity());
         written.map(|()| self)
     }

@@ -11,10 +11,10 @@ use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
 /// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
-const KEPT: usize = 256;
+const MAX_POOLED: usize = 256;
 
 /// Bytes of a reply whose buffer is kept: 16 MiB in all.
-pub(crate) const KEPT_BYTES: usize = 64 << 10;
+pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 
 /// What a call has that is used again.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ pub(crate) struct ContextParts {
     /// The access log's entry.
     pub(crate) pending_record: PendingRecord,
     /// What the reply is charged for until it has been written.
-    pub(crate) reply: Charge,
+    pub(crate) response_charge: Charge,
     /// The bytes of replies: split off, sent, and used again.
-    pub(crate) out: BytesMut,
+    pub(crate) buffer: BytesMut,
 }
 
 /// Parts that are not in use.
@@ -43,24 +43,24 @@ impl ContextPool {
         reports: &Arc<Reports<Rejection>>,
         budget: &Arc<Budget>,
     ) -> Box<ContextParts> {
-        let kept = self.0.borrow_mut().pop();
-        kept.unwrap_or_else(|| {
+        let pooled = self.0.borrow_mut().pop();
+        pooled.unwrap_or_else(|| {
             Box::new(ContextParts {
                 hook: reports.hook(),
                 pending_record: PendingRecord::default(),
-                reply: Charge::new(budget, Share::Replies),
-                out: BytesMut::new(),
+                response_charge: Charge::new(budget, Share::Replies),
+                buffer: BytesMut::new(),
             })
         })
     }
 
     /// Takes parts back; their entry is recorded.
-    pub(crate) fn give(&self, mut parts: Box<ContextParts>) {
+    pub(crate) fn put_back(&self, mut parts: Box<ContextParts>) {
         parts.pending_record.end();
-        parts.reply.set(0);
-        let mut kept = self.0.borrow_mut();
-        if kept.len() < KEPT {
-            kept.push(parts);
+        parts.response_charge.set(0);
+        let mut pooled = self.0.borrow_mut();
+        if pooled.len() < MAX_POOLED {
+            pooled.push(parts);
         }
     }
 }

@@ -12,98 +12,108 @@ use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::body_collector;
 use crate::http::request::head;
-use crate::http::request::pending_response::{ClientDisconnected, Reading, Unanswered, ask};
+use crate::http::request::pending_response::{
+    BodyReadGuard, ClientDisconnected, NoResponse, send_to_application,
+};
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::request_stream;
 use crate::http::request::worker_header;
 use crate::http::response::builder::{self, ResponseOptions};
 use crate::http::response::https_redirect;
-use crate::http::response::response_body::{ResponseBody, compressed};
-use crate::http::response::static_file::{self, Answered};
+use crate::http::response::response_body::{ResponseBody, compress_body};
+use crate::http::response::static_file::{self, StaticOutcome};
 use crate::http::response::stream::head::respond_streamed;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
 /// Answers a request. What goes wrong on the way is thrown to the call's hook, which is lent to each poll.
-pub(crate) fn answer<B: RequestBody>(
+pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, ClientDisconnected>> + use<B> {
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
-        let response = reply_to(context, request).await?;
+        let response = handle_request(context, request).await?;
         // Boxed, so that every connection is not as large as the few that need it.
-        Ok(if response.body().is_plain() { Box::pin(compressed(response)).await } else { response })
+        Ok(if response.body().needs_compression() {
+            Box::pin(compress_body(response)).await
+        } else {
+            response
+        })
     })
 }
 
 /// Answers a request that is not to be read any further.
-pub(crate) fn refuse(
+pub(crate) fn reject(
     connection: &Rc<HttpConnection>,
     head: Parts,
     rejection: Rejection,
 ) -> impl Future<Output = Response<ResponseBody>> + use<> {
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
-        context.log(&head, None);
+        context.begin_log(&head, None);
         builder::reject(context, head.headers, rejection)
     })
 }
 
-async fn reply_to<B: RequestBody>(
+async fn handle_request<B: RequestBody>(
     mut context: RequestContext,
     request: Request<B>,
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     let (mut head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let said = match hear_and_check(&mut context, &mut head, has_body) {
-        Ok(said) => said,
+    let worker_header = match check_request(&mut context, &mut head, has_body) {
+        Ok(worker_header) => worker_header,
         Err(rejection) => {
-            context.leaves_rest(has_body);
+            context.set_unread_body(has_body);
             return Ok(builder::reject(context, head.headers, rejection));
         }
     };
-    let form = ResponseOptions::of(&head);
+    let options = ResponseOptions::of(&head);
     if let Some(redirect) = context.connection.config.redirect.clone() {
-        return Ok(https_redirect::answer(context, &redirect, head, has_body, form));
+        return Ok(https_redirect::redirect(context, &redirect, head, has_body, options));
     }
     let is_upgrade = !has_body && handshake::is_opening_handshake(&head);
-    if is_upgrade && is_foreign(&context, &head.headers) {
+    if is_upgrade && is_origin_forbidden(&context, &head.headers) {
         return Ok(builder::reject(context, head.headers, Rejection::Origin));
     }
     // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
     if !is_upgrade && !context.connection.config.files.is_empty() {
-        let answered = match static_file::answer(context, &mut head, has_body, form) {
+        let outcome = match static_file::try_respond(context, &mut head, has_body, options) {
             // Boxed, so that every connection is not as large as the few that need it.
-            Answered::Wait(context, waiting) => {
-                Box::pin(static_file::wait(context, waiting, &mut head, has_body, form)).await
+            StaticOutcome::Pending(context, waiting) => {
+                Box::pin(static_file::respond_when_ready(
+                    context, waiting, &mut head, has_body, options,
+                ))
+                .await
             }
-            answered => answered,
+            outcome => outcome,
         };
-        context = match answered {
-            Answered::Reply(reply) => return Ok(reply),
-            Answered::Application(context) | Answered::Wait(context, _) => context,
+        context = match outcome {
+            StaticOutcome::Response(response) => return Ok(response),
+            StaticOutcome::Application(context) | StaticOutcome::Pending(context, _) => context,
         };
-        context.reads_request();
+        context.begin_reading();
     }
-    let announced = worker_header::announced(said.as_deref(), &mut head.headers);
+    let announced =
+        worker_header::apply_announced_body(worker_header.as_deref(), &mut head.headers);
     if announced.unwrap_or_else(|| body.size_hint().lower())
         > context.shared().connections.limits.body_bytes
     {
-        context.leaves_rest(has_body);
+        context.set_unread_body(has_body);
         return Ok(builder::reject(context, head.headers, Rejection::BodyTooLarge));
     }
-    let mut exchange = begin_exchange(&context, &head, said, is_upgrade);
+    let mut exchange = begin_exchange(&context, &head, worker_header, is_upgrade);
     let mut headers = head.headers;
     // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
     if !context.connection.has_small_buffer() {
-        if let Err(rejection) = context.hold_request(&mut exchange, 0) {
+        if let Err(rejection) = context.charge_request(&mut exchange, 0) {
             context.shared().dispatch.finish(exchange);
-            context.leaves_rest(has_body);
+            context.set_unread_body(has_body);
             return Ok(builder::reject(context, headers, rejection));
         }
-        if context.connection.is_stream() {
+        if context.connection.is_http2_stream() {
             // A connection may have many such heads: they end here.
             headers = HeaderMap::new();
         }
@@ -111,31 +121,35 @@ async fn reply_to<B: RequestBody>(
 
     if announced.is_some() {
         // Boxed, so that every connection is not as large as the few that need it.
-        return Box::pin(show_head(context, exchange, headers, form)).await;
+        return Box::pin(pass_announced_head(context, exchange, headers, options)).await;
     }
     if has_body {
         if context.connection.config.sees_heads
             && context.shared().dispatch.application.wants_head(&exchange)
         {
-            match ask(&mut context, exchange, Event::Head).await {
-                Ok(AppDecision::ReadBody(asked)) => exchange = asked,
-                Ok(AppDecision::Respond(answered)) => {
+            match send_to_application(&mut context, exchange, Event::Head).await {
+                Ok(AppDecision::ReadBody(returned)) => exchange = returned,
+                Ok(AppDecision::Respond(exchange)) => {
                     // The body has not been read: nothing after it can be.
-                    context.leaves_rest(true);
-                    return Ok(respond(context, answered, headers, form).await);
+                    context.set_unread_body(true);
+                    return Ok(respond(context, exchange, headers, options).await);
                 }
-                Err(Unanswered::ClientDisconnected) | Ok(AppDecision::StreamBody(_)) => {
+                Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => {
                     return Err(ClientDisconnected);
                 }
-                Err(Unanswered::Overdue) => return Ok(overdue(context, headers, true)),
-                Err(Unanswered::Refused(unasked)) => {
-                    return Ok(busy(context, unasked, headers, true));
+                Err(NoResponse::TimedOut) => return Ok(reject_timed_out(context, headers, true)),
+                Err(NoResponse::QueueFull(exchange)) => {
+                    return Ok(reject_busy(context, exchange, headers, true));
                 }
-                Err(Unanswered::Receives(asking)) => {
+                Err(NoResponse::StreamsBody(pending)) => {
                     // Boxed, so that every connection is not as large as the few that need it.
-                    return match Box::pin(request_stream::receive(context, body, asking)).await {
-                        Ok((context, answered)) => {
-                            Ok(respond(context, answered, headers, form).await)
+                    return match Box::pin(request_stream::stream_to_application(
+                        context, body, pending,
+                    ))
+                    .await
+                    {
+                        Ok((context, exchange)) => {
+                            Ok(respond(context, exchange, headers, options).await)
                         }
                         Err((context, Some(rejection))) => {
                             Ok(builder::reject(context, headers, rejection))
@@ -144,33 +158,35 @@ async fn reply_to<B: RequestBody>(
                     };
                 }
             }
-            context.reads_request();
+            context.begin_reading();
         }
-        let reading = Reading::new(&context, &exchange);
+        let reading = BodyReadGuard::new(&context, &exchange);
         match body_collector::collect(body, exchange, &context).await {
             Ok(filled) => {
                 exchange = filled;
                 reading.done();
             }
             Err(Some(rejection)) => {
-                context.leaves_rest(true);
+                context.set_unread_body(true);
                 return Ok(builder::reject(context, headers, rejection));
             }
             Err(None) => return Err(ClientDisconnected),
         }
     }
 
-    match ask(&mut context, exchange, Event::Request).await {
-        Ok(AppDecision::Respond(answered)) if is_accepted(&answered) => {
-            becomes_websocket(&mut context, answered);
+    match send_to_application(&mut context, exchange, Event::Request).await {
+        Ok(AppDecision::Respond(exchange)) if is_accepted(&exchange) => {
+            accept_websocket(&mut context, exchange);
             // The connection is taken from hyper before this is polled again.
             std::future::pending().await
         }
-        Ok(AppDecision::Respond(answered)) => Ok(respond(context, answered, headers, form).await),
+        Ok(AppDecision::Respond(exchange)) => {
+            Ok(respond(context, exchange, headers, options).await)
+        }
         Ok(AppDecision::ReadBody(_) | AppDecision::StreamBody(_))
-        | Err(Unanswered::ClientDisconnected | Unanswered::Receives(_)) => Err(ClientDisconnected),
-        Err(Unanswered::Overdue) => Ok(overdue(context, headers, false)),
-        Err(Unanswered::Refused(unasked)) => Ok(busy(context, unasked, headers, false)),
+        | Err(NoResponse::Disconnected | NoResponse::StreamsBody(_)) => Err(ClientDisconnected),
+        Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
+        Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
     }
 }
 
@@ -178,52 +194,54 @@ async fn reply_to<B: RequestBody>(
 ///
 /// # Errors
 /// When that, or the head, is wrong.
-fn hear_and_check(
+fn check_request(
     context: &mut RequestContext,
     head: &mut Parts,
     has_body: bool,
 ) -> Result<Option<Box<WorkerHeader>>, Rejection> {
-    let said = worker_header::hear(context, head, has_body)?;
+    let worker_header = worker_header::read(context, head, has_body)?;
     head::check(head, has_body)?;
     if let Some(cookie) = context.connection.config.session_cookie.as_deref() {
-        let gives = cookie.take(&mut head.headers);
-        context.gives_cookie = gives;
+        let needs_cookie = cookie.remove_from(&mut head.headers);
+        context.needs_session_cookie = needs_cookie;
     }
-    Ok(said)
+    Ok(worker_header)
 }
 
 /// The application has accepted the handshake of a WebSocket.
-fn becomes_websocket(context: &mut RequestContext, mut answered: Box<Exchange>) {
+fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     if let Some(cookie) =
-        context.connection.config.session_cookie.as_deref().filter(|_| context.gives_cookie)
+        context.connection.config.session_cookie.as_deref().filter(|_| context.needs_session_cookie)
     {
         // A name and a value of ours: they are not refused.
-        let text = cookie.set_cookie(answered.is_https());
-        let _ = answered.push_response_header(b"Set-Cookie", text.as_bytes());
+        let text = cookie.set_cookie(exchange.is_https());
+        let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
     }
-    let is_stream = context.connection.is_stream();
+    let is_stream = context.connection.is_http2_stream();
     context.pending_record().set_status(if is_stream { 200 } else { 101 });
-    context.connection.upgrade.replace(Some(answered));
+    context.connection.accepted_websocket.replace(Some(exchange));
 }
 
 /// Shows the application a head whose body is to come later, and tells the supervisor whether it is.
-async fn show_head(
+async fn pass_announced_head(
     mut context: RequestContext,
     exchange: Box<Exchange>,
     headers: HeaderMap,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Result<Response<ResponseBody>, ClientDisconnected> {
     if !context.connection.config.sees_heads {
         context.shared().dispatch.finish(exchange);
-        return Ok(worker_header::say(context, headers, HEAD_ACCEPTED, form));
+        return Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options));
     }
-    match ask(&mut context, exchange, Event::Head).await {
-        Ok(AppDecision::ReadBody(asked)) => {
-            context.shared().dispatch.finish(asked);
-            Ok(worker_header::say(context, headers, HEAD_ACCEPTED, form))
+    match send_to_application(&mut context, exchange, Event::Head).await {
+        Ok(AppDecision::ReadBody(returned)) => {
+            context.shared().dispatch.finish(returned);
+            Ok(worker_header::respond_to_head(context, headers, HEAD_ACCEPTED, options))
         }
-        Ok(AppDecision::Respond(answered)) => Ok(respond(context, answered, headers, form).await),
-        Err(Unanswered::Receives(asking)) => {
+        Ok(AppDecision::Respond(exchange)) => {
+            Ok(respond(context, exchange, headers, options).await)
+        }
+        Err(NoResponse::StreamsBody(pending)) => {
             // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
             let (id, listener) = (context.id, context.connection.listener);
             context.shared().dispatch.notify(Event::BodyEnd {
@@ -231,14 +249,12 @@ async fn show_head(
                 listener,
                 reason: StreamEnd::Client,
             });
-            drop(asking);
-            Ok(worker_header::say(context, headers, HEAD_UNDECIDED, form))
+            drop(pending);
+            Ok(worker_header::respond_to_head(context, headers, HEAD_UNDECIDED, options))
         }
-        Err(Unanswered::ClientDisconnected) | Ok(AppDecision::StreamBody(_)) => {
-            Err(ClientDisconnected)
-        }
-        Err(Unanswered::Overdue) => Ok(overdue(context, headers, false)),
-        Err(Unanswered::Refused(unasked)) => Ok(busy(context, unasked, headers, false)),
+        Err(NoResponse::Disconnected) | Ok(AppDecision::StreamBody(_)) => Err(ClientDisconnected),
+        Err(NoResponse::TimedOut) => Ok(reject_timed_out(context, headers, false)),
+        Err(NoResponse::QueueFull(exchange)) => Ok(reject_busy(context, exchange, headers, false)),
     }
 }
 
@@ -246,25 +262,26 @@ async fn show_head(
 fn begin_exchange(
     context: &RequestContext,
     head: &Parts,
-    said: Option<Box<WorkerHeader>>,
+    worker_header: Option<Box<WorkerHeader>>,
     is_upgrade: bool,
 ) -> Box<Exchange> {
     let connection = &context.connection;
     let mut exchange =
         context.shared().dispatch.begin(context.id, connection.listener, connection.key.get());
-    let ends = said.as_deref().map_or_else(|| connection.ends.get(), worker_header::ends);
+    let ends =
+        worker_header.as_deref().map_or_else(|| connection.ends.get(), worker_header::addresses);
     head::fill(&mut exchange, head, ends, is_upgrade);
     exchange.set_logged(context.is_logged());
-    if let Some(said) = said {
-        worker_header::show(&mut exchange, *said);
+    if let Some(worker_header) = worker_header {
+        worker_header::apply(&mut exchange, *worker_header);
     } else if connection.has_tls() || !connection.config.proxies.is_empty() {
-        connection.show_transport(&mut exchange, &head.headers);
+        connection.set_transport_info(&mut exchange, &head.headers);
     }
     exchange
 }
 
 /// Whether the page that opens a WebSocket may not do so.
-fn is_foreign(context: &RequestContext, headers: &HeaderMap) -> bool {
+fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
     origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
 }
@@ -273,34 +290,38 @@ async fn respond(
     mut context: RequestContext,
     mut exchange: Box<Exchange>,
     headers: HeaderMap,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
     if is_streamed(&exchange) {
         // Boxed, so that every connection is not as large as the few that need it.
-        return Box::pin(respond_streamed(context, exchange, headers, form)).await;
+        return Box::pin(respond_streamed(context, exchange, headers, options)).await;
     }
-    context.replies();
+    context.begin_response();
     if exchange.response().is_failure() {
         rookery_error::throw(Rejection::Application.error());
     }
     let shared = Rc::clone(&context.connection.shared);
-    let response = builder::build(context, &mut exchange, headers, form);
+    let response = builder::build(context, &mut exchange, headers, options);
     shared.dispatch.finish(exchange);
     response
 }
 
-fn overdue(context: RequestContext, headers: HeaderMap, has_body: bool) -> Response<ResponseBody> {
-    context.leaves_rest(has_body);
+fn reject_timed_out(
+    context: RequestContext,
+    headers: HeaderMap,
+    has_body: bool,
+) -> Response<ResponseBody> {
+    context.set_unread_body(has_body);
     builder::reject(context, headers, Rejection::RequestTimeout)
 }
 
-fn busy(
+fn reject_busy(
     context: RequestContext,
     exchange: Box<Exchange>,
     headers: HeaderMap,
     has_body: bool,
 ) -> Response<ResponseBody> {
     context.shared().dispatch.finish(exchange);
-    context.leaves_rest(has_body);
+    context.set_unread_body(has_body);
     builder::reject(context, headers, Rejection::Busy)
 }

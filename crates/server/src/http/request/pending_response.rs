@@ -25,72 +25,72 @@ impl std::error::Error for ClientDisconnected {}
 
 /// Why the application is not waited for any more.
 #[derive(Debug)]
-pub(crate) enum Lost {
+pub(crate) enum WaitAborted {
     /// The client has gone.
-    ClientDisconnected,
+    Disconnected,
     /// The application has had its time.
-    Overdue,
+    TimedOut,
 }
 
 /// Why there is no answer.
-pub(crate) enum Unanswered {
+pub(crate) enum NoResponse {
     /// Too many wait for the application: the exchange has come back.
-    Refused(Box<Exchange>),
+    QueueFull(Box<Exchange>),
     /// The client has gone.
-    ClientDisconnected,
+    Disconnected,
     /// The application has had its time.
-    Overdue,
+    TimedOut,
     /// The application keeps the exchange, and has its body come in pieces.
-    Receives(PendingResponse),
+    StreamsBody(PendingResponse),
 }
 
 /// Hands the exchange of a call to the application and waits for its answer.
-pub(crate) async fn ask(
+pub(crate) async fn send_to_application(
     context: &mut RequestContext,
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
-) -> Result<AppDecision, Unanswered> {
+) -> Result<AppDecision, NoResponse> {
     context.is_asked();
-    let mut asking = PendingResponse::new(&context.connection, &exchange);
-    let mut logged = Logged::new(context, &exchange);
-    match logged.context.shared().dispatch.push(event(exchange)) {
-        Ok(()) => match (&mut asking).await {
+    let mut pending = PendingResponse::new(&context.connection, &exchange);
+    let mut log_guard = UpstreamLogGuard::new(context, &exchange);
+    match log_guard.context.shared().dispatch.push(event(exchange)) {
+        Ok(()) => match (&mut pending).await {
             Ok(AppDecision::StreamBody(_)) => {
-                asking.is_over = false;
-                Err(Unanswered::Receives(asking))
+                pending.is_over = false;
+                Err(NoResponse::StreamsBody(pending))
             }
             Ok(answer) => Ok(answer),
-            Err(Lost::ClientDisconnected) => Err(Unanswered::ClientDisconnected),
-            Err(Lost::Overdue) => {
-                logged.ended = Some(TerminationState::Timeout);
-                Err(Unanswered::Overdue)
+            Err(WaitAborted::Disconnected) => Err(NoResponse::Disconnected),
+            Err(WaitAborted::TimedOut) => {
+                log_guard.ended = Some(TerminationState::Timeout);
+                Err(NoResponse::TimedOut)
             }
         },
         Err(PushError::Full(exchange)) => {
-            asking.cancel();
-            Err(Unanswered::Refused(exchange))
+            pending.cancel();
+            Err(NoResponse::QueueFull(exchange))
         }
-        Err(_) => Err(Unanswered::ClientDisconnected),
+        Err(_) => Err(NoResponse::Disconnected),
     }
 }
 
 /// Has the log's entry say what became of the request at workers, however the asking ends: also when it is dropped, since the client has
 /// gone and the application keeps the exchange.
-struct Logged<'a> {
+struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
     /// Of a request that is logged.
     fate: Option<Arc<ExchangeStatus>>,
     ended: Option<TerminationState>,
 }
 
-impl<'a> Logged<'a> {
-    fn new(context: &'a mut RequestContext, exchange: &Exchange) -> Logged<'a> {
+impl<'a> UpstreamLogGuard<'a> {
+    fn new(context: &'a mut RequestContext, exchange: &Exchange) -> UpstreamLogGuard<'a> {
         let fate = context.is_logged().then(|| exchange.shared_status());
-        Logged { context, fate, ended: None }
+        UpstreamLogGuard { context, fate, ended: None }
     }
 }
 
-impl Drop for Logged<'_> {
+impl Drop for UpstreamLogGuard<'_> {
     fn drop(&mut self) {
         let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream_log()) else {
             return;
@@ -120,7 +120,7 @@ impl PendingResponse {
     }
 
     /// The answer, when it has come. Does not look whether there is anybody to answer.
-    pub(crate) fn answer(&mut self) -> Option<AppDecision> {
+    pub(crate) fn take_decision(&mut self) -> Option<AppDecision> {
         let answer = self.connection.shared.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
@@ -133,20 +133,20 @@ impl PendingResponse {
 }
 
 impl Future for PendingResponse {
-    type Output = Result<AppDecision, Lost>;
+    type Output = Result<AppDecision, WaitAborted>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // Woken by the connection's own waker, which it keeps while it is driven.
-        if let Some(answer) = self.answer() {
+        if let Some(answer) = self.take_decision() {
             return Poll::Ready(Ok(answer));
         }
-        if self.connection.is_overdue() {
-            return Poll::Ready(Err(Lost::Overdue));
+        if self.connection.has_request_timed_out() {
+            return Poll::Ready(Err(WaitAborted::TimedOut));
         }
         // Asked first, since that is what finds a FIN.
-        let has_gone = self.connection.is_reset(cx)
-            || (self.fate.is_waiting() && self.connection.waits_no_more());
-        if has_gone { Poll::Ready(Err(Lost::ClientDisconnected)) } else { Poll::Pending }
+        let is_disconnected = self.connection.detect_disconnect(cx)
+            || (self.fate.is_waiting() && self.connection.counts_as_disconnected());
+        if is_disconnected { Poll::Ready(Err(WaitAborted::Disconnected)) } else { Poll::Pending }
     }
 }
 
@@ -159,24 +159,24 @@ impl Drop for PendingResponse {
                 shared.dispatch.application.on_client_disconnect();
             }
             match shared.dispatch.abandon(self.slot) {
-                Some(exchange) => shared.disown(exchange),
-                None => self.connection.leaves_behind(&self.fate),
+                Some(exchange) => shared.discard_exchange(exchange),
+                None => self.connection.on_request_abandoned(&self.fate),
             }
         }
     }
 }
 
-/// Closes the place of an exchange whose body is being read, should that end before [`Reading::done`].
+/// Closes the place of an exchange whose body is being read, should that end before [`BodyReadGuard::done`].
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,
     slot: u32,
     is_done: bool,
 }
 
-impl Reading {
-    pub(crate) fn new(context: &RequestContext, exchange: &Exchange) -> Reading {
-        Reading {
+impl BodyReadGuard {
+    pub(crate) fn new(context: &RequestContext, exchange: &Exchange) -> BodyReadGuard {
+        BodyReadGuard {
             connection: Rc::clone(&context.connection),
             slot: exchange.slot(),
             is_done: false,
@@ -188,7 +188,7 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for BodyReadGuard {
     fn drop(&mut self) {
         if !self.is_done {
             self.connection.shared.dispatch.abandon(self.slot);

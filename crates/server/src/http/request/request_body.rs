@@ -18,7 +18,7 @@ pub(crate) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
 
     /// Takes over what has arrived while nobody reads. HTTP/2 needs this: h2 closes a connection on
     /// which too many small frames wait.
-    fn hold_unread(&mut self, _cx: &mut Context<'_>) {}
+    fn buffer_unread(&mut self, _cx: &mut Context<'_>) {}
 }
 
 impl RequestBody for Incoming {

@@ -23,7 +23,7 @@ use crate::rejection::Rejection;
 
 /// A reply counts as no more than this part of its share: its size is the application's choice, and one that is larger
 /// than the share must not be impossible.
-const LARGEST_REPLY: usize = 4;
+const MAX_RESPONSE_PART: usize = 4;
 
 /// A call, from the end of its request's head until its reply has been made; owned by whoever works on it. Its connection
 /// is told of each step, and keeps the rest until the last byte has been written.
@@ -35,9 +35,9 @@ pub(crate) struct RequestContext {
     pub(crate) id: ExchangeId,
     state: State,
     /// Whether the Host is a name that browsers may be told to come to by HTTPS alone.
-    is_for_name: bool,
+    has_host_name: bool,
     /// Whether the client is given the cookie that names this process.
-    pub(crate) gives_cookie: bool,
+    pub(crate) needs_session_cookie: bool,
     /// `None` when the connection has them.
     parts: Option<Box<ContextParts>>,
 }
@@ -50,7 +50,7 @@ enum State {
     /// The application has it.
     Application,
     /// The reply is being made and sent.
-    Reply,
+    Response,
 }
 
 impl RequestContext {
@@ -58,14 +58,14 @@ impl RequestContext {
     pub(crate) fn begin(connection: &Rc<HttpConnection>) -> RequestContext {
         connection.begin_request();
         let id = Dispatch::next_id();
-        let parts = connection.shared.parts();
+        let parts = connection.shared.take_context_parts();
         parts.hook.begin(id);
         RequestContext {
             connection: Rc::clone(connection),
             id,
             state: State::Request,
-            is_for_name: false,
-            gives_cookie: false,
+            has_host_name: false,
+            needs_session_cookie: false,
             parts: Some(parts),
         }
     }
@@ -94,36 +94,38 @@ impl RequestContext {
     }
 
     /// What the bytes of the reply are copied into, and the names of its headers.
-    pub(crate) fn out_and_names(&mut self) -> (&mut BytesMut, &HeaderNameCache) {
+    pub(crate) fn buffer_and_names(&mut self) -> (&mut BytesMut, &HeaderNameCache) {
         let parts = self.parts.as_mut().expect("taken by `drop` alone");
-        (&mut parts.out, &self.connection.shared.header_names)
+        (&mut parts.buffer, &self.connection.shared.header_names)
     }
 
     /// What browsers are told of coming by HTTPS alone.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
-        self.connection.config.tls.as_ref().filter(|_| self.is_for_name)?.hsts()
+        self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
     /// Begins the log's entry, of a client that a supervisor may have said something of.
-    pub(crate) fn log(
+    pub(crate) fn begin_log(
         &mut self,
         head: &Parts,
-        said: Option<&rookery_worker_protocol::WorkerHeader>,
+        worker_header: Option<&rookery_worker_protocol::WorkerHeader>,
     ) {
-        self.is_for_name = self.connection.has_tls() && names_host(&head.headers);
+        self.has_host_name = self.connection.has_tls() && names_host(&head.headers);
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
         if connection.config.is_supervised() {
             // The supervisor logs what it passes on; the log of this process is for its own clients.
             return;
         }
         let request = (&head.method, &head.uri, head.version);
-        let remote = said.map_or_else(|| connection.ends.get().remote, |said| said.remote);
+        let remote = worker_header
+            .map_or_else(|| connection.ends.get().remote, |worker_header| worker_header.remote);
         parts.pending_record.begin(&connection.shared.log, remote, request, || {
             request_id(
                 *id,
                 &head.headers,
                 connection.is_proxy,
-                said.and_then(|said| Some(said.id.as_deref()?.as_bytes())),
+                worker_header
+                    .and_then(|worker_header| Some(worker_header.id.as_deref()?.as_bytes())),
             )
         });
     }
@@ -131,49 +133,50 @@ impl RequestContext {
     // ---- its states ----
 
     /// The request is being read: as at the beginning, and again after the application has seen the head.
-    pub(crate) fn reads_request(&mut self) {
-        self.step(State::Request);
+    pub(crate) fn begin_reading(&mut self) {
+        self.enter(State::Request);
     }
 
     /// The application has it.
     pub(crate) fn is_asked(&mut self) {
-        self.step(State::Application);
+        self.enter(State::Application);
     }
 
     /// The reply is being made.
-    pub(crate) fn replies(&mut self) {
-        self.step(State::Reply);
+    pub(crate) fn begin_response(&mut self) {
+        self.enter(State::Response);
     }
 
     /// The reply comes in pieces.
-    pub(crate) fn streams(&mut self, stream: &Rc<ResponseStream>) {
-        self.state = State::Reply;
-        self.connection.stream(stream);
+    pub(crate) fn begin_response_stream(&mut self, stream: &Rc<ResponseStream>) {
+        self.state = State::Response;
+        self.connection.begin_response_stream(stream);
     }
 
-    fn step(&mut self, state: State) {
+    fn enter(&mut self, state: State) {
         self.state = state;
         self.connection.enter(match state {
             State::Request => Phase::Body,
             State::Application => Phase::Application,
-            State::Reply => Phase::Reply,
+            State::Response => Phase::Response,
         });
     }
 
     /// The rest of the request is not read: the connection ends with the reply.
-    pub(crate) fn leaves_rest(&self, has_rest: bool) {
-        self.connection.has_rest.set(has_rest);
+    pub(crate) fn set_unread_body(&self, has_unread_input: bool) {
+        self.connection.has_unread_input.set(has_unread_input);
     }
 
     // ---- what it holds ----
 
     /// Charges what the request holds in its exchange, and makes room for `also` beside it, which whoever has that charges.
-    pub(crate) fn hold_request(
+    pub(crate) fn charge_request(
         &self,
         exchange: &mut Exchange,
         also: usize,
     ) -> Result<(), Rejection> {
-        let (connections, held) = (&self.shared().connections, &self.connection.activity.request);
+        let (connections, held) =
+            (&self.shared().connections, &self.connection.activity.request_bytes);
         let own = exchange.capacity();
         let (has, needs) = (held.get(), own + also);
         if needs <= has {
@@ -188,24 +191,25 @@ impl RequestContext {
     }
 
     /// What is held beside the exchange has become less.
-    pub(crate) fn let_go_beside(&self, exchange: &Exchange, also: usize) {
-        let held = &self.connection.activity.request;
+    pub(crate) fn reduce_charge(&self, exchange: &Exchange, also: usize) {
+        let held = &self.connection.activity.request_bytes;
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
     /// Charges a reply of `len` bytes until it has been written.
-    pub(crate) fn hold_reply(&mut self, len: usize) -> Result<(), Rejection> {
+    pub(crate) fn charge_response(&mut self, len: usize) -> Result<(), Rejection> {
         if len <= UNCHARGED_BYTES {
             return Ok(());
         }
-        let (connections, held) = (&self.shared().connections, &self.connection.activity.reply);
+        let (connections, held) =
+            (&self.shared().connections, &self.connection.activity.response_bytes);
         let (has, more) =
-            (held.get(), len.min(connections.budget.limit(Share::Replies) / LARGEST_REPLY));
+            (held.get(), len.min(connections.budget.limit(Share::Replies) / MAX_RESPONSE_PART));
         if !connections.admit(Share::Replies, has, more) {
             return Err(Rejection::Overload);
         }
         held.set(has + more);
-        let charge = &self.parts().reply;
+        let charge = &self.parts().response_charge;
         charge.set(charge.bytes() + more);
         Ok(())
     }
@@ -216,8 +220,8 @@ impl Drop for RequestContext {
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         match self.state {
-            State::Reply => self.connection.flush(parts),
-            State::Request | State::Application => self.connection.shared.keep(parts),
+            State::Response => self.connection.begin_flush(parts),
+            State::Request | State::Application => self.connection.shared.recycle(parts),
         }
     }
 }

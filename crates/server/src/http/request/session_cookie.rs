@@ -44,7 +44,7 @@ impl CookieNames {
 
     /// Returns the `Cookie` header without this server's cookie, for the app; `None` if the header
     /// does not contain this server's cookie.
-    pub fn removed_from(&self, cookies: &[u8]) -> Option<Vec<u8>> {
+    pub fn without_own(&self, cookies: &[u8]) -> Option<Vec<u8>> {
         if !pairs(cookies).any(|(name, _)| self.has(name)) {
             return None;
         }
@@ -121,7 +121,7 @@ impl SessionCookie {
 
     /// Takes the cookie out of a request's headers, which the app does not see. Returns true if
     /// the client is to be given this one, because it has another or none.
-    pub(crate) fn take(&self, headers: &mut HeaderMap) -> bool {
+    pub(crate) fn remove_from(&self, headers: &mut HeaderMap) -> bool {
         let mut has_own = false;
         let mut has_any = false;
         for value in headers.get_all(COOKIE) {
@@ -131,17 +131,17 @@ impl SessionCookie {
             }
         }
         if has_any {
-            self.remove(headers);
+            self.rewrite_cookies(headers);
         }
         !has_own
     }
 
     #[cold]
-    fn remove(&self, headers: &mut HeaderMap) {
+    fn rewrite_cookies(&self, headers: &mut HeaderMap) {
         let left: Vec<HeaderValue> = headers
             .get_all(COOKIE)
             .iter()
-            .filter_map(|value| match self.names.removed_from(value.as_bytes()) {
+            .filter_map(|value| match self.names.without_own(value.as_bytes()) {
                 None => Some(value.clone()),
                 Some(others) if others.is_empty() => None,
                 Some(others) => HeaderValue::from_bytes(&others).ok(),
@@ -154,11 +154,13 @@ impl SessionCookie {
     }
 
     /// Gives the cookie to a client with a reply, unless that is for caches which many share.
-    pub(crate) fn give(&self, headers: &mut HeaderMap, is_https: bool) {
-        let for_all =
-            headers.get_all("cache-control").iter().any(|value| is_for_all(value.as_bytes()));
+    pub(crate) fn add_to(&self, headers: &mut HeaderMap, is_https: bool) {
+        let is_public = headers
+            .get_all("cache-control")
+            .iter()
+            .any(|value| is_publicly_cacheable(value.as_bytes()));
         let text = self.names.set_cookie(&self.value, is_https, self.is_embedded);
-        if let Some(value) = HeaderValue::try_from(text).ok().filter(|_| !for_all) {
+        if let Some(value) = HeaderValue::try_from(text).ok().filter(|_| !is_public) {
             headers.append(SET_COOKIE, value);
         }
     }
@@ -170,7 +172,7 @@ impl SessionCookie {
 }
 
 /// Returns true if a `Cache-Control` header has a reply kept by caches that many share (RFC 9111, 5.2.2).
-pub fn is_for_all(cache_control: &[u8]) -> bool {
+pub fn is_publicly_cacheable(cache_control: &[u8]) -> bool {
     cache_control.split(|byte| *byte == b',').any(|word| {
         let name = word.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
         name.eq_ignore_ascii_case(b"public") || name.eq_ignore_ascii_case(b"s-maxage")
@@ -193,7 +195,7 @@ mod tests {
             ("rookery=1;a=b;  c = d ;__Host-rookery=2", Some("a=b; c = d")),
             ("rookery", Some("")),
         ] {
-            let left = names.removed_from(cookies.as_bytes());
+            let left = names.without_own(cookies.as_bytes());
             assert_eq!(left.as_deref(), others.map(str::as_bytes), "{cookies}");
         }
     }
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn a_worker_takes_the_cookie_out_and_gives_its_own_to_whoever_has_another() {
         let cookie = SessionCookie::read("rookery-shop AbC-_9 0").unwrap();
-        for (cookies, gives, left) in [
+        for (cookies, needs_cookie, left) in [
             (&[][..], true, &[][..]),
             (&["a=b"], true, &["a=b"]),
             (&["rookery-shop=AbC-_9"], false, &[]),
@@ -213,20 +215,20 @@ mod tests {
             for cookies in cookies {
                 headers.append(COOKIE, HeaderValue::from_static(cookies));
             }
-            assert_eq!(cookie.take(&mut headers), gives, "{cookies:?}");
+            assert_eq!(cookie.remove_from(&mut headers), needs_cookie, "{cookies:?}");
             let found: Vec<_> =
                 headers.get_all(COOKIE).iter().map(|value| value.to_str().unwrap()).collect();
             assert_eq!(found, left);
         }
         let mut headers = HeaderMap::new();
-        cookie.give(&mut headers, true);
+        cookie.add_to(&mut headers, true);
         assert_eq!(
             headers[SET_COOKIE],
             "__Host-rookery-shop=AbC-_9; Path=/; HttpOnly; Secure; SameSite=Lax"
         );
         let mut headers = HeaderMap::new();
         headers.insert("cache-control", HeaderValue::from_static("max-age=60, public"));
-        cookie.give(&mut headers, false);
+        cookie.add_to(&mut headers, false);
         assert!(!headers.contains_key(SET_COOKIE));
     }
 

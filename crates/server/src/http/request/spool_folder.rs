@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use crate::config::Limits;
 
 /// A folder is complained about at most this often: a peer that goes on uploading must not fill the log.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The folder of spooled bodies, made up once by whoever starts a listener: later changes of `TMPDIR` do not move it.
 pub struct SpoolFolder {
     path: PathBuf,
     notice: fn(&str),
-    told: Mutex<Option<Instant>>,
+    last_notice: Mutex<Option<Instant>>,
 }
 
 impl SpoolFolder {
     /// `notice` is called with one line when the folder cannot take a body, on a thread that may be blocked and at most
     /// every ten seconds.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
-        SpoolFolder { path: path.into(), notice, told: Mutex::new(None) }
+        SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
     }
 
     /// Where it is.
@@ -35,19 +35,20 @@ impl SpoolFolder {
     }
 
     /// A new file without a name.
-    pub(crate) fn file(&self) -> io::Result<File> {
+    pub(crate) fn create_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(&self.path)
     }
 
     /// Says why a body could not be spooled.
-    pub(crate) fn complain(&self, error: &io::Error) {
+    pub(crate) fn report_failure(&self, error: &io::Error) {
         let now = Instant::now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_some_and(|told| now.duration_since(told) < TOLD_EVERY) {
+        let mut last_notice = self.last_notice.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_notice.is_some_and(|last_notice| now.duration_since(last_notice) < NOTICE_INTERVAL)
+        {
             return;
         }
-        *told = Some(now);
-        drop(told);
+        *last_notice = Some(now);
+        drop(last_notice);
         (self.notice)(&format!(
             "an upload was refused with status 507: the folder of spooled bodies, {}, cannot take it: {error}",
             self.path.display()
@@ -70,14 +71,14 @@ impl fmt::Debug for SpoolFolder {
 
 /// What must stay free on a file system.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reserve {
+pub(crate) struct DiskReserve {
     bytes: u64,
     share: u64,
 }
 
-impl Reserve {
-    pub(crate) fn of(limits: &Limits) -> Reserve {
-        Reserve { bytes: limits.disk_reserve, share: limits.disk_share }
+impl DiskReserve {
+    pub(crate) fn of(limits: &Limits) -> DiskReserve {
+        DiskReserve { bytes: limits.disk_reserve, share: limits.disk_share }
     }
 
     /// The bytes of it on a file system of `total` bytes: a fixed number would refuse every upload on a small one.
@@ -88,7 +89,7 @@ impl Reserve {
     /// # Errors
     /// `StorageFull` when `wanted` bytes more on the file system of `file` would leave less than the reserve.
     pub(crate) fn check(self, file: &File, wanted: u64) -> io::Result<()> {
-        let space = Space::of(file)?;
+        let space = DiskSpace::of(file)?;
         let reserve = self.on(space.total);
         if space.free < reserve.saturating_add(wanted) {
             return Err(io::Error::new(
@@ -101,13 +102,13 @@ impl Reserve {
 }
 
 /// The bytes of a file system, and those that an ordinary user may still write.
-struct Space {
+struct DiskSpace {
     total: u64,
     free: u64,
 }
 
-impl Space {
-    fn of(file: &File) -> io::Result<Space> {
+impl DiskSpace {
+    fn of(file: &File) -> io::Result<DiskSpace> {
         let mut stat = MaybeUninit::<libc::statvfs>::uninit();
         // SAFETY: the descriptor is open and `stat` has room for the answer.
         if unsafe { libc::fstatvfs(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
@@ -115,7 +116,7 @@ impl Space {
         }
         // SAFETY: fstatvfs succeeded and filled it.
         let stat = unsafe { stat.assume_init() };
-        Ok(Space {
+        Ok(DiskSpace {
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
             free: stat.f_bavail.saturating_mul(stat.f_frsize),
         })
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_reserve_is_the_smaller_of_a_gibibyte_and_a_tenth() {
-        let reserve = Reserve::of(&Limits::default());
+        let reserve = DiskReserve::of(&Limits::default());
         for (total, kept) in [
             (0, 0),
             (9, 0),
@@ -142,19 +143,19 @@ mod tests {
         ] {
             assert_eq!(reserve.on(total), kept, "{total}");
         }
-        assert_eq!(Reserve { bytes: 7, share: 0 }.on(100), 7);
+        assert_eq!(DiskReserve { bytes: 7, share: 0 }.on(100), 7);
     }
 
     #[test]
     fn a_folder_is_not_complained_about_with_every_upload() {
-        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        static NOTICES: AtomicUsize = AtomicUsize::new(0);
         let folder = SpoolFolder::new("/nowhere/at/all", |line| {
             assert!(line.contains("/nowhere/at/all") && line.contains("507"), "{line}");
-            TOLD.fetch_add(1, Ordering::Relaxed);
+            NOTICES.fetch_add(1, Ordering::Relaxed);
         });
         for _ in 0..3 {
-            folder.complain(&folder.file().unwrap_err());
+            folder.report_failure(&folder.create_file().unwrap_err());
         }
-        assert_eq!(TOLD.load(Ordering::Relaxed), 1);
+        assert_eq!(NOTICES.load(Ordering::Relaxed), 1);
     }
 }

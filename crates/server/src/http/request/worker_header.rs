@@ -15,46 +15,53 @@ use crate::http::response::response_body::{Content, ResponseBody};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-const NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
+const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
 /// Hears what the supervisor says of a request, if it comes from one, and begins the log's entry with it.
 ///
 /// # Errors
 /// What no supervisor says.
-pub(crate) fn hear(
+pub(crate) fn read(
     context: &mut RequestContext,
     head: &mut Parts,
     has_body: bool,
 ) -> Result<Option<Box<WorkerHeader>>, Rejection> {
     let is_supervised = context.connection.config.is_supervised();
-    let said = if is_supervised { take(&mut head.headers) } else { Ok(None) };
-    context.log(head, said.as_ref().ok().and_then(Option::as_deref));
-    said.and_then(|said| {
+    let header = if is_supervised { take_from(&mut head.headers) } else { Ok(None) };
+    context.begin_log(head, header.as_ref().ok().and_then(Option::as_deref));
+    header.and_then(|header| {
         let is_both = has_body
-            && said.as_deref().is_some_and(|said| matches!(said.body, BodyState::Deferred(_)));
-        if is_both { Err(Rejection::Unreadable) } else { Ok(said) }
+            && header
+                .as_deref()
+                .is_some_and(|header| matches!(header.body, BodyState::Deferred(_)));
+        if is_both { Err(Rejection::Unreadable) } else { Ok(header) }
     })
 }
 
 /// Takes it out of the headers; `None` when nothing was said, as by a person who looks at a worker's socket. Boxed, so that calls without it
 /// are no larger.
-fn take(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection> {
-    let mut values = headers.get_all(&NAME).iter();
-    let said = match (values.next(), values.next()) {
+fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection> {
+    let mut values = headers.get_all(&HEADER_NAME).iter();
+    let header = match (values.next(), values.next()) {
         (None, _) => return Ok(None),
         (Some(value), None) => {
             WorkerHeader::parse(value.as_bytes()).map_err(|_| Rejection::Unreadable)?
         }
         (Some(_), Some(_)) => return Err(Rejection::Unreadable),
     };
-    headers.remove(&NAME);
-    Ok(Some(Box::new(said)))
+    headers.remove(&HEADER_NAME);
+    Ok(Some(Box::new(header)))
 }
 
 /// Bytes of a body that is to come later, as far as the client has said, if it is. The application sees it in the headers, as if there
 /// were nobody between.
-pub(crate) fn announced(said: Option<&WorkerHeader>, headers: &mut HeaderMap) -> Option<u64> {
-    let Some(BodyState::Deferred(announced)) = said.map(|said| said.body) else { return None };
+pub(crate) fn apply_announced_body(
+    header: Option<&WorkerHeader>,
+    headers: &mut HeaderMap,
+) -> Option<u64> {
+    let Some(BodyState::Deferred(announced)) = header.map(|header| header.body) else {
+        return None;
+    };
     headers.remove(CONTENT_LENGTH);
     match announced {
         BodyLength::Bytes(len) => {
@@ -71,35 +78,36 @@ pub(crate) fn announced(said: Option<&WorkerHeader>, headers: &mut HeaderMap) ->
 
 /// Says to the supervisor what became of a head whose body is to come later: [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), or
 /// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
-pub(crate) fn say(
+pub(crate) fn respond_to_head(
     mut context: RequestContext,
     mut headers: HeaderMap,
     verdict: &'static str,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    context.replies();
+    context.begin_response();
     headers.clear();
-    headers.insert(NAME, HeaderValue::from_static(verdict));
-    let framing = Framing { closes: context.connection.closes_after_reply(), told_length: None };
-    builder::finish(context, StatusCode::NO_CONTENT, headers, Content::Nothing, &framing, form)
+    headers.insert(HEADER_NAME, HeaderValue::from_static(verdict));
+    let framing =
+        Framing { closes: context.connection.closes_after_response(), declared_length: None };
+    builder::finish(context, StatusCode::NO_CONTENT, headers, Content::Absent, &framing, options)
 }
 
 /// The two ends of the client's connection.
-pub(crate) fn ends(said: &WorkerHeader) -> ConnectionAddresses {
-    ConnectionAddresses { remote: said.remote, local: said.local }
+pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
+    ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
 /// Tells the application how the client came, who it is, and whether the head is new to it.
-pub(crate) fn show(exchange: &mut Exchange, said: WorkerHeader) {
-    if said.body == BodyState::HeadSeen {
+pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
+    if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
     exchange.set_supervisor_ids(
-        said.ticket.map_or(0, Ticket::word),
-        said.id.as_deref().map(str::as_bytes),
+        header.ticket.map_or(0, Ticket::word),
+        header.id.as_deref().map(str::as_bytes),
     );
-    let client = said.client.map(|client| {
+    let client = header.client.map(|client| {
         Arc::new(ClientCertificate { subject: client.subject, fingerprint: client.fingerprint })
     });
-    exchange.set_transport(said.is_https, client);
+    exchange.set_transport(header.is_https, client);
 }

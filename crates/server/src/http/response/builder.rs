@@ -10,12 +10,12 @@ use hyper::ext::ReasonPhrase;
 use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as Given, Share, accepts_events};
 
 use crate::blocking::unnamed_file::UnnamedFile;
-use crate::http::request::context_pool::KEPT_BYTES;
+use crate::http::request::context_pool::MAX_POOLED_BUFFER;
 use crate::http::request::head::has_token;
 use crate::http::request::request_context::RequestContext;
 use crate::http::response::compress::{self, Candidate};
 use crate::http::response::response_body::{Content, ResponseBody, Source};
-use crate::http::response::stream::response_stream::Chunks;
+use crate::http::response::stream::response_stream::Detachable;
 use crate::rejection::Rejection;
 
 /// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
@@ -57,7 +57,7 @@ impl ResponseOptions {
     }
 
     /// For what is compressed already.
-    pub(crate) fn plain(self) -> ResponseOptions {
+    pub(crate) fn without_gzip(self) -> ResponseOptions {
         ResponseOptions { accepts_gzip: false, ..self }
     }
 }
@@ -67,19 +67,19 @@ impl ResponseOptions {
 pub(crate) struct Framing {
     pub(crate) closes: bool,
     /// The application's Content-Length.
-    pub(crate) told_length: Option<u64>,
+    pub(crate) declared_length: Option<u64>,
 }
 
 impl Framing {
     /// Whether a header is sent as it is. Framing and the connection are the server's business (RFC 9110, 7.6.1).
-    fn takes(&mut self, name: &HeaderName, value: &[u8]) -> bool {
+    fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {
                 self.closes |= has_token(value, b"close");
                 false
             }
             "content-length" => {
-                self.told_length =
+                self.declared_length =
                     std::str::from_utf8(value).ok().and_then(|value| value.trim().parse().ok());
                 false
             }
@@ -97,28 +97,28 @@ pub(crate) fn build(
     mut context: RequestContext,
     exchange: &mut Exchange,
     mut headers: HeaderMap,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
     let Ok(status) = StatusCode::from_u16(exchange.response().status()) else {
         return reject(context, headers, Rejection::Application);
     };
     // hyper goes by it; a stream that leaves hyper has to know.
-    let asks_to_close =
+    let requests_close =
         || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
-    let is_last = matches!(exchange.response().body(), Given::Stream(_)) && asks_to_close();
+    let is_last = matches!(exchange.response().body(), Given::Stream(_)) && requests_close();
     headers.clear();
     let mut framing =
-        Framing { closes: context.connection.closes_after_reply(), told_length: None };
-    let tells_id = context.connection.config.tells_request_id;
+        Framing { closes: context.connection.closes_after_response(), declared_length: None };
+    let sends_id = context.connection.config.sends_request_id;
     let body = {
         let copied = exchange.response_copy().unwrap_or_default();
         let total =
             exchange.response_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
-        let (out, names) = context.out_and_names();
+        let (out, names) = context.buffer_and_names();
         out.reserve(total);
         for (name, value) in exchange.response_headers() {
             let Some(name) = names.get(name) else { continue };
-            if framing.takes(&name, value) {
+            if framing.filter(&name, value) {
                 out.put_slice(value);
                 if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
                     headers.append(name, value);
@@ -127,47 +127,47 @@ pub(crate) fn build(
         }
         out.put_slice(copied);
         let body = out.split().freeze();
-        if tells_id && !headers.contains_key(REQUEST_ID) {
+        if sends_id && !headers.contains_key(REQUEST_ID) {
             out.put_slice(exchange.request_id().as_bytes());
             if let Ok(value) = HeaderValue::from_maybe_shared(out.split().freeze()) {
                 headers.insert(REQUEST_ID, value);
             }
         }
-        if context.gives_cookie {
+        if context.needs_session_cookie {
             if let Some(cookie) = &context.connection.config.session_cookie {
-                cookie.give(&mut headers, exchange.is_https());
+                cookie.add_to(&mut headers, exchange.is_https());
             }
         }
-        let (out, _) = context.out_and_names();
-        if total > KEPT_BYTES {
+        let (out, _) = context.buffer_and_names();
+        if total > MAX_POOLED_BUFFER {
             // What is left of it, though empty, holds all of it for as long as it is kept.
             *out = BytesMut::new();
         }
         body
     };
     let content = match exchange.response_mut().take_body() {
-        Given::None => Content::Nothing,
+        Given::None => Content::Absent,
         Given::Copied => Content::Whole(body),
         Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
-        Given::Stream(_) => match context.connection.open_stream() {
+        Given::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
                 // Without a length HTTP/1.0 has no other end than the connection's.
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;
                 framing.closes |= is_old && stream.length().is_none();
-                if !is_old && stream.length().is_none() && !context.connection.is_stream() {
-                    stream.set_chunks(if framing.closes || is_last {
-                        Chunks::Last
+                if !is_old && stream.length().is_none() && !context.connection.is_http2_stream() {
+                    stream.set_detachable(if framing.closes || is_last {
+                        Detachable::Close
                     } else {
-                        Chunks::Yes
+                        Detachable::KeepAlive
                     });
                 }
                 Content::Stream(stream)
             }
-            None => Content::Nothing,
+            None => Content::Absent,
         },
     };
-    finish(context, status, headers, content, &framing, form)
+    finish(context, status, headers, content, &framing, options)
 }
 
 /// Whether a reply with this status has no body (RFC 9110, 6.4.1). One with 205 says so by its length (15.3.6).
@@ -182,10 +182,10 @@ pub(crate) fn finish(
     mut headers: HeaderMap,
     content: Content,
     framing: &Framing,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    let held = if form.is_head { 0 } else { content.held() };
-    if context.hold_reply(held).is_err() {
+    let held = if options.is_head { 0 } else { content.held_bytes() };
+    if context.charge_response(held).is_err() {
         drop(content);
         return reject(context, headers, Rejection::Overload);
     }
@@ -197,15 +197,17 @@ pub(crate) fn finish(
         headers.entry(STRICT_TRANSPORT_SECURITY).or_insert_with(|| hsts.clone());
     }
     let is_bodiless = is_bodiless(status.as_u16());
-    let mut is_gzip = form.accepts_gzip && may_compress(&content, status, &headers);
+    let mut is_gzip = options.accepts_gzip && may_compress(&content, status, &headers);
     // Of HEAD only what has a length once it is compressed has to be.
-    let is_measured = form.is_head && is_gzip && content.is_compressed_whole();
-    let is_made = !form.is_head || is_measured;
-    let one = match content {
-        Content::Stream(_) if is_gzip && is_made => context.shared().streams.compress(),
+    let is_measured = options.is_head && is_gzip && content.is_compressed_whole();
+    let is_made = !options.is_head || is_measured;
+    let permit = match content {
+        Content::Stream(_) if is_gzip && is_made => {
+            context.shared().response_streams.reserve_compressor()
+        }
         _ => None,
     };
-    is_gzip &= one.is_some() || !is_made || !matches!(content, Content::Stream(_));
+    is_gzip &= permit.is_some() || !is_made || !matches!(content, Content::Stream(_));
     // Without room for a compressor it leaves as it is.
     let connections = &context.shared().connections;
     let compressor = (is_gzip && is_made)
@@ -215,19 +217,19 @@ pub(crate) fn finish(
         if status == StatusCode::RESET_CONTENT {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
         }
-        if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.told_length) {
+        if let (StatusCode::NOT_MODIFIED, Some(len)) = (status, framing.declared_length) {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
         }
         Source::Empty
     } else if let Some(charge) = compressor {
         compress::mark(&mut headers);
-        content.compressed(&context.shared().gzip, charge, one)
-    } else if form.is_head {
+        content.into_compressed_source(&context.shared().gzip, charge, permit)
+    } else if options.is_head {
         // What GET would tell, without the bytes (RFC 9110, 9.3.2): of what is compressed on its way out no length.
         let len = match &content {
             _ if is_gzip && !is_measured => None,
-            Content::Nothing | Content::Stream(_) => framing.told_length,
-            content if content.len() == 0 => Some(framing.told_length.unwrap_or(0)),
+            Content::Absent | Content::Stream(_) => framing.declared_length,
+            content if content.len() == 0 => Some(framing.declared_length.unwrap_or(0)),
             content => Some(content.len()),
         };
         if is_gzip && !is_measured {
@@ -238,14 +240,16 @@ pub(crate) fn finish(
         }
         Source::Empty
     } else {
-        content.source()
+        content.into_source()
     };
     let source = match source {
-        Source::Whole(bytes) if form.is_head => {
+        Source::Whole(bytes) if options.is_head => {
             headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
             Source::Empty
         }
-        plain @ Source::Plain(..) if form.is_head => Source::Measured(Box::new(plain)),
+        plain @ Source::CompressFirst(..) if options.is_head => {
+            Source::MeasureFirst(Box::new(plain))
+        }
         source => source,
     };
     let mut response = Response::new(ResponseBody::new(context, source));
@@ -271,7 +275,7 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
         Content::Stream(_) => None,
         content => Some(content.len()),
     };
-    compress::is_worth_it(status, headers, len)
+    compress::is_compressible_response(status, headers, len)
 }
 
 /// Makes the answer to a request that is not served.
@@ -281,7 +285,7 @@ pub(crate) fn reject(
     rejection: Rejection,
 ) -> Response<ResponseBody> {
     rookery_error::throw(rejection.error());
-    context.replies();
+    context.begin_response();
     let is_temporary = matches!(rejection, Rejection::Busy | Rejection::Overload);
     let is_for_events = is_temporary
         && headers.get_all(ACCEPT).iter().any(|value| accepts_events(value.as_bytes()));
@@ -296,10 +300,10 @@ pub(crate) fn reject(
     if is_temporary && !is_for_events {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
-    let closes = rejection.ends_connection() || context.connection.closes_after_reply();
-    let framing = Framing { closes, told_length: None };
+    let closes = rejection.ends_connection() || context.connection.closes_after_response();
+    let framing = Framing { closes, declared_length: None };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let content = Content::Whole(Bytes::from_static(text.as_bytes()));
-    let form = ResponseOptions { is_head: false, accepts_gzip: false };
-    finish(context, status, headers, content, &framing, form)
+    let options = ResponseOptions { is_head: false, accepts_gzip: false };
+    finish(context, status, headers, content, &framing, options)
 }

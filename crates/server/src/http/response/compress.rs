@@ -29,12 +29,16 @@ pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bo
     let Some(accept_encoding) = accept_encoding else { return false };
     response.method != Method::HEAD
         && response.version >= Version::HTTP_11
-        && is_worth_it(response.status, response.headers, response.len)
+        && is_compressible_response(response.status, response.headers, response.len)
         && accepts_gzip(accept_encoding)
 }
 
 /// Returns whether a response is compressed for a client that takes gzip.
-pub(crate) fn is_worth_it(status: StatusCode, headers: &HeaderMap, len: Option<u64>) -> bool {
+pub(crate) fn is_compressible_response(
+    status: StatusCode,
+    headers: &HeaderMap,
+    len: Option<u64>,
+) -> bool {
     let has_whole_body = !status.is_informational()
         && !matches!(
             status,
@@ -43,7 +47,7 @@ pub(crate) fn is_worth_it(status: StatusCode, headers: &HeaderMap, len: Option<u
                 | StatusCode::NOT_MODIFIED
                 | StatusCode::PARTIAL_CONTENT
         )
-        && len.is_none_or(|len| len >= SMALLEST);
+        && len.is_none_or(|len| len >= MIN_BYTES);
     has_whole_body
         && !headers.contains_key(CONTENT_ENCODING)
         && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
@@ -51,7 +55,7 @@ pub(crate) fn is_worth_it(status: StatusCode, headers: &HeaderMap, len: Option<u
 
 /// Bytes from which a body is compressed. Below 20 it only grows, but httpuv compresses a body of one byte and tests of
 /// applications look for the Content-Encoding.
-const SMALLEST: u64 = 1;
+const MIN_BYTES: u64 = 1;
 
 /// Makes the headers of a response those of its compressed form: the length is no longer known, a cache must tell the two
 /// forms apart, and a strong `ETag` names the bytes of the other one.
@@ -121,8 +125,8 @@ impl Gzip {
 
     fn run(&mut self, mut input: &[u8], out: &mut Vec<u8>, flush: FlushCompress) {
         loop {
-            if out.capacity() - out.len() < ROOM {
-                out.reserve(STEP);
+            if out.capacity() - out.len() < MIN_SPARE {
+                out.reserve(GROWTH);
             }
             let before = self.deflate.total_in();
             // Fails only for a stream that is not set up, or that is finished: `finish` resets it.
@@ -131,10 +135,10 @@ impl Gzip {
                 .compress_vec(input, out, flush)
                 .expect("the stream is set up and not finished");
             input = &input[(self.deflate.total_in() - before) as usize..];
-            let has_room = out.len() < out.capacity();
+            let has_spare = out.len() < out.capacity();
             let is_done = match flush {
                 FlushCompress::Finish => status == Status::StreamEnd,
-                _ => input.is_empty() && has_room,
+                _ => input.is_empty() && has_spare,
             };
             if is_done {
                 return;
@@ -156,10 +160,10 @@ const LEVEL: u32 = 6;
 const WINDOW_BITS: u8 = 15;
 
 /// Output is grown by this many bytes at a time, a quarter of the piece of a file that is read at once.
-const STEP: usize = 16 << 10;
+const GROWTH: usize = 16 << 10;
 
 /// Zlib writes a block's header at once: with less room than this it is called for nothing.
-const ROOM: usize = 64;
+const MIN_SPARE: usize = 64;
 
 /// RFC 9110, 12.5.3: whether gzip is acceptable, and not less so than no coding where that is named.
 fn accepts_gzip(value: &[u8]) -> bool {

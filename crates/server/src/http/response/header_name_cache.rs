@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use http::HeaderName;
 
 /// Header names outside the standard's that replies keep using.
-const KEPT: usize = 64;
+const MAX_NAMES: usize = 64;
 
 /// The names that replies have had.
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ impl HeaderNameCache {
             return Some(known.clone());
         }
         let known = HeaderName::from_bytes(name).ok()?;
-        if names.len() < KEPT {
+        if names.len() < MAX_NAMES {
             names.push((name.into(), known.clone()));
         }
         Some(known)

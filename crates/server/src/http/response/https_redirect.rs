@@ -20,27 +20,27 @@ const TEXT: &[u8] = b"308 Permanent Redirect\n";
 const HTTPS: u16 = 443;
 
 /// Answers with where the request is to be sent: with the same method and body, once more (RFC 9110, 15.4.9). Its body is not read.
-pub(crate) fn answer(
+pub(crate) fn redirect(
     context: RequestContext,
     redirect: &Redirect,
     head: Parts,
     has_body: bool,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    context.leaves_rest(has_body);
+    context.set_unread_body(has_body);
     if let Some(answer) = redirect.tls.challenge(head.uri.path()) {
         let mut headers = head.headers;
         headers.clear();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         let framing =
-            Framing { closes: context.connection.closes_after_reply(), told_length: None };
+            Framing { closes: context.connection.closes_after_response(), declared_length: None };
         return builder::finish(
             context,
             StatusCode::OK,
             headers,
             Content::Whole(Bytes::from(answer)),
             &framing,
-            form,
+            options,
         );
     }
     let location = match location(redirect, &head, context.connection.ends.get().local) {
@@ -51,9 +51,10 @@ pub(crate) fn answer(
     headers.clear();
     headers.insert(LOCATION, location);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
-    let framing = Framing { closes: context.connection.closes_after_reply(), told_length: None };
+    let framing =
+        Framing { closes: context.connection.closes_after_response(), declared_length: None };
     let content = Content::Whole(Bytes::from_static(TEXT));
-    builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, form)
+    builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, options)
 }
 
 /// The URL over HTTPS. A client is sent to no host but those that are this server's: a cache between could keep the answer for others.
@@ -68,9 +69,9 @@ fn location(
         Ok(address) => {
             let address = address.to_canonical();
             local.is_some_and(|local| local.ip() == address)
-                || redirect.tls.names(&address.to_string())
+                || redirect.tls.names_host(&address.to_string())
         }
-        Err(_) => redirect.tls.is_for(host),
+        Err(_) => redirect.tls.covers_host(host),
     };
     if !is_ours {
         return Err(Rejection::Elsewhere);

@@ -17,18 +17,18 @@ use rookery_exchange::Charge;
 use crate::blocking::blocking_task::BlockingTask;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::request_context::RequestContext;
-use crate::http::response::body_source::{FileSource, GZIP_PIECE, GzipSource, GzipStream, Input};
+use crate::http::response::body_source::{FileSource, GZIP_CHUNK, GzipSource, GzipStream, Input};
 use crate::http::response::compress::{self, Gzip};
-use crate::http::response::sendfile::{PIECE, SentFile};
+use crate::http::response::sendfile::{READ_CHUNK, SentFile};
 use crate::http::response::stream::registry::CompressorPermit;
-use crate::http::response::stream::response_stream::{Next, ResponseStream};
+use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 use crate::static_files::{CachedFile, Headers, Variant};
 
 /// A compressor with its window, a piece that goes in and one that comes out.
 const COMPRESSOR_BYTES: usize = 512 << 10;
 
 /// Bodies up to here are compressed where they are: a tenth of a millisecond, which the hand-over costs in part.
-const GZIP_HERE: usize = 4 << 10;
+const GZIP_INLINE: usize = 4 << 10;
 
 /// What hyper is given to send. Dropped when it has been encoded, or when the connection ends before: with it the call ends.
 #[derive(Debug)]
@@ -43,9 +43,9 @@ pub(crate) enum Source {
     Empty,
     Whole(Bytes),
     /// To be compressed before anything is sent: see [`compressed`].
-    Plain(Bytes, Charge, Option<Rc<CachedFile>>),
+    CompressFirst(Bytes, Charge, Option<Rc<CachedFile>>),
     /// To be compressed so that HEAD can tell its length, by [`compressed`] as well. Nothing of it is sent.
-    Measured(Box<Source>),
+    MeasureFirst(Box<Source>),
     File(FileSource),
     Gzip(Box<GzipSource>),
     Stream(Rc<ResponseStream>),
@@ -58,8 +58,8 @@ impl ResponseBody {
     }
 
     /// Whether [`compressed`] has to come first.
-    pub(crate) fn is_plain(&self) -> bool {
-        matches!(self.source, Source::Plain(..) | Source::Measured(..))
+    pub(crate) fn needs_compression(&self) -> bool {
+        matches!(self.source, Source::CompressFirst(..) | Source::MeasureFirst(..))
     }
 }
 
@@ -72,61 +72,63 @@ impl http_body::Body for ResponseBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let ResponseBody { context, source } = &mut *self;
-        let piece = match source {
-            Source::Empty | Source::Measured(..) => None,
-            Source::Whole(bytes) | Source::Plain(bytes, ..) => {
+        let chunk = match source {
+            Source::Empty | Source::MeasureFirst(..) => None,
+            Source::Whole(bytes) | Source::CompressFirst(bytes, ..) => {
                 let bytes = std::mem::take(bytes);
                 *source = Source::Empty;
                 context.pending_record().add_bytes(bytes.len());
                 return Poll::Ready(Some(Ok(Frame::data(bytes))));
             }
-            Source::File(file) if context.connection.is_stream() => ready!(file.poll_read(cx)),
+            Source::File(file) if context.connection.is_http2_stream() => {
+                ready!(file.poll_chunk(cx))
+            }
             Source::File(file) => {
-                let piece = file.piece(&context.connection);
-                return Poll::Ready(piece.map(|bytes| {
+                let chunk = file.next_placeholder(&context.connection);
+                return Poll::Ready(chunk.map(|bytes| {
                     context.pending_record().add_bytes(bytes.len());
                     Ok(Frame::data(bytes))
                 }));
             }
-            Source::Gzip(gzip) => ready!(gzip.poll_piece(cx)),
-            Source::GzipStream(gzip) => ready!(gzip.poll_piece(cx)),
-            Source::Stream(stream) => match stream.next() {
-                Next::Piece(bytes) => {
+            Source::Gzip(gzip) => ready!(gzip.poll_chunk(cx)),
+            Source::GzipStream(gzip) => ready!(gzip.poll_chunk(cx)),
+            Source::Stream(stream) => match stream.next_chunk() {
+                NextChunk::Chunk(bytes) => {
                     context.pending_record().add_bytes(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 // The connection's task is woken.
-                Next::Wait => return Poll::Pending,
-                Next::End => None,
+                NextChunk::Wait => return Poll::Pending,
+                NextChunk::CloseState => None,
             },
         };
-        if let Some(Ok(bytes)) = &piece {
+        if let Some(Ok(bytes)) = &chunk {
             context.pending_record().add_bytes(bytes.len());
         }
-        Poll::Ready(piece.map(|piece| piece.map(|bytes| Frame::data(Bytes::from(bytes)))))
+        Poll::Ready(chunk.map(|chunk| chunk.map(|bytes| Frame::data(Bytes::from(bytes)))))
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.source {
-            Source::Empty | Source::Measured(..) => true,
-            Source::Whole(bytes) | Source::Plain(bytes, ..) => bytes.is_empty(),
+            Source::Empty | Source::MeasureFirst(..) => true,
+            Source::Whole(bytes) | Source::CompressFirst(bytes, ..) => bytes.is_empty(),
             Source::File(file) => file.left == 0,
             Source::Gzip(gzip) => gzip.is_at_end(),
             Source::GzipStream(gzip) => gzip.is_at_end(),
-            Source::Stream(stream) => stream.left() == Some(0),
+            Source::Stream(stream) => stream.bytes_left() == Some(0),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Empty | Source::Measured(..) => SizeHint::with_exact(0),
-            Source::Whole(bytes) | Source::Plain(bytes, ..) => {
+            Source::Empty | Source::MeasureFirst(..) => SizeHint::with_exact(0),
+            Source::Whole(bytes) | Source::CompressFirst(bytes, ..) => {
                 SizeHint::with_exact(bytes.len() as u64)
             }
             Source::File(file) => SizeHint::with_exact(file.left),
             Source::Gzip(_) | Source::GzipStream(_) => SizeHint::default(),
             Source::Stream(stream) => {
-                stream.left().map_or_else(SizeHint::default, SizeHint::with_exact)
+                stream.bytes_left().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
         }
     }
@@ -136,7 +138,7 @@ impl http_body::Body for ResponseBody {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// There is none: HEAD tells no length of it.
-    Nothing,
+    Absent,
     Whole(Bytes),
     /// A file in memory, which keeps its compressed form.
     Ready(Rc<CachedFile>),
@@ -159,7 +161,7 @@ pub(crate) enum Content {
 impl Content {
     pub(crate) fn len(&self) -> u64 {
         match self {
-            Content::Nothing | Content::Stream(_) => 0,
+            Content::Absent | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len() as u64,
             Content::Ready(file) => file.plain().bytes.len() as u64,
             Content::File { len, .. } | Content::Unnamed { len, .. } => *len,
@@ -167,46 +169,46 @@ impl Content {
     }
 
     /// Bytes that it holds until it has been sent.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         match self {
             // What waits of a stream is charged as it comes.
-            Content::Nothing | Content::Stream(_) => 0,
+            Content::Absent | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
-            Content::File { .. } | Content::Unnamed { .. } => PIECE,
+            Content::File { .. } | Content::Unnamed { .. } => READ_CHUNK,
         }
     }
 
     /// Whether it is compressed as a whole, before its head is sent: its compressed form has a length.
     pub(crate) fn is_compressed_whole(&self) -> bool {
-        matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held() <= GZIP_PIECE
+        matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held_bytes() <= GZIP_CHUNK
     }
 
     /// Bytes that compressing it holds besides, possibly for longer than its client stays.
     pub(crate) fn compressor_bytes(&self) -> usize {
         let len = match self {
-            Content::Nothing => 0,
+            Content::Absent => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
             Content::File { .. } | Content::Unnamed { .. } | Content::Stream(_) => {
                 return COMPRESSOR_BYTES;
             }
         };
-        if len <= GZIP_HERE {
+        if len <= GZIP_INLINE {
             0
-        } else if len <= GZIP_PIECE {
+        } else if len <= GZIP_CHUNK {
             len
         } else {
             COMPRESSOR_BYTES
         }
     }
 
-    pub(crate) fn source(self) -> Source {
+    pub(crate) fn into_source(self) -> Source {
         match self {
-            Content::Nothing => Source::Empty,
+            Content::Absent => Source::Empty,
             Content::Whole(bytes) if bytes.is_empty() => Source::Empty,
             Content::Whole(bytes) => Source::Whole(bytes),
-            Content::Ready(file) => Content::Whole(file.plain().bytes.clone()).source(),
+            Content::Ready(file) => Content::Whole(file.plain().bytes.clone()).into_source(),
             Content::File { file, is_local, at, len } => {
                 Source::File(FileSource::new(SentFile::named(file, is_local), at, len))
             }
@@ -219,31 +221,33 @@ impl Content {
 
     /// The source of the compressed body; a very small one is compressed here, by `gzip`.
     /// A stream is one of those that may be, or leaves as it is.
-    pub(crate) fn compressed(
+    pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,
         charge: Charge,
-        one: Option<CompressorPermit>,
+        permit: Option<CompressorPermit>,
     ) -> Source {
         let (content, ready) = match self {
             Content::Ready(file) => (Content::Whole(file.plain().bytes.clone()), Some(file)),
             content => (content, None),
         };
         let input = match content {
-            Content::Nothing | Content::Ready(_) => return Source::Empty,
+            Content::Absent | Content::Ready(_) => return Source::Empty,
             Content::Stream(stream) => {
-                return match one {
-                    Some(one) => Source::GzipStream(Box::new(GzipStream::new(stream, charge, one))),
+                return match permit {
+                    Some(permit) => {
+                        Source::GzipStream(Box::new(GzipStream::new(stream, charge, permit)))
+                    }
                     None => Source::Stream(stream),
                 };
             }
-            Content::Whole(bytes) if bytes.len() <= GZIP_HERE => {
-                let bytes = compress(&mut gzip.borrow_mut(), &bytes);
-                keep(ready, &bytes);
+            Content::Whole(bytes) if bytes.len() <= GZIP_INLINE => {
+                let bytes = gzip_bytes(&mut gzip.borrow_mut(), &bytes);
+                cache_gzip(ready, &bytes);
                 return Source::Whole(bytes);
             }
-            Content::Whole(bytes) if bytes.len() <= GZIP_PIECE => {
-                return Source::Plain(bytes, charge, ready);
+            Content::Whole(bytes) if bytes.len() <= GZIP_CHUNK => {
+                return Source::CompressFirst(bytes, charge, ready);
             }
             Content::Whole(bytes) => Input::Whole(bytes),
             Content::File { file, is_local, at, len } => {
@@ -259,30 +263,30 @@ impl Content {
 
 thread_local! {
     /// The compressor of a thread that blocks: there are few of them, and they end when they are idle.
-    static GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
+    static THREAD_GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
 }
 
 /// Compresses a body that is to keep a length, on another thread.
-pub(crate) async fn compressed(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let ResponseBody { context, source } = response.body_mut();
-    let is_head = matches!(source, Source::Measured(..));
+    let is_head = matches!(source, Source::MeasureFirst(..));
     let plain = match std::mem::replace(source, Source::Empty) {
-        Source::Measured(plain) => *plain,
+        Source::MeasureFirst(plain) => *plain,
         plain => plain,
     };
-    if let Source::Plain(bytes, charge, ready) = plain {
+    if let Source::CompressFirst(bytes, charge, ready) = plain {
         let plain = bytes.clone();
         let work = move || {
-            let out = GZIP.with_borrow_mut(|state| compress(state, &plain));
+            let out = THREAD_GZIP.with_borrow_mut(|state| gzip_bytes(state, &plain));
             drop(charge);
             Ok(out)
         };
         let bytes = match BlockingTask::start(work).await {
             Ok(bytes) => bytes,
             // No thread, then here.
-            Err(_) => compress(&mut context.shared().gzip.borrow_mut(), &bytes),
+            Err(_) => gzip_bytes(&mut context.shared().gzip.borrow_mut(), &bytes),
         };
-        keep(ready, &bytes);
+        cache_gzip(ready, &bytes);
         if is_head {
             response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         } else {
@@ -293,21 +297,21 @@ pub(crate) async fn compressed(mut response: Response<ResponseBody>) -> Response
 }
 
 /// Keeps the compressed form of a file in memory with it.
-fn keep(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
+fn cache_gzip(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
     compress::mark(&mut headers);
     // What is kept is no larger than it has to be.
     let bytes = Bytes::copy_from_slice(bytes);
-    file.keep_gzip(Variant { headers: lines(&headers), bytes });
+    file.keep_gzip(Variant { headers: header_lines(&headers), bytes });
 }
 
 /// The lines of a table of headers, as a file in memory has them.
-pub(crate) fn lines(headers: &HeaderMap) -> Headers {
+pub(crate) fn header_lines(headers: &HeaderMap) -> Headers {
     headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-fn compress(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {
+fn gzip_bytes(state: &mut Option<Gzip>, bytes: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(bytes.len() / 2 + 64);
     state.get_or_insert_default().compress(bytes, &mut out);
     out.into()

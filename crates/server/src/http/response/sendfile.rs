@@ -28,19 +28,20 @@ use crate::blocking::unnamed_file::UnnamedFile;
 use crate::net::transport::{Scratch, Transport};
 
 /// Bytes of a file read at once, where it is read.
-pub(crate) const PIECE: usize = 64 << 10;
+pub(crate) const READ_CHUNK: usize = 64 << 10;
 
 /// Bytes of a file that hyper is told of at once, and that the system is asked to send: more than a socket's buffer takes, so
 /// that what is left of them is seldom little.
-const STAND_IN: usize = 16 << 20;
+const MAX_PLACEHOLDER: usize = 16 << 20;
 
 /// Bytes that are looked for in the system's cache at once. Each time costs a look at every page: so what was found there is
 /// not looked for again within the same tick of the clock, a second at most. Dropped within that, it is read again by the
 /// system while the I/O thread waits.
-const AHEAD: u64 = 16 << 20;
+const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
 /// What stands for bytes of files. Nobody writes to it, so it takes no memory.
-static STANDS_IN: LazyLock<&'static [u8]> = LazyLock::new(|| Box::leak(vec![0; STAND_IN].into()));
+static PLACEHOLDER: LazyLock<&'static [u8]> =
+    LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
 /// A file that is sent. Its last close may take long where it has no name: one of the application's, or one that has been
 /// replaced meanwhile.
@@ -62,21 +63,21 @@ impl SentFile {
     }
 
     /// Reads a part, if that does not wait for a disk.
-    pub(crate) fn read_now(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+    pub(crate) fn try_read(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         if self.is_local.get() != Some(&true) {
             return None;
         }
-        let mut piece = vec![0; len];
-        nonblocking_file::read(self, &mut piece, at).ok().map(|()| piece)
+        let mut chunk = vec![0; len];
+        nonblocking_file::read(self, &mut chunk, at).ok().map(|()| chunk)
     }
 
     /// Reads a part, on a thread that may block.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.is_local.get_or_init(|| nonblocking_file::is_local(self));
-        let mut piece = vec![0; len];
+        let mut chunk = vec![0; len];
         // A file that has become shorter since its length was told: the reply cannot be completed.
-        self.read_exact_at(&mut piece, at)?;
-        Ok(piece)
+        self.read_exact_at(&mut chunk, at)?;
+        Ok(chunk)
     }
 }
 
@@ -104,18 +105,18 @@ impl Drop for SentFile {
 #[derive(Debug, Default)]
 pub(crate) struct SendfileQueue {
     /// What hyper has been told of and has not written.
-    parts: VecDeque<Part>,
+    parts: VecDeque<FilePart>,
     /// What has been read of the first, and how much of that has been written.
-    piece: Vec<u8>,
+    chunk: Vec<u8>,
     written: usize,
-    reading: Option<BlockingTask<Vec<u8>>>,
+    read_job: Option<BlockingTask<Vec<u8>>>,
     /// Up to where the first is in the system's cache, and when that was so.
     cached: (u64, u32),
-    cannot_send: bool,
+    is_sendfile_unsupported: bool,
 }
 
 #[derive(Debug)]
-struct Part {
+struct FilePart {
     file: Arc<SentFile>,
     at: u64,
     left: usize,
@@ -124,31 +125,34 @@ struct Part {
 }
 
 /// How sending goes on.
-pub(crate) enum Sent {
+pub(crate) enum WriteResult {
     /// So many bytes have been written, or the peer does not read.
     Socket(Poll<io::Result<usize>>),
     /// It waits for a disk.
-    Disk,
+    DiskWait,
 }
 
 /// Whether bytes stand for those of a file.
-fn stands_in(bytes: &[u8]) -> bool {
-    STANDS_IN.as_ptr_range().contains(&bytes.as_ptr())
+fn is_placeholder(bytes: &[u8]) -> bool {
+    PLACEHOLDER.as_ptr_range().contains(&bytes.as_ptr())
 }
 
 impl SendfileQueue {
     /// Queues a part of a file, of `left` bytes at most: what hyper is to be given for it.
     pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
-        let len = usize::try_from(left).unwrap_or(usize::MAX).min(STAND_IN);
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
             Some(part) if Arc::ptr_eq(&part.file, file) && part.at + part.left as u64 == at => {
                 part.left += len;
             }
-            _ => {
-                self.parts.push_back(Part { file: Arc::clone(file), at, left: len, end: at + left })
-            }
+            _ => self.parts.push_back(FilePart {
+                file: Arc::clone(file),
+                at,
+                left: len,
+                end: at + left,
+            }),
         }
-        Bytes::from_static(&STANDS_IN[..len])
+        Bytes::from_static(&PLACEHOLDER[..len])
     }
 
     /// Bytes that hyper has been told of and has not written.
@@ -164,12 +168,12 @@ impl SendfileQueue {
         buffers: &[IoSlice<'_>],
         scratch: &Scratch,
         now: u32,
-    ) -> Sent {
-        let plain = buffers.iter().take_while(|buffer| !stands_in(buffer)).count();
+    ) -> WriteResult {
+        let plain = buffers.iter().take_while(|buffer| !is_placeholder(buffer)).count();
         if plain > 0 {
-            return Sent::Socket(transport.poll_write_vectored(cx, &buffers[..plain]));
+            return WriteResult::Socket(transport.poll_write_vectored(cx, &buffers[..plain]));
         }
-        let of_files = buffers.iter().take_while(|buffer| stands_in(buffer));
+        let of_files = buffers.iter().take_while(|buffer| is_placeholder(buffer));
         let len = of_files.map(|buffer| buffer.len()).sum();
         self.poll_send(cx, transport, len, scratch, now)
     }
@@ -182,22 +186,26 @@ impl SendfileQueue {
         len: usize,
         scratch: &Scratch,
         now: u32,
-    ) -> Sent {
+    ) -> WriteResult {
         let Some(part) = self.parts.front_mut() else {
-            return Sent::Socket(Poll::Ready(Err(io::Error::other("no file is being sent"))));
+            return WriteResult::Socket(Poll::Ready(Err(io::Error::other(
+                "no file is being sent",
+            ))));
         };
         let len = len.min(part.left);
         let sent = loop {
-            if let Some(reading) = &mut self.reading {
-                let Poll::Ready(read) = Pin::new(reading).poll(cx) else { return Sent::Disk };
-                self.reading = None;
+            if let Some(read_job) = &mut self.read_job {
+                let Poll::Ready(read) = Pin::new(read_job).poll(cx) else {
+                    return WriteResult::DiskWait;
+                };
+                self.read_job = None;
                 match read {
-                    Ok(piece) => (self.piece, self.written) = (piece, 0),
+                    Ok(chunk) => (self.chunk, self.written) = (chunk, 0),
                     Err(error) => break Poll::Ready(Err(error)),
                 }
             }
-            if self.written < self.piece.len() {
-                let rest = &self.piece[self.written..];
+            if self.written < self.chunk.len() {
+                let rest = &self.chunk[self.written..];
                 let written = transport.poll_write_chunk(cx, &rest[..len.min(rest.len())]);
                 if let Poll::Ready(Ok(n)) = written {
                     self.written += n;
@@ -207,36 +215,41 @@ impl SendfileQueue {
             let is_local = part.file.is_local.get() == Some(&true);
             if is_local && transport.is_encrypted() {
                 // TLS keeps what is sealed until it has left, so nothing is kept here.
-                self.piece = Vec::new();
+                self.chunk = Vec::new();
                 match transport.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {}
                     failed => break failed.map_ok(|()| 0),
                 }
                 let mut scratch = scratch.0.borrow_mut();
-                let room = scratch.len().min(len).min(PIECE);
+                let room = scratch.len().min(len).min(READ_CHUNK);
                 if nonblocking_file::read(&part.file, &mut scratch[..room], part.at).is_ok() {
                     break transport.poll_write_chunk(cx, &scratch[..room]);
                 }
-            } else if is_local && !self.cannot_send && part.is_cached(len, now, &mut self.cached) {
+            } else if is_local
+                && !self.is_sendfile_unsupported
+                && part.is_cached(len, now, &mut self.cached)
+            {
                 match transport.poll_send_file(cx, &part.file, part.at, len) {
                     Poll::Ready(Ok(0)) => {
                         break Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                     }
-                    Poll::Ready(Err(error)) if cannot_send(&error) => self.cannot_send = true,
+                    Poll::Ready(Err(error)) if is_unsupported(&error) => {
+                        self.is_sendfile_unsupported = true
+                    }
                     sent => break sent,
                 }
             }
-            let len = part.left.min(PIECE);
+            let len = part.left.min(READ_CHUNK);
             if is_local && !transport.is_encrypted() {
-                self.piece.resize(len, 0);
+                self.chunk.resize(len, 0);
                 self.written = 0;
-                if nonblocking_file::read(&part.file, &mut self.piece, part.at).is_ok() {
+                if nonblocking_file::read(&part.file, &mut self.chunk, part.at).is_ok() {
                     continue;
                 }
             }
-            self.piece = Vec::new();
+            self.chunk = Vec::new();
             let (file, at) = (Arc::clone(&part.file), part.at);
-            self.reading = Some(BlockingTask::start(move || file.read(at, len)));
+            self.read_job = Some(BlockingTask::start(move || file.read(at, len)));
         };
         if let Poll::Ready(Ok(n)) = sent {
             part.at += n as u64;
@@ -246,16 +259,16 @@ impl SendfileQueue {
                 self.parts.pop_front();
             }
         }
-        Sent::Socket(sent)
+        WriteResult::Socket(sent)
     }
 }
 
-impl Part {
+impl FilePart {
     /// Whether the next `len` bytes are in the system's cache; `cached` is what is known of that.
     fn is_cached(&self, len: usize, now: u32, cached: &mut (u64, u32)) -> bool {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {
-            let ahead = (self.at + AHEAD).min(self.end).max(to);
+            let ahead = (self.at + CACHE_LOOKAHEAD).min(self.end).max(to);
             let found = [ahead, to].into_iter().find(|to| {
                 nonblocking_file::is_resident(&self.file, self.at, (to - self.at) as usize)
                     == Ok(true)
@@ -267,7 +280,7 @@ impl Part {
 }
 
 /// Whether a transport or a file cannot do it at all.
-fn cannot_send(error: &io::Error) -> bool {
+fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::EINVAL | libc::ENOSYS | libc::EPERM | libc::EOPNOTSUPP)

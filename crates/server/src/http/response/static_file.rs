@@ -24,13 +24,13 @@ use crate::static_files::{
 const LOOKUP_BYTES: usize = 1 << 10;
 
 /// Whose the request is.
-pub(crate) enum Answered {
+pub(crate) enum StaticOutcome {
     /// It is answered.
-    Reply(Response<ResponseBody>),
+    Response(Response<ResponseBody>),
     /// The application's.
     Application(RequestContext),
     /// Its file has to be waited for.
-    Wait(RequestContext, Box<PendingLookup>),
+    Pending(RequestContext, Box<PendingLookup>),
 }
 
 /// What a thread that may block is to do.
@@ -42,13 +42,13 @@ pub(crate) enum PendingLookup {
 }
 
 /// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
-pub(crate) fn answer(
+pub(crate) fn try_respond(
     mut context: RequestContext,
     head: &mut Parts,
     has_body: bool,
-    form: ResponseOptions,
-) -> Answered {
-    context.replies();
+    options: ResponseOptions,
+) -> StaticOutcome {
+    context.begin_response();
     let request = RequestHead {
         method: head.method.as_str(),
         target: head.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes(),
@@ -57,61 +57,73 @@ pub(crate) fn answer(
         headers: &head.headers,
     };
     let lookup = match context.connection.config.files.route(&request) {
-        Route::Application => return Answered::Application(context),
+        Route::Application => return StaticOutcome::Application(context),
         Route::Refuse(status) => {
-            context.leaves_rest(has_body);
-            return reply_with(
+            context.set_unread_body(has_body);
+            return build_outcome(
                 context,
                 head,
                 Found::Status { status, headers: Vec::new() },
                 None,
                 true,
-                form,
+                options,
             );
         }
         Route::Open(lookup) => lookup,
     };
     let shared = Rc::clone(&context.connection.shared);
-    let (out, _) = context.out_and_names();
+    let (out, _) = context.buffer_and_names();
     // Of HEAD nothing is sent, but the length of the compressed form has to be known.
-    let out = (!form.is_head() || form.accepts_gzip()).then_some(out);
+    let out = (!options.is_head() || options.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
     let found = lookup.open_nonblocking(&mut shared.file_cache.borrow_mut(), now, out);
     match found {
-        FoundNonblocking::Ready(file, outcome) => {
-            Answered::Reply(ready(context, emptied(head), &file, outcome, form))
-        }
+        FoundNonblocking::Ready(file, outcome) => StaticOutcome::Response(respond_from_memory(
+            context,
+            take_emptied(head),
+            &file,
+            outcome,
+            options,
+        )),
         FoundNonblocking::Found(found, Reading::Done(bytes)) => {
-            reply_with(context, head, found, Some(bytes), true, form)
+            build_outcome(context, head, found, Some(bytes), true, options)
         }
         FoundNonblocking::Found(found, Reading::None) => {
-            reply_with(context, head, found, None, true, form)
+            build_outcome(context, head, found, None, true, options)
         }
         FoundNonblocking::Found(found, Reading::WouldBlock(cacheable)) => {
-            Answered::Wait(context, Box::new(PendingLookup::Read(found, cacheable)))
+            StaticOutcome::Pending(context, Box::new(PendingLookup::Read(found, cacheable)))
         }
         FoundNonblocking::WouldBlock(lookup) => {
-            Answered::Wait(context, Box::new(PendingLookup::Open(lookup)))
+            StaticOutcome::Pending(context, Box::new(PendingLookup::Open(lookup)))
         }
     }
 }
 
 /// Has a thread do it that may block, and answers; or gives the call back: it is the application's.
-pub(crate) async fn wait(
+pub(crate) async fn respond_when_ready(
     context: RequestContext,
-    waiting: Box<PendingLookup>,
+    pending: Box<PendingLookup>,
     head: &mut Parts,
     has_body: bool,
-    form: ResponseOptions,
-) -> Answered {
+    options: ResponseOptions,
+) -> StaticOutcome {
     let Some(charge) = context.shared().connections.try_charge(Share::Requests, LOOKUP_BYTES)
     else {
-        context.leaves_rest(has_body);
-        return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Overload));
+        context.set_unread_body(has_body);
+        return StaticOutcome::Response(builder::reject(
+            context,
+            HeaderMap::new(),
+            Rejection::Overload,
+        ));
     };
     let now = SystemTime::now();
-    let Ok(fetched) = BlockingTask::start(move || fetch(*waiting, now, charge)).await else {
-        return Answered::Reply(builder::reject(context, HeaderMap::new(), Rejection::Application));
+    let Ok(fetched) = BlockingTask::start(move || fetch(*pending, now, charge)).await else {
+        return StaticOutcome::Response(builder::reject(
+            context,
+            HeaderMap::new(),
+            Rejection::Application,
+        ));
     };
     let Fetched { found, bytes, cacheable, local } = fetched;
     {
@@ -123,11 +135,11 @@ pub(crate) async fn wait(
             files.keep(cacheable, bytes.clone());
         }
     }
-    reply_with(context, head, found, bytes, local.is_some(), form)
+    build_outcome(context, head, found, bytes, local.is_some(), options)
 }
 
-fn fetch(waiting: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
-    let fetched = match waiting {
+fn fetch(pending: PendingLookup, now: SystemTime, charge: Charge) -> std::io::Result<Fetched> {
+    let fetched = match pending {
         PendingLookup::Open(lookup) => lookup.fetch(now),
         PendingLookup::Read(found, cacheable) => read_small(&found).map(|bytes| Fetched {
             found,
@@ -151,12 +163,12 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
 }
 
 /// Answers from a file in memory.
-fn ready(
+fn respond_from_memory(
     context: RequestContext,
     mut headers: HeaderMap,
     file: &Rc<CachedFile>,
     outcome: Outcome,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
     let plain = file.plain();
     let (status, content) = match outcome {
@@ -165,29 +177,29 @@ fn ready(
             headers.append(name, value);
             (StatusCode::PRECONDITION_FAILED, error_content(StatusCode::PRECONDITION_FAILED))
         }
-        Outcome::NotModified if form.accepts_gzip() => {
+        Outcome::NotModified if options.accepts_gzip() => {
             let make = || {
                 let mut headers: HeaderMap = file.not_modified().iter().cloned().collect();
                 let whole = plain.headers.iter().cloned().collect();
                 mark_not_modified(&mut headers, &whole, plain.bytes.len() as u64);
-                response_body::lines(&headers)
+                response_body::header_lines(&headers)
             };
             fill(&mut headers, file.not_modified_gzip(make));
-            (StatusCode::NOT_MODIFIED, Content::Nothing)
+            (StatusCode::NOT_MODIFIED, Content::Absent)
         }
         Outcome::NotModified => {
             fill(&mut headers, file.not_modified());
-            (StatusCode::NOT_MODIFIED, Content::Nothing)
+            (StatusCode::NOT_MODIFIED, Content::Absent)
         }
         Outcome::Whole => match file.gzip() {
-            Some(gzip) if form.accepts_gzip() => {
+            Some(gzip) if options.accepts_gzip() => {
                 fill(&mut headers, &gzip.headers);
                 return finish(
                     context,
                     StatusCode::OK,
                     headers,
                     Content::Whole(gzip.bytes.clone()),
-                    form.plain(),
+                    options.without_gzip(),
                 );
             }
             _ => {
@@ -208,7 +220,7 @@ fn ready(
             (StatusCode::RANGE_NOT_SATISFIABLE, error_content(StatusCode::RANGE_NOT_SATISFIABLE))
         }
     };
-    finish(context, status, headers, content, form)
+    finish(context, status, headers, content, options)
 }
 
 fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
@@ -219,22 +231,22 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
 
 /// Makes the headers of a 304 those that go with the compressed form, if a client that takes gzip would be sent that.
 fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
-    if compress::is_worth_it(StatusCode::OK, whole, Some(len)) {
+    if compress::is_compressible_response(StatusCode::OK, whole, Some(len)) {
         compress::mark(headers);
         headers.remove(CONTENT_ENCODING);
     }
 }
 
-fn reply_with(
+fn build_outcome(
     context: RequestContext,
     head: &mut Parts,
     found: Found,
     bytes: Option<Bytes>,
     is_local: bool,
-    form: ResponseOptions,
-) -> Answered {
+    options: ResponseOptions,
+) -> StaticOutcome {
     let (status, lines, content) = match (found, bytes) {
-        (Found::Application, _) => return Answered::Application(context),
+        (Found::Application, _) => return StaticOutcome::Application(context),
         (Found::File { status, headers, .. }, Some(bytes)) => {
             (status, headers, Content::Whole(bytes))
         }
@@ -242,27 +254,28 @@ fn reply_with(
             (status, headers, Content::File { file, is_local, at: offset, len })
         }
         (Found::NotModified { headers: lines, whole, len }, _) => {
-            let mut headers = emptied(head);
+            let mut headers = take_emptied(head);
             headers.extend(lines.into_iter().map(Header::into_http));
-            if form.accepts_gzip() {
+            if options.accepts_gzip() {
                 let whole = whole.into_iter().map(Header::into_http).collect();
                 mark_not_modified(&mut headers, &whole, len);
             }
-            let reply = finish(context, StatusCode::NOT_MODIFIED, headers, Content::Nothing, form);
-            return Answered::Reply(reply);
+            let response =
+                finish(context, StatusCode::NOT_MODIFIED, headers, Content::Absent, options);
+            return StaticOutcome::Response(response);
         }
         (Found::Status { status, headers }, _) => (status, headers, error_content(status)),
     };
-    let mut headers = emptied(head);
+    let mut headers = take_emptied(head);
     for line in lines {
         let (name, value) = line.into_http();
         headers.append(name, value);
     }
-    Answered::Reply(finish(context, status, headers, content, form))
+    StaticOutcome::Response(finish(context, status, headers, content, options))
 }
 
 /// The request's table of headers, for the reply's.
-fn emptied(head: &mut Parts) -> HeaderMap {
+fn take_emptied(head: &mut Parts) -> HeaderMap {
     let mut headers = std::mem::take(&mut head.headers);
     headers.clear();
     headers
@@ -277,12 +290,13 @@ fn finish(
     status: StatusCode,
     headers: HeaderMap,
     content: Content,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    let framing = Framing { closes: context.connection.closes_after_reply(), told_length: None };
+    let framing =
+        Framing { closes: context.connection.closes_after_response(), declared_length: None };
     // Their fields describe the file, not the compressed form of a line of text.
     let describes_file =
         matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
-    let form = if describes_file { form.plain() } else { form };
-    builder::finish(context, status, headers, content, &framing, form)
+    let options = if describes_file { options.without_gzip() } else { options };
+    builder::finish(context, status, headers, content, &framing, options)
 }

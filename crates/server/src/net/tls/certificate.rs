@@ -24,7 +24,7 @@ pub(super) struct Certificate {
 
 impl Certificate {
     /// Reads one; `None` when it is none.
-    pub(super) fn read(der: &[u8]) -> Option<Certificate> {
+    pub(super) fn parse(der: &[u8]) -> Option<Certificate> {
         let mut signed = Values(Values(der).take(tag::SEQUENCE)?);
         let mut fields = Values(signed.take(tag::SEQUENCE)?);
         fields.take(tag::explicit(0));
@@ -71,7 +71,7 @@ impl Certificate {
 
 /// What whoever renews a certificate wants to know of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// From when it is valid.
     pub begins: SystemTime,
     /// Until when.
@@ -86,11 +86,11 @@ pub struct Issued {
     pub sha256: [u8; 32],
 }
 
-impl Issued {
+impl IssuedCertificate {
     /// Of the first certificate in PEM; `None` when there is none.
-    pub fn read(pem: &[u8]) -> Option<Issued> {
+    pub fn read(pem: &[u8]) -> Option<IssuedCertificate> {
         let der = CertificateDer::from_pem_slice(pem).ok()?;
-        let read = Certificate::read(&der)?;
+        let read = Certificate::parse(&der)?;
         let mut signed = Values(Values(&der).take(tag::SEQUENCE)?);
         let mut fields = Values(signed.take(tag::SEQUENCE)?);
         fields.take(tag::explicit(0));
@@ -107,7 +107,7 @@ impl Issued {
         }
         let sha256 = digest(&SHA256, &der).as_ref().try_into().ok()?;
         let Certificate { not_before: begins, not_after: ends, hosts, .. } = read;
-        Some(Issued { begins, ends, hosts, serial, authority_key, sha256 })
+        Some(IssuedCertificate { begins, ends, hosts, serial, authority_key, sha256 })
     }
 }
 
@@ -219,7 +219,7 @@ fn attributes<'a>(
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// The names that RFC 4514, 3 gives, and the one of mail that everybody knows.
-const SHORT: &[(&[u8], &str)] = &[
+const SHORT_NAMES: &[(&[u8], &str)] = &[
     (COMMON_NAME, "CN"),
     (&[0x55, 0x04, 0x07], "L"),
     (&[0x55, 0x04, 0x08], "ST"),
@@ -247,8 +247,10 @@ fn name_text(name: &[u8]) -> String {
     let mut parts: Vec<String> = Vec::new();
     // What is no name any more ends it.
     let _ = attributes(name, |oid, kind, value, is_joined| {
-        let short =
-            SHORT.iter().find(|(known, _)| *known == oid).map(|(_, short)| (*short).to_owned());
+        let short = SHORT_NAMES
+            .iter()
+            .find(|(known, _)| *known == oid)
+            .map(|(_, short)| (*short).to_owned());
         let text = match (&short, string(kind, value)) {
             (Some(_), Some(text)) => escaped(&text),
             _ => format!("#{}", hexadecimal(&super::der::value(kind, &[value]))),
@@ -300,7 +302,7 @@ fn escaped(text: &str) -> String {
 
 /// A client's certificate, as the application sees it: its subject and its fingerprint.
 pub(crate) fn identity(der: &[u8]) -> (String, String) {
-    (Certificate::read(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
+    (Certificate::parse(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
 }
 
 #[cfg(test)]
@@ -337,15 +339,17 @@ mod tests {
         let pem = std::fs::read(
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"),
         );
-        let issued = Issued::read(&pem.unwrap()).unwrap();
+        let issued = IssuedCertificate::read(&pem.unwrap()).unwrap();
         assert!(issued.begins < issued.ends && issued.hosts.contains(&"localhost".to_owned()));
         assert!(!issued.serial.is_empty());
         assert!(issued.authority_key.is_some_and(|key| key.len() == 20));
         assert_eq!(
-            Issued::read(b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"),
+            IssuedCertificate::read(
+                b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
+            ),
             None
         );
-        assert_eq!(Issued::read(b""), None);
+        assert_eq!(IssuedCertificate::read(b""), None);
     }
 
     #[test]
@@ -376,8 +380,8 @@ mod tests {
 
     #[test]
     fn what_is_no_certificate_is_none() {
-        assert!(Certificate::read(b"").is_none());
-        assert!(Certificate::read(&[0x30, 0]).is_none());
-        assert!(Certificate::read(&[0x30; 100]).is_none());
+        assert!(Certificate::parse(b"").is_none());
+        assert!(Certificate::parse(&[0x30, 0]).is_none());
+        assert!(Certificate::parse(&[0x30; 100]).is_none());
     }
 }

@@ -37,10 +37,10 @@ struct Store {
     notice: fn(&str),
     config: ArcSwap<ServerConfig>,
     /// While an authority is being answered over TLS.
-    challenged: ArcSwap<ServerConfig>,
+    challenge_config: ArcSwap<ServerConfig>,
     /// Which hosts there are certificates for.
     names: ArcSwap<CertificateResolver>,
-    watched: Mutex<FileWatch>,
+    file_watch: Mutex<FileWatch>,
     dates: Mutex<Dates>,
     hsts: Option<HeaderValue>,
 }
@@ -72,16 +72,16 @@ impl Tls {
         let (served, built) = load(&settings, notice);
         let (config, names, dates) = built?;
         let hsts = settings.hsts.map(Hsts::value);
-        let challenged = challenged(&config, &settings, &names);
+        let challenge_config = challenge_config_of(&config, &settings, &names);
         Ok(Tls(Arc::new(Store {
             binds_names: AtomicBool::new(settings.binds_names()),
             current: ArcSwap::from_pointee(settings.clone()),
             settings,
             notice,
-            challenged: ArcSwap::from_pointee(challenged),
+            challenge_config: ArcSwap::from_pointee(challenge_config),
             config: ArcSwap::from_pointee(config),
             names: ArcSwap::new(names),
-            watched: Mutex::new(FileWatch::new(served)),
+            file_watch: Mutex::new(FileWatch::new(served)),
             dates: Dates::of(dates),
             hsts,
         })))
@@ -96,18 +96,18 @@ impl Tls {
         loop {
             let (settings, before) = self.current_settings();
             let (found, built) = load(&settings, self.0.notice);
-            let mut watched = self.watched();
-            if watched.generation() != before {
+            let mut file_watch = self.file_watch();
+            if file_watch.generation() != before {
                 // Another thread has served what it has read meanwhile, which may be newer.
                 continue;
             }
             return match built {
                 Ok(built) => {
-                    self.serve(&mut watched, &settings, &found, built);
+                    self.install(&mut file_watch, &settings, &found, built);
                     Ok(())
                 }
                 Err(error) => {
-                    watched.fail(found, error.to_string(), Instant::now());
+                    file_watch.on_failure(found, error.to_string(), Instant::now());
                     Err(error)
                 }
             };
@@ -131,9 +131,9 @@ impl Tls {
         });
         let (found, built) = load(&settings, self.0.notice);
         let built = built?;
-        let mut watched = self.watched();
+        let mut file_watch = self.file_watch();
         self.0.current.store(Arc::clone(&settings));
-        self.serve(&mut watched, &settings, &found, built);
+        self.install(&mut file_watch, &settings, &found, built);
         Ok(())
     }
 
@@ -146,27 +146,27 @@ impl Tls {
         let (settings, before) = self.current_settings();
         let found = contents(&settings);
         {
-            let mut watched = self.watched();
-            if watched.generation() != before || !watched.compare(&found, now) {
+            let mut file_watch = self.file_watch();
+            if file_watch.generation() != before || !file_watch.compare(&found, now) {
                 return;
             }
         }
         let (found, built) = load(&settings, notice);
-        let mut watched = self.watched();
-        if watched.generation() != before {
+        let mut file_watch = self.file_watch();
+        if file_watch.generation() != before {
             // Another thread has served what it has read meanwhile: the next look compares with that.
             return;
         }
         match built {
             Ok(built) => {
-                self.serve(&mut watched, &settings, &found, built);
+                self.install(&mut file_watch, &settings, &found, built);
                 notice(
                     "TLS: the certificate has changed, and new connections are given the new one",
                 );
             }
             Err(error) => {
                 let text = error.to_string();
-                if watched.fail(found, text, now) {
+                if file_watch.on_failure(found, text, now) {
                     notice(&format!(
                         "TLS: {error}. New connections are given the certificate from before"
                     ));
@@ -178,31 +178,31 @@ impl Tls {
     /// Returns what certificates are read by, and how often others have been served.
     fn current_settings(&self) -> (Arc<TlsSettings>, u64) {
         // They change together.
-        let watched = self.watched();
-        (self.0.current.load_full(), watched.generation())
+        let file_watch = self.file_watch();
+        (self.0.current.load_full(), file_watch.generation())
     }
 
-    fn watched(&self) -> MutexGuard<'_, FileWatch> {
-        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn file_watch(&self) -> MutexGuard<'_, FileWatch> {
+        self.0.file_watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives new connections what was built from the contents that were found.
-    fn serve(
+    fn install(
         &self,
-        watched: &mut FileWatch,
+        file_watch: &mut FileWatch,
         settings: &TlsSettings,
         found: &Contents,
         built: Built,
     ) {
-        let Store { config, names, dates, challenged: answering, .. } = &*self.0;
+        let Store { config, names, dates, challenge_config, .. } = &*self.0;
         self.0.binds_names.store(settings.binds_names(), Ordering::Relaxed);
         let (built, by_name, validities) = built;
-        answering.store(Arc::new(challenged(&built, settings, &by_name)));
+        challenge_config.store(Arc::new(challenge_config_of(&built, settings, &by_name)));
         config.store(Arc::new(built));
         names.store(by_name);
         *dates.lock().unwrap_or_else(PoisonError::into_inner) =
             Dates { all: validities, warned_at: SystemTime::now() };
-        watched.serve(found);
+        file_watch.on_served(found);
     }
 
     /// Says what is to be said of the dates of certificates, if that was a day ago.
@@ -225,18 +225,18 @@ impl Tls {
     }
 
     /// Whether there is a certificate for a host, or one that says nothing of hosts.
-    pub(crate) fn is_for(&self, host: &str) -> bool {
+    pub(crate) fn covers_host(&self, host: &str) -> bool {
         self.0.names.load().covers(host) || self.is_expected(host)
     }
 
     /// Whether a certificate names a host, or an address.
-    pub(crate) fn names(&self, host: &str) -> bool {
+    pub(crate) fn names_host(&self, host: &str) -> bool {
         self.0.names.load().names(host) || self.is_expected(host)
     }
 
     /// Whether there is to be a certificate for a host.
     fn is_expected(&self, host: &str) -> bool {
-        self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.is_for(host))
+        self.0.settings.challenges.as_ref().is_some_and(|challenges| challenges.has_host(host))
     }
 
     /// What an authority that asks for `path` in the clear is told of a host.
@@ -257,7 +257,9 @@ impl Tls {
     /// What a new connection is given.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         match &self.0.settings.challenges {
-            Some(challenges) if challenges.has_tls_responses() => self.0.challenged.load_full(),
+            Some(challenges) if challenges.has_tls_responses() => {
+                self.0.challenge_config.load_full()
+            }
             _ => self.0.config.load_full(),
         }
     }
@@ -370,7 +372,7 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
 
 /// Returns the configuration for clients that offer `acme-tls/1`: it answers challenges in addition.
 /// If client certificates are required, challenges fail, because an authority presents none.
-fn challenged(
+fn challenge_config_of(
     config: &ServerConfig,
     settings: &TlsSettings,
     names: &Arc<CertificateResolver>,
@@ -409,7 +411,7 @@ mod tests {
 
     #[test]
     fn files_are_read_until_what_they_have_is_served() {
-        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let put = |name: &str, to: &str| {
@@ -428,10 +430,10 @@ mod tests {
             key: Pem::File(path("c.key")),
         };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
-        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let tls = Tls::new(settings, |line| LOGGED.lock().unwrap().push(line.to_owned())).unwrap();
         let said =
-            |words: &str| SAID.lock().unwrap().iter().filter(|line| line.contains(words)).count();
-        let serves = |host: &str| tls.names(host);
+            |words: &str| LOGGED.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+        let serves = |host: &str| tls.names_host(host);
         assert!(serves("localhost"));
         let now = Instant::now();
         // One of the two alone, which is said once; asked for, it is said to whoever asks.
@@ -461,7 +463,7 @@ mod tests {
 
     #[test]
     fn dates_are_looked_at_once_a_day() {
-        static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+        static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let file = |name: &str| {
             let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
             Pem::File(folder.join(name))
@@ -469,15 +471,15 @@ mod tests {
         let pair =
             CertificatePair { certificate: file("localhost.pem"), key: file("localhost.key") };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
-        let tls = Tls::new(settings, |line| SAID.lock().unwrap().push(line.to_owned())).unwrap();
+        let tls = Tls::new(settings, |line| LOGGED.lock().unwrap().push(line.to_owned())).unwrap();
         let ends = tls.0.dates.lock().unwrap().all[0].ends;
         let day = Duration::from_secs(86_400);
         let about_dates = |now: SystemTime| {
             tls.warn_about_dates(now);
-            let said = std::mem::take(&mut *SAID.lock().unwrap());
+            let said = std::mem::take(&mut *LOGGED.lock().unwrap());
             said.into_iter().filter(|line| line.contains("expire")).collect::<Vec<_>>()
         };
-        SAID.lock().unwrap().clear();
+        LOGGED.lock().unwrap().clear();
         assert_eq!(about_dates(ends - 20 * day), [""; 0]);
         let [soon] = &about_dates(ends - 10 * day)[..] else { panic!("once") };
         assert!(

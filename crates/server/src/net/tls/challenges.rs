@@ -45,8 +45,8 @@ impl Challenges {
     /// # Errors
     /// When the system gives no randomness.
     pub fn answer_tls(&self, host: &str, key_authorization: &str) -> io::Result<()> {
-        let proof = signing::proof(host, key_authorization)?;
-        locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(proof));
+        let certificate = signing::challenge_certificate(host, key_authorization)?;
+        locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl Challenges {
     }
 
     /// Whether `host` is one of them.
-    pub(super) fn is_for(&self, host: &str) -> bool {
+    pub(super) fn has_host(&self, host: &str) -> bool {
         self.0.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
@@ -134,6 +134,6 @@ mod tests {
         }
         challenges.clear();
         assert_eq!(challenges.response_for_path("/.well-known/acme-challenge/abc"), None);
-        assert!(challenges.is_for("APP.example.org") && !challenges.is_for("example.org"));
+        assert!(challenges.has_host("APP.example.org") && !challenges.has_host("example.org"));
     }
 }

@@ -15,10 +15,10 @@ use super::signing::{Extension, SigningKey, pem};
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// How long one is valid: as long as browsers take one of a public root's to be.
-const DAYS: u32 = 397;
+const VALID_DAYS: u32 = 397;
 
 /// One that ends sooner is made anew.
-const LEFT: u32 = 30;
+const RENEWAL_DAYS: u32 = 30;
 
 /// A certificate for `localhost`, `127.0.0.1` and `::1`, signed by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +37,9 @@ impl DevelopmentCertificate {
     ///
     /// # Errors
     /// When the folder cannot be written to, or the system gives no randomness.
-    pub fn keep(folder: &Path) -> io::Result<DevelopmentCertificate> {
+    pub fn load_or_create(folder: &Path) -> io::Result<DevelopmentCertificate> {
         let file = folder.join("localhost.pem");
-        if let Some(der) = kept(&file) {
+        if let Some(der) = load_valid(&file) {
             return Ok(DevelopmentCertificate {
                 file,
                 fingerprint: fingerprint(&der),
@@ -47,22 +47,22 @@ impl DevelopmentCertificate {
             });
         }
         fs::create_dir_all(folder)?;
-        let (der, key) = make(SystemTime::now())?;
-        write_whole(&file, &(pem("CERTIFICATE", &der) + &key.pem()))?;
+        let (der, key) = create(SystemTime::now())?;
+        write_atomically(&file, &(pem("CERTIFICATE", &der) + &key.pem()))?;
         Ok(DevelopmentCertificate { file, fingerprint: fingerprint(&der), is_new: true })
     }
 }
 
 /// A kept certificate that is valid for a while.
-fn kept(path: &Path) -> Option<CertificateDer<'static>> {
+fn load_valid(path: &Path) -> Option<CertificateDer<'static>> {
     let der = CertificateDer::from_pem_file(path).ok()?;
     PrivateKeyDer::from_pem_file(path).ok()?;
-    let ends = Certificate::read(&der)?.not_after;
-    (ends > SystemTime::now() + DAY * LEFT).then_some(der)
+    let ends = Certificate::parse(&der)?.not_after;
+    (ends > SystemTime::now() + DAY * RENEWAL_DAYS).then_some(der)
 }
 
 /// Nobody sees half of it, and nobody else may read it.
-fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
     // Of a process with this number that was killed.
     let _ = fs::remove_file(&next);
@@ -72,16 +72,19 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-fn make(now: SystemTime) -> io::Result<(Vec<u8>, SigningKey)> {
+fn create(now: SystemTime) -> io::Result<(Vec<u8>, SigningKey)> {
     let key = SigningKey::generate()?;
     let extensions = [
         Extension::for_hosts(&["localhost", "127.0.0.1", "::1"]),
-        Extension::no_authority(),
-        Extension::signs(),
-        Extension::for_servers(),
+        Extension::not_a_ca(),
+        Extension::digital_signature(),
+        Extension::server_auth(),
     ];
-    let der =
-        key.certificate("localhost (rookery)", now - DAY..now + DAY * (DAYS - 1), &extensions)?;
+    let der = key.certificate(
+        "localhost (rookery)",
+        now - DAY..now + DAY * (VALID_DAYS - 1),
+        &extensions,
+    )?;
     Ok((der, key))
 }
 
@@ -95,10 +98,10 @@ mod tests {
     #[test]
     fn what_is_made_is_read() {
         let now = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
-        let (der, _) = make(now).unwrap();
-        let read = Certificate::read(&der).unwrap();
+        let (der, _) = create(now).unwrap();
+        let read = Certificate::parse(&der).unwrap();
         assert_eq!(read.not_before, now - DAY);
-        assert_eq!(read.not_after, now + DAY * (DAYS - 1));
+        assert_eq!(read.not_after, now + DAY * (VALID_DAYS - 1));
         assert_eq!(read.hosts, ["localhost", "127.0.0.1", "::1"]);
         assert_eq!(read.subject(), "CN=localhost (rookery)");
         assert!(read.is_self_issued());
@@ -108,23 +111,23 @@ mod tests {
     fn one_is_kept_until_it_is_about_to_expire() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("tls");
-        let made = DevelopmentCertificate::keep(&place).unwrap();
+        let made = DevelopmentCertificate::load_or_create(&place).unwrap();
         assert!(made.is_new);
         assert_eq!(fs::metadata(&made.file).unwrap().permissions().mode() & 0o777, 0o600);
-        let kept = DevelopmentCertificate::keep(&place).unwrap();
+        let kept = DevelopmentCertificate::load_or_create(&place).unwrap();
         assert_eq!(kept, DevelopmentCertificate { is_new: false, ..made.clone() });
-        let (old, key) = make(SystemTime::now() - DAY * (DAYS - LEFT)).unwrap();
-        write_whole(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
-        let anew = DevelopmentCertificate::keep(&place).unwrap();
+        let (old, key) = create(SystemTime::now() - DAY * (VALID_DAYS - RENEWAL_DAYS)).unwrap();
+        write_atomically(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
+        let anew = DevelopmentCertificate::load_or_create(&place).unwrap();
         assert!(
             anew.is_new
                 && anew.fingerprint != made.fingerprint
                 && anew.fingerprint != fingerprint(&old)
         );
-        let (der, _) = make(SystemTime::now()).unwrap();
-        write_whole(&made.file, &pem("CERTIFICATE", &der)).unwrap();
+        let (der, _) = create(SystemTime::now()).unwrap();
+        write_atomically(&made.file, &pem("CERTIFICATE", &der)).unwrap();
         assert!(
-            DevelopmentCertificate::keep(&place).unwrap().is_new,
+            DevelopmentCertificate::load_or_create(&place).unwrap().is_new,
             "one without a key is not kept"
         );
     }

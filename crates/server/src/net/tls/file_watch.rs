@@ -22,14 +22,14 @@ pub(super) struct FileWatch {
 struct Failed {
     contents: Contents,
     error: String,
-    wait: Duration,
-    again: Instant,
+    pause: Duration,
+    retry_at: Instant,
 }
 
 /// How long after a failure unchanged files are tried again: the first pause, and the longest. The
 /// pause doubles after each failure.
-const WAIT: Duration = Duration::from_secs(10);
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 impl FileWatch {
     /// Starts with the hashes of the files from which the served certificates were read.
@@ -38,7 +38,7 @@ impl FileWatch {
     }
 
     /// Notes that the contents that were found are served now.
-    pub(super) fn serve(&mut self, found: &Contents) {
+    pub(super) fn on_served(&mut self, found: &Contents) {
         self.served.clone_from(found);
         self.failed = None;
         self.generation += 1;
@@ -56,24 +56,26 @@ impl FileWatch {
             self.failed = None;
             return false;
         }
-        self.failed.as_ref().is_none_or(|failed| failed.contents != *found || failed.again <= now)
+        self.failed
+            .as_ref()
+            .is_none_or(|failed| failed.contents != *found || failed.retry_at <= now)
     }
 
     /// Notes that the contents that were found could not be served. Returns whether this failure
     /// has not been reported yet.
-    pub(super) fn fail(&mut self, found: Contents, error: String, now: Instant) -> bool {
+    pub(super) fn on_failure(&mut self, found: Contents, error: String, now: Instant) -> bool {
         let before = self.failed.take();
         let is_new = before.as_ref().is_none_or(|before| before.error != error);
-        let wait = before
+        let pause = before
             .filter(|before| before.contents == found)
-            .map_or(WAIT, |before| (before.wait * 2).min(LONGEST_WAIT));
-        self.failed = Some(Failed { contents: found, error, wait, again: now + wait });
+            .map_or(FIRST_PAUSE, |before| (before.pause * 2).min(MAX_PAUSE));
+        self.failed = Some(Failed { contents: found, error, pause, retry_at: now + pause });
         is_new
     }
 }
 
 /// How often files that change while they are read are read again at once.
-const READS: usize = 3;
+const MAX_READS: usize = 3;
 
 /// Builds something from files, and returns it with the hashes of the contents that it was built
 /// from. Files that are replaced meanwhile are read again; `None` instead of what was built if they
@@ -83,7 +85,7 @@ pub(super) fn build_unchanged<T>(
     mut build: impl FnMut() -> T,
 ) -> (Contents, Option<T>) {
     let mut found = hash();
-    for _ in 0..READS {
+    for _ in 0..MAX_READS {
         let built = build();
         let now = hash();
         if now == found {
@@ -118,7 +120,7 @@ mod tests {
             };
             let (found, built) = build_unchanged(hash, build);
             assert_eq!(found, [Some([file.get(); 32])]);
-            let is_settled = usize::from(changes) < READS;
+            let is_settled = usize::from(changes) < MAX_READS;
             assert_eq!(built, is_settled.then_some(changes + 1), "{changes} changes");
         }
     }
@@ -127,26 +129,26 @@ mod tests {
     fn what_cannot_be_served_is_tried_again_until_it_can_or_is_gone() {
         let now = Instant::now();
         let contents = |first: u8| vec![Some([first; 32]), None];
-        let mut watched = FileWatch::new(contents(1));
-        assert!(!watched.compare(&contents(1), now));
-        assert!(watched.compare(&contents(2), now));
-        let mut waits = Vec::new();
+        let mut watch = FileWatch::new(contents(1));
+        assert!(!watch.compare(&contents(1), now));
+        assert!(watch.compare(&contents(2), now));
+        let mut pauses = Vec::new();
         let mut time = now;
         for at in 0..8 {
-            assert!(watched.compare(&contents(2), time));
-            assert_eq!(watched.fail(contents(2), "no".to_owned(), time), at == 0, "said once");
-            assert!(!watched.compare(&contents(2), time));
-            let failed = watched.failed.as_ref().unwrap();
-            waits.push(failed.wait.as_secs());
-            time = failed.again;
+            assert!(watch.compare(&contents(2), time));
+            assert_eq!(watch.on_failure(contents(2), "no".to_owned(), time), at == 0, "said once");
+            assert!(!watch.compare(&contents(2), time));
+            let failed = watch.failed.as_ref().unwrap();
+            pauses.push(failed.pause.as_secs());
+            time = failed.retry_at;
         }
-        assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 300, 300, 300]);
         // Other contents are tried at once, and what is wrong with them is said.
-        assert!(watched.compare(&contents(3), now));
-        assert!(watched.fail(contents(3), "never".to_owned(), time));
-        assert_eq!(watched.failed.as_ref().unwrap().wait, WAIT);
+        assert!(watch.compare(&contents(3), now));
+        assert!(watch.on_failure(contents(3), "never".to_owned(), time));
+        assert_eq!(watch.failed.as_ref().unwrap().pause, FIRST_PAUSE);
         // What is served has come back: nothing has failed any more.
-        assert!(!watched.compare(&contents(1), time));
-        assert!(watched.failed.is_none());
+        assert!(!watch.compare(&contents(1), time));
+        assert!(watch.failed.is_none());
     }
 }

@@ -16,7 +16,7 @@ use super::tls_error::{TlsError, TlsPart};
 
 /// A certificate that ends sooner is spoken of: with 90 days, as most have, whatever renews it has failed for two weeks. One that is valid
 /// for days alone has a sixth of them left.
-const SOON: Duration = Duration::from_secs(14 * 86_400);
+const EXPIRY_WARNING: Duration = Duration::from_secs(14 * 86_400);
 
 /// A certificate with its key, as rustls wants it.
 pub(super) struct Identity {
@@ -38,13 +38,15 @@ impl Validity {
     /// Says what of it is to be said.
     pub(super) fn warn(&self, now: SystemTime, warn: &mut dyn FnMut(String)) {
         let Validity { name, begins, ends } = self;
-        let date = |time: SystemTime| fmt_http_date(printable(time));
+        let date = |time: SystemTime| fmt_http_date(clamp_to_printable(time));
         if *ends < now {
             warn(format!(
                 "the certificate in {name} has expired on {}: clients refuse it",
                 date(*ends)
             ));
-        } else if *ends < now + SOON.min(ends.duration_since(*begins).unwrap_or_default() / 6) {
+        } else if *ends
+            < now + EXPIRY_WARNING.min(ends.duration_since(*begins).unwrap_or_default() / 6)
+        {
             warn(format!("the certificate in {name} expires on {}: renew it", date(*ends)));
         }
         if *begins > now {
@@ -66,7 +68,7 @@ impl Identity {
         let chain = pair.certificate.certificates(TlsPart::Certificate)?;
         let mut certificates = Vec::new();
         for der in &chain {
-            let read = Certificate::read(der);
+            let read = Certificate::parse(der);
             certificates.push(read.ok_or_else(|| {
                 pair.certificate.malformed(TlsPart::Certificate, &"it is no X.509")
             })?);
@@ -81,8 +83,8 @@ impl Identity {
             }
             _ => pair.key.malformed(TlsPart::Key, &error),
         })?;
-        warn_of_chain(&pair.certificate, &certificates, warn);
-        warn_of_readers(&pair.key, warn);
+        warn_about_chain(&pair.certificate, &certificates, warn);
+        warn_about_permissions(&pair.key, warn);
         let Certificate { hosts, not_before: begins, not_after: ends, .. } =
             certificates.swap_remove(0);
         let validity = Validity { name: pair.certificate.name(), begins, ends };
@@ -92,12 +94,12 @@ impl Identity {
 }
 
 /// A date that has four digits for its year.
-fn printable(time: SystemTime) -> SystemTime {
+fn clamp_to_printable(time: SystemTime) -> SystemTime {
     let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
     time.clamp(SystemTime::UNIX_EPOCH, last)
 }
 
-fn warn_of_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(String)) {
+fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(String)) {
     let name = from.name();
     if let [only] = chain {
         if !only.is_self_issued() {
@@ -121,7 +123,7 @@ fn warn_of_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(String)
     }
 }
 
-fn warn_of_readers(from: &Pem, warn: &mut dyn FnMut(String)) {
+fn warn_about_permissions(from: &Pem, warn: &mut dyn FnMut(String)) {
     let Some(metadata) = from.path().and_then(|path| std::fs::metadata(path).ok()) else { return };
     let mode = metadata.permissions().mode() & 0o777;
     // A group that reads it is how Debian's ssl-cert lets servers have keys.

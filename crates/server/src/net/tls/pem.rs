@@ -29,7 +29,7 @@ pub enum Pem {
 impl Pem {
     /// What has a line with which PEM begins is PEM, whatever is before it (RFC 7468, 2); anything else is a path. No path
     /// has one, and a key that was taken for a path would be in messages.
-    pub fn of(text: &str) -> Pem {
+    pub fn from_text_or_path(text: &str) -> Pem {
         if text.contains("-----BEGIN ") {
             Pem::Text(text.to_owned())
         } else {
@@ -77,7 +77,7 @@ impl Pem {
         let bytes = self.bytes(part)?;
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
         match found {
-            Ok(found) if found.is_empty() => Err(self.without(part, &bytes)),
+            Ok(found) if found.is_empty() => Err(self.missing_section_error(part, &bytes)),
             Ok(found) => Ok(found),
             Err(error) => Err(self.malformed(part, &error)),
         }
@@ -87,16 +87,16 @@ impl Pem {
     pub(super) fn key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         let bytes = self.bytes(TlsPart::Key)?;
         // With the header of OpenSSL's own encryption (RFC 1421) what follows is base64, and no key.
-        if find(&bytes, b"Proc-Type: 4,ENCRYPTED") {
+        if contains(&bytes, b"Proc-Type: 4,ENCRYPTED") {
             return Err(TlsError::Encrypted { from: self.name() });
         }
         match PrivateKeyDer::from_pem_slice(&bytes) {
             Ok(key) => Ok(key),
             Err(rustls::pki_types::pem::Error::NoItemsFound) => {
-                if find(&bytes, b"BEGIN ENCRYPTED PRIVATE KEY") {
+                if contains(&bytes, b"BEGIN ENCRYPTED PRIVATE KEY") {
                     return Err(TlsError::Encrypted { from: self.name() });
                 }
-                Err(self.without(TlsPart::Key, &bytes))
+                Err(self.missing_section_error(TlsPart::Key, &bytes))
             }
             Err(error) => Err(self.malformed(TlsPart::Key, &error)),
         }
@@ -129,7 +129,7 @@ impl Pem {
     }
 
     /// It has none of what was wanted.
-    fn without(&self, part: TlsPart, bytes: &[u8]) -> TlsError {
+    fn missing_section_error(&self, part: TlsPart, bytes: &[u8]) -> TlsError {
         // A sequence, with which DER and PKCS#12 begin; PEM is text.
         if bytes.first() == Some(&0x30) {
             return TlsError::Binary { part, from: self.name() };
@@ -159,6 +159,6 @@ impl fmt::Debug for Pem {
     }
 }
 
-fn find(bytes: &[u8], wanted: &[u8]) -> bool {
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }

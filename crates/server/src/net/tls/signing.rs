@@ -119,10 +119,17 @@ impl fmt::Debug for SigningKey {
 }
 
 /// What an authority is shown over TLS to prove whose a host is (RFC 8737, 3): a certificate for it, with what the authority gave.
-pub(super) fn proof(host: &str, key_authorization: &str) -> io::Result<CertifiedKey> {
+pub(super) fn challenge_certificate(
+    host: &str,
+    key_authorization: &str,
+) -> io::Result<CertifiedKey> {
     let key = SigningKey::generate()?;
-    let told = value(tag::OCTET_STRING, &[digest(&SHA256, key_authorization.as_bytes()).as_ref()]);
-    let extensions = [Extension::for_hosts(&[host]), Extension::new(ACME_IDENTIFIER, true, &told)];
+    let key_authorization_hash =
+        value(tag::OCTET_STRING, &[digest(&SHA256, key_authorization.as_bytes()).as_ref()]);
+    let extensions = [
+        Extension::for_hosts(&[host]),
+        Extension::new(ACME_IDENTIFIER, true, &key_authorization_hash),
+    ];
     let now = SystemTime::now();
     let der = key.certificate("rookery", now - CHALLENGE..now + CHALLENGE, &extensions)?;
     let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.pkcs8));
@@ -155,16 +162,16 @@ impl Extension {
     }
 
     /// It signs no others.
-    pub(super) fn no_authority() -> Extension {
+    pub(super) fn not_a_ca() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x13], true, &sequence(&[]))
     }
 
     /// `digitalSignature`
-    pub(super) fn signs() -> Extension {
+    pub(super) fn digital_signature() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x0F], true, &value(tag::BIT_STRING, &[&[7, 0x80]]))
     }
 
-    pub(super) fn for_servers() -> Extension {
+    pub(super) fn server_auth() -> Extension {
         Extension::new(&[0x55, 0x1D, 0x25], false, &sequence(&[&oid(SERVER_AUTH)]))
     }
 }
@@ -240,13 +247,17 @@ mod tests {
 
     #[test]
     fn a_proof_is_for_its_host_and_nothing_else() {
-        let made = proof("app.example.org", "token.thumbprint").unwrap();
+        let made = challenge_certificate("app.example.org", "token.thumbprint").unwrap();
         let der = &made.cert[0];
-        assert_eq!(Certificate::read(der).unwrap().hosts, ["app.example.org"]);
+        assert_eq!(Certificate::parse(der).unwrap().hosts, ["app.example.org"]);
         // Critical, and the SHA-256 in an octet string of its own (RFC 8737, 3).
-        let told = digest(&SHA256, b"token.thumbprint");
-        let wanted =
-            [&oid(ACME_IDENTIFIER)[..], &[1, 1, 0xFF, 4, 34, 4, 32], told.as_ref()].concat();
+        let key_authorization_hash = digest(&SHA256, b"token.thumbprint");
+        let wanted = [
+            &oid(ACME_IDENTIFIER)[..],
+            &[1, 1, 0xFF, 4, 34, 4, 32],
+            key_authorization_hash.as_ref(),
+        ]
+        .concat();
         assert!(der.windows(wanted.len()).any(|window| window == wanted));
     }
 

@@ -41,7 +41,7 @@ enum State {
     /// Not TLS: what is read and written is the socket's.
     Plaintext,
     /// The peer has broken the protocol, and was warned_at: what it sends is thrown away by whoever reads it.
-    Broken,
+    Failed,
 }
 
 /// See the module.
@@ -50,11 +50,11 @@ pub(crate) struct TlsStream {
     tls: ServerConnection,
     state: State,
     /// Bytes that have been opened and not been read.
-    opened: usize,
+    plaintext_bytes: usize,
     /// Bytes that have been taken to be written, and of which the socket has not taken all.
     unsent: usize,
     /// Whether the peer has said that it sends no more.
-    has_ended: bool,
+    is_read_closed: bool,
     socket: Socket,
 }
 
@@ -62,7 +62,14 @@ impl TlsStream {
     pub(crate) fn new(config: Arc<ServerConfig>, socket: Socket) -> io::Result<TlsStream> {
         let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
         tls.set_buffer_limit(Some(WRITE_BYTES));
-        Ok(TlsStream { tls, state: State::New, opened: 0, unsent: 0, has_ended: false, socket })
+        Ok(TlsStream {
+            tls,
+            state: State::New,
+            plaintext_bytes: 0,
+            unsent: 0,
+            is_read_closed: false,
+            socket,
+        })
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -109,7 +116,7 @@ impl TlsStream {
             ready!(self.poll_flush(cx))?;
             if !self.tls.is_handshaking() {
                 self.state = State::Open;
-            } else if !ready!(self.poll_fill(cx))? {
+            } else if !ready!(self.poll_decrypt(cx))? {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
@@ -122,7 +129,7 @@ impl TlsStream {
 
     /// Whether there is something to read, or to open.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.opened > 0 || self.has_ended {
+        if self.plaintext_bytes > 0 || self.is_read_closed {
             Poll::Ready(Ok(()))
         } else {
             self.socket.poll_read_ready(cx)
@@ -136,29 +143,29 @@ impl TlsStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if matches!(self.state, State::Plaintext | State::Broken) {
+        if matches!(self.state, State::Plaintext | State::Failed) {
             return self.socket.poll_read_buf(cx, buffer);
         }
-        while self.opened == 0 {
-            if !ready!(self.poll_fill(cx))? {
+        while self.plaintext_bytes == 0 {
+            if !ready!(self.poll_decrypt(cx))? {
                 return Poll::Ready(Ok(()));
             }
         }
         let mut reader = self.tls.reader();
-        while self.opened > 0 && buffer.remaining() > 0 {
+        while self.plaintext_bytes > 0 && buffer.remaining() > 0 {
             let chunk = reader.fill_buf()?;
             let n = chunk.len().min(buffer.remaining());
             buffer.put_slice(&chunk[..n]);
             reader.consume(n);
-            self.opened -= n;
+            self.plaintext_bytes -= n;
         }
         Poll::Ready(Ok(()))
     }
 
     /// As [`Transport::try_peek`](crate::net::transport::Transport::try_peek).
     pub(crate) fn try_peek(&mut self, cx: &mut Context<'_>) -> io::Result<usize> {
-        while self.opened == 0 {
-            match self.poll_fill(cx) {
+        while self.plaintext_bytes == 0 {
+            match self.poll_decrypt(cx) {
                 Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
                 Poll::Ready(is_more) => {
                     if !is_more? {
@@ -171,13 +178,13 @@ impl TlsStream {
     }
 
     /// Reads from the socket once and opens what is whole; `false` at the end.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.has_ended {
+    fn poll_decrypt(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        if self.is_read_closed {
             return Poll::Ready(Ok(false));
         }
-        match self.tls.read_tls(&mut Waiting { socket: &mut self.socket, cx }) {
+        match self.tls.read_tls(&mut WithWaker { socket: &mut self.socket, cx }) {
             Ok(0) => {
-                self.has_ended = true;
+                self.is_read_closed = true;
                 return Poll::Ready(Ok(false));
             }
             Ok(_) => {}
@@ -186,14 +193,14 @@ impl TlsStream {
         }
         match self.tls.process_new_packets() {
             Ok(state) => {
-                self.opened = state.plaintext_bytes_to_read();
-                self.has_ended = state.peer_has_closed() && self.opened == 0;
-                Poll::Ready(Ok(!self.has_ended))
+                self.plaintext_bytes = state.plaintext_bytes_to_read();
+                self.is_read_closed = state.peer_has_closed() && self.plaintext_bytes == 0;
+                Poll::Ready(Ok(!self.is_read_closed))
             }
             Err(error) => {
                 // The alert that tells the peer. What it does not take now is lost.
-                let _ = self.tls.write_tls(&mut Now(&self.socket));
-                self.state = State::Broken;
+                let _ = self.tls.write_tls(&mut WithoutWaiting(&self.socket));
+                self.state = State::Failed;
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)))
             }
         }
@@ -208,7 +215,7 @@ impl TlsStream {
         if self.state == State::Plaintext {
             return self.socket.poll_write_vectored(cx, buffers);
         }
-        if self.state == State::Broken {
+        if self.state == State::Failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
         ready!(self.poll_flush(cx))?;
@@ -236,7 +243,7 @@ impl TlsStream {
 
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Waiting { socket: &mut self.socket, cx }) {
+            match self.tls.write_tls(&mut WithWaker { socket: &mut self.socket, cx }) {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(n) => self.unsent = self.unsent.saturating_sub(n),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
@@ -271,7 +278,7 @@ impl TlsStream {
     /// Sends what the socket takes without waiting.
     pub(crate) fn try_flush(&mut self) {
         while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Now(&self.socket)) {
+            match self.tls.write_tls(&mut WithoutWaiting(&self.socket)) {
                 Ok(n @ 1..) => self.unsent = self.unsent.saturating_sub(n),
                 _ => return,
             }
@@ -286,34 +293,34 @@ impl TlsStream {
 }
 
 /// A socket whose task is woken when it can be read or written again.
-struct Waiting<'a, 'b> {
+struct WithWaker<'a, 'b> {
     socket: &'a mut Socket,
     cx: &'a mut Context<'b>,
 }
 
 /// What is pending is an error to those who do not wait.
-fn now<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
+fn pending_to_would_block<T>(polled: Poll<io::Result<T>>) -> io::Result<T> {
     match polled {
         Poll::Ready(result) => result,
         Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
     }
 }
 
-impl io::Read for Waiting<'_, '_> {
+impl io::Read for WithWaker<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut buffer = ReadBuf::new(buffer);
-        now(self.socket.poll_read_buf(self.cx, &mut buffer))?;
+        pending_to_would_block(self.socket.poll_read_buf(self.cx, &mut buffer))?;
         Ok(buffer.filled().len())
     }
 }
 
-impl io::Write for Waiting<'_, '_> {
+impl io::Write for WithWaker<'_, '_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        now(self.socket.poll_write_vectored(self.cx, buffers))
+        pending_to_would_block(self.socket.poll_write_vectored(self.cx, buffers))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -322,9 +329,9 @@ impl io::Write for Waiting<'_, '_> {
 }
 
 /// A socket that takes what it can.
-struct Now<'a>(&'a Socket);
+struct WithoutWaiting<'a>(&'a Socket);
 
-impl io::Write for Now<'_> {
+impl io::Write for WithoutWaiting<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }

@@ -52,7 +52,7 @@ pub(in crate::runtime) async fn accept(
     context: Rc<IoContext>,
     mut acceptor: WatchedSocket,
     listener: ListenerId,
-    site: ListenerConfig,
+    config: ListenerConfig,
     mut accept_watch: AcceptWatch,
 ) {
     loop {
@@ -67,11 +67,15 @@ pub(in crate::runtime) async fn accept(
         };
         match accepted {
             Ok(accepted) => {
-                if site.tls.is_some() {
-                    context.http.handshakes.room(context.connections.limits.handshakes).await;
+                if config.tls.is_some() {
+                    context
+                        .http
+                        .handshake_limit
+                        .wait_for_capacity(context.connections.limits.handshakes)
+                        .await;
                 }
                 // Failing means that the client has gone already.
-                let _ = admit(&context, accepted, listener, &site);
+                let _ = admit(&context, accepted, listener, &config);
             }
             Err(error) if descriptor::is_exhausted(&error) => tokio::time::sleep(RETRY_PAUSE).await,
             // The client went before it was accepted.
@@ -105,14 +109,14 @@ fn admit(
     context: &Rc<IoContext>,
     accepted: AcceptedSocket,
     listener: ListenerId,
-    site: &ListenerConfig,
+    config: &ListenerConfig,
 ) -> io::Result<()> {
     let (connections, limits) = (&context.connections, &context.connections.limits);
-    if site.is_supervised() && !accepted.is_from_supervisor() {
+    if config.is_supervised() && !accepted.is_from_supervisor() {
         // It is told nothing.
         return Ok(());
     }
-    let tls = site.tls.as_ref();
+    let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
         Some(remote) if limits.per_address < usize::MAX => {
@@ -125,11 +129,11 @@ fn admit(
     };
     let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // A supervisor has counted those whom it speaks for.
-    let is_full = connections.len() >= limits.connections && !site.is_supervised();
+    let is_full = connections.len() >= limits.connections && !config.is_supervised();
     if (is_full || !has_room) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
-    http1_driver::spawn(&context.http, listener, site, transport, addresses);
+    http1_driver::spawn(&context.http, listener, config, transport, addresses);
     Ok(())
 }

@@ -43,28 +43,28 @@ impl ActiveListener {
     ) -> io::Result<ActiveListener> {
         let mut acceptors = Vec::new();
         let mut sockets = Vec::new();
-        for SocketGroup { sockets: bound, site, is_public } in groups {
+        for SocketGroup { sockets: bound, config, is_public } in groups {
             for socket in bound.into_iter().map(Rc::new) {
                 if !is_public {
                     sockets.push(Rc::clone(&socket));
                 }
-                acceptors.push((WatchedSocket::new(socket)?, site.clone(), is_public));
+                acceptors.push((WatchedSocket::new(socket)?, config.clone(), is_public));
             }
         }
         let accept_switch = AcceptSwitch::new(AcceptMode::On);
         let mut certificate_tasks = Vec::new();
         let mut watched_kinds = Vec::new();
         let mut accept_tasks = Vec::new();
-        for (acceptor, site, is_public) in acceptors {
+        for (acceptor, config, is_public) in acceptors {
             let public = inherited.as_ref().filter(|_| is_public);
             let accept_watch = public
                 .map_or_else(|| accept_switch.watch(), |supervision| supervision.accept_watch());
-            if let Some(tls) = site.tls.clone().filter(|_| !watched_kinds.contains(&is_public)) {
+            if let Some(tls) = config.tls.clone().filter(|_| !watched_kinds.contains(&is_public)) {
                 watched_kinds.push(is_public);
                 certificate_tasks.push(tokio::task::spawn_local(acceptor::watch_certificates(tls)));
             }
             let task =
-                acceptor::accept(Rc::clone(context), acceptor, listener, *site, accept_watch);
+                acceptor::accept(Rc::clone(context), acceptor, listener, *config, accept_watch);
             accept_tasks.push(tokio::task::spawn_local(task));
         }
         if let Some(supervision) = &inherited {

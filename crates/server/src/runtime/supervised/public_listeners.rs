@@ -24,28 +24,32 @@ pub(in crate::runtime) struct PublicListeners {
 impl PublicListeners {
     pub(in crate::runtime) fn new(inherited: PublicSockets) -> PublicListeners {
         let [sockets, redirects] = [inherited.sockets, inherited.redirects]
-            .map(|sockets| sockets.into_iter().map(ListeningSocket::of).collect::<Vec<_>>());
+            .map(|sockets| sockets.into_iter().map(ListeningSocket::from_fd).collect::<Vec<_>>());
         let close_in_child = sockets.iter().chain(&redirects).map(CloseInChild::new).collect();
         PublicListeners { _close_in_child: close_in_child, sockets, redirects }
     }
 
     /// Returns copies of the sockets with what they serve: `site`, and redirects to it.
-    pub(in crate::runtime) fn groups(&self, site: &ListenerConfig) -> io::Result<Vec<SocketGroup>> {
+    pub(in crate::runtime) fn groups(
+        &self,
+        config: &ListenerConfig,
+    ) -> io::Result<Vec<SocketGroup>> {
         let copies = |sockets: &[ListeningSocket]| {
-            sockets.iter().map(ListeningSocket::copy).collect::<io::Result<Vec<_>>>()
+            sockets.iter().map(ListeningSocket::try_clone).collect::<io::Result<Vec<_>>>()
         };
-        let group = |sockets, site| SocketGroup { sockets, site: Box::new(site), is_public: true };
+        let group =
+            |sockets, config| SocketGroup { sockets, config: Box::new(config), is_public: true };
         let own =
-            ListenerConfig { downstream: Downstream::Clients, redirect: None, ..site.clone() };
+            ListenerConfig { downstream: Downstream::Clients, redirect: None, ..config.clone() };
         let mut groups = vec![group(copies(&self.sockets)?, own)];
         let port = self.sockets.iter().find_map(ListeningSocket::port);
-        if let (Some(tls), Some(port), false) = (&site.tls, port, self.redirects.is_empty()) {
+        if let (Some(tls), Some(port), false) = (&config.tls, port, self.redirects.is_empty()) {
             // What is between a client and one port is between it and the other.
             let redirect = ListenerConfig {
                 redirect: Some(Arc::new(Redirect { tls: tls.clone(), port })),
-                proxies: site.proxies.clone(),
-                proxy_protocol: site.proxy_protocol,
-                notice: site.notice,
+                proxies: config.proxies.clone(),
+                proxy_protocol: config.proxy_protocol,
+                notice: config.notice,
                 ..ListenerConfig::default()
             };
             groups.push(group(copies(&self.redirects)?, redirect));

@@ -63,7 +63,7 @@ pub struct Supervision {
     scoreboard: Arc<SharedScoreboard>,
     announcements: Mutex<Announcements>,
     /// Wakes those who wait for the supervisor's answer to an announcement.
-    answered: Condvar,
+    confirmed: Condvar,
     /// Wakes the I/O thread when the channel has no room for an announcement.
     channel_full: Notify,
     on_request: Box<dyn Fn(SupervisorRequest) + Send + Sync>,
@@ -105,7 +105,7 @@ impl Supervision {
             control,
             scoreboard,
             announcements: Mutex::default(),
-            answered: Condvar::new(),
+            confirmed: Condvar::new(),
             channel_full: Notify::new(),
             on_request: Box::new(on_request),
         }
@@ -124,9 +124,9 @@ impl Supervision {
     /// Returns copies of the public listeners, with what they serve where the application has `site`.
     pub(in crate::runtime) fn public_groups(
         &self,
-        site: &ListenerConfig,
+        config: &ListenerConfig,
     ) -> io::Result<Vec<SocketGroup>> {
-        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(site))
+        self.public().as_ref().map_or_else(|| Ok(Vec::new()), |public| public.groups(config))
     }
 
     pub(in crate::runtime) fn accept_watch(&self) -> AcceptWatch {
@@ -196,7 +196,7 @@ impl Supervision {
     pub fn wait_until_applied(&self) -> Confirmation {
         let is_pending = |announcements: &mut Announcements| announcements.wait() == Wait::Pending;
         let waited =
-            self.answered.wait_timeout_while(self.announcements(), APPLY_TIMEOUT, is_pending);
+            self.confirmed.wait_timeout_while(self.announcements(), APPLY_TIMEOUT, is_pending);
         let (mut announcements, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match announcements.wait() {
             Wait::Applied => Confirmation::Applied,
@@ -236,16 +236,16 @@ impl fmt::Debug for Supervision {
 }
 
 /// What the runtime watches.
-struct Watched(Arc<Supervision>);
+struct WatchedChannel(Arc<Supervision>);
 
-impl AsRawFd for Watched {
+impl AsRawFd for WatchedChannel {
     fn as_raw_fd(&self) -> RawFd {
         self.0.control.as_raw_fd()
     }
 }
 
 /// Accepts on the public listeners, if there are any and a listener serves them.
-fn accept(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
+fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
     let can = supervision.has_public_listeners() && connections.public_listener().is_some();
     if can {
         supervision.accept_switch.set(AcceptMode::On);
@@ -301,7 +301,7 @@ impl ReceivingGuard {
 impl Drop for ReceivingGuard {
     fn drop(&mut self) {
         self.0.announcements().set_receiving(false);
-        self.0.answered.notify_all();
+        self.0.confirmed.notify_all();
     }
 }
 
@@ -334,7 +334,7 @@ impl Supervision {
         };
         // SAFETY: the descriptor is open and the same for as long as the value that is watched lives.
         let watched =
-            unsafe { AsyncFd::register_with_interest(Watched(Arc::clone(self)), interest) };
+            unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // The end of the channel could not be noticed.
             (self.on_request)(SupervisorRequest::Gone);
@@ -378,7 +378,7 @@ impl Supervision {
             }
             Received::Message(Message::Applied(number)) => {
                 self.announcements().on_applied(*number);
-                self.answered.notify_all();
+                self.confirmed.notify_all();
             }
             Received::Message(Message::Drain) => (self.on_request)(SupervisorRequest::Drain),
             Received::Message(Message::Stop) => (self.on_request)(SupervisorRequest::Stop),
@@ -386,7 +386,9 @@ impl Supervision {
                 (self.on_request)(SupervisorRequest::Interrupt)
             }
             Received::Message(Message::Collect) => (self.on_request)(SupervisorRequest::Collect),
-            Received::Message(Message::Accept(number)) => accept(connections, self, *number),
+            Received::Message(Message::Accept(number)) => {
+                start_accepting(connections, self, *number)
+            }
             Received::Message(Message::StopAccepting(number)) => {
                 self.pause();
                 let _ = self.send(Message::NotAccepting(*number));

@@ -119,7 +119,7 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     // SAFETY: the caller's duty.
     let bytes = unsafe { bytes.get() };
     match std::str::from_utf8(bytes) {
-        Ok(text) => Pem::of(text),
+        Ok(text) => Pem::from_text_or_path(text),
         Err(_) => Pem::File(OsStr::from_bytes(bytes).into()),
     }
 }
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     entry(FAILED, || {
         // SAFETY: the caller's duty.
         let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
-        match DevelopmentCertificate::keep(folder) {
+        match DevelopmentCertificate::load_or_create(folder) {
             Ok(made) => core::with(|core| {
                 let made = core.development.insert(made);
                 // SAFETY: the caller's duty.

@@ -27,7 +27,7 @@ const PHASES: [Phase; 8] = [
     Phase::Head,
     Phase::Body,
     Phase::Application,
-    Phase::Reply,
+    Phase::Response,
     Phase::Stream,
     Phase::Flush,
 ];
@@ -58,10 +58,10 @@ impl Model {
     /// A tick; says whether the peer is late.
     fn tick(&mut self) -> bool {
         self.now = self.now.wrapping_add(1);
-        self.activity.is_late(&self.ticks, self.now, || Some(1000))
+        self.activity.check_deadlines(&self.ticks, self.now, || Some(1000))
     }
 
-    fn does(&mut self, operation: usize) {
+    fn apply(&mut self, operation: usize) {
         let (activity, now) = (&self.activity, self.now);
         match operation {
             0 => self.read(1000),
@@ -70,11 +70,11 @@ impl Model {
             3 => self.written(1000),
             4 => activity.on_written(&Poll::Pending, now),
             5 => activity.on_disk_wait(),
-            6 => activity.on_left(),
+            6 => activity.on_write_drained(),
             7 => activity.on_application_wait(),
-            8 => activity.excuse(now),
+            8 => activity.restart_write_deadline(now),
             9 => activity.on_flushed(now),
-            10 => activity.linger(now),
+            10 => activity.begin_lingering(now),
             11 => activity.on_blank_lines(2),
             12 => activity.on_parked(),
             13..=20 => activity.enter(PHASES[operation - 13], now),
@@ -83,7 +83,7 @@ impl Model {
     }
 }
 
-const KINDS: usize = 24;
+const OPERATIONS: usize = 24;
 
 /// What a peer can do for ever without sending a request, taking a part of a reply, or getting on with either.
 fn useless(activity: &Activity, now: u32, at: u32) {
@@ -109,7 +109,7 @@ fn useless(activity: &Activity, now: u32, at: u32) {
             pending();
         }
         // The next request comes, and the reply is not read.
-        Phase::Reply | Phase::Stream | Phase::Flush => {
+        Phase::Response | Phase::Stream | Phase::Flush => {
             read(1000);
             pending();
         }
@@ -120,10 +120,10 @@ fn useless(activity: &Activity, now: u32, at: u32) {
 #[test]
 fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
     for rate in [0, 512] {
-        for_all_sequences(KINDS, 30, |operations| {
+        for_all_sequences(OPERATIONS, 30, |operations| {
             let mut model = Model::new(rate);
             for operation in operations {
-                model.does(*operation);
+                model.apply(*operation);
             }
             let phase = model.activity.phase();
             if phase == Phase::Application {
@@ -161,7 +161,7 @@ fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
 #[test]
 fn reading_the_next_request_does_not_excuse_a_reply_that_is_not_taken() {
     let mut model = Model::new(0);
-    model.activity.enter(Phase::Reply, model.now);
+    model.activity.enter(Phase::Response, model.now);
     model.activity.on_written(&Poll::Pending, model.now);
     // What lies in the socket at the first look has been written, and not taken.
     model.tick();
@@ -172,7 +172,7 @@ fn reading_the_next_request_does_not_excuse_a_reply_that_is_not_taken() {
     assert!(late.is_some_and(|at| at <= 23), "{late:?}");
     // One that takes a byte a tick is not late without a rate.
     let mut model = Model::new(0);
-    model.activity.enter(Phase::Reply, model.now);
+    model.activity.enter(Phase::Response, model.now);
     for _ in 0..LATEST {
         model.written(1001);
         model.activity.on_written(&Poll::Pending, model.now);

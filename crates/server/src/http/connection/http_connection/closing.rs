@@ -14,17 +14,17 @@ use crate::net::transport::Transport;
 
 /// How a connection ends whose peer has a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reset {
-    No,
+pub(crate) enum ResetMode {
+    None,
     /// When the peer's system has what was written, or the time of a close is over.
-    Written,
+    AfterWrite,
     Now,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    No,
-    AfterReply,
+pub(crate) enum CloseState {
+    Open,
+    AfterResponse,
     Now,
     /// The head was too slow.
     HeadTimeout,
@@ -34,63 +34,75 @@ pub(crate) enum End {
     Overload,
 }
 
-impl End {
-    pub(crate) fn is_now(self) -> bool {
-        !matches!(self, End::No | End::AfterReply)
+impl CloseState {
+    pub(crate) fn is_immediate(self) -> bool {
+        !matches!(self, CloseState::Open | CloseState::AfterResponse)
     }
 }
 
 /// A peer that has sent a FIN is probed this often within the time for being idle, with these bounds: seldom enough
 /// for the network, and often enough for an application that works for minutes.
-const PROBES: u32 = 8;
-const PROBE_LEAST: Duration = Duration::from_secs(1);
-const PROBE_MOST: Duration = Duration::from_secs(15);
+const PROBES_PER_IDLE_TIMEOUT: u32 = 8;
+const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl HttpConnection {
     /// Whether a reply must tell the client that the connection ends with it.
-    pub(crate) fn closes_after_reply(&self) -> bool {
-        self.end.get() != End::No || self.has_rest.get() || self.retires.get()
+    pub(crate) fn closes_after_response(&self) -> bool {
+        self.close_state.get() != CloseState::Open
+            || self.has_unread_input.get()
+            || self.is_draining.get()
     }
 
     /// Ends the connection at once if `end` says so, and has its task see to it.
-    pub(super) fn end(&self, end: End) {
-        self.end.set(end);
+    pub(super) fn begin_close(&self, state: CloseState) {
+        self.close_state.set(state);
         self.wake();
     }
 
     /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
-    pub(super) fn give_up(&self) {
-        self.decide(StreamEnd::Timeout);
-        self.end(match self.activity.phase() {
-            _ if !self.activity.can_be_answered() => End::Now,
-            Phase::Head => End::HeadTimeout,
-            _ => End::BodyTimeout,
+    pub(super) fn time_out(&self) {
+        self.set_end_reason(StreamEnd::Timeout);
+        self.begin_close(match self.activity.phase() {
+            _ if !self.activity.can_send_rejection() => CloseState::Now,
+            Phase::Head => CloseState::HeadTimeout,
+            _ => CloseState::BodyTimeout,
         });
     }
 
     /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
-    pub(super) fn overload(&self) {
-        self.decide(StreamEnd::Slow);
-        self.end(if self.activity.can_be_answered() { End::Overload } else { End::Now });
+    pub(super) fn close_for_overload(&self) {
+        self.set_end_reason(StreamEnd::Slow);
+        self.begin_close(if self.activity.can_send_rejection() {
+            CloseState::Overload
+        } else {
+            CloseState::Now
+        });
     }
 
     /// hyper is gone, and with it the request and the reply: all that was charged beside the connection itself is gone.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn release_request(&self) {
         self.end_handshake();
-        if let Some(stream) = &*self.stream.borrow() {
-            self.reset.set(if stream.is_cut() { Reset::Written } else { Reset::Now });
+        if let Some(stream) = &*self.response_stream.borrow() {
+            self.reset_mode.set(if stream.is_cut() {
+                ResetMode::AfterWrite
+            } else {
+                ResetMode::Now
+            });
         }
-        let streamed = self.stream.borrow().as_ref().and_then(|stream| stream.decided());
-        self.end_stream(StreamEnd::Client);
+        let streamed =
+            self.response_stream.borrow().as_ref().and_then(|stream| stream.end_reason());
+        self.end_response_stream(StreamEnd::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             // Had its last byte been written, they would not be here.
             parts
                 .pending_record
-                .abort(streamed.or(self.departure.get()).unwrap_or(StreamEnd::Client));
+                .abort(streamed.or(self.end_reason.get()).unwrap_or(StreamEnd::Client));
         }
-        self.has_left();
+        self.finish_pending_release();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
-        if let (Some(files), Some(parts)) = (self.sending.take(), &mut *self.flushing.borrow_mut())
+        if let (Some(files), Some(parts)) =
+            (self.sendfile_queue.take(), &mut *self.flushing.borrow_mut())
         {
             // hyper has been told of it, and the log by that.
             parts.pending_record.take_back(files.left());
@@ -99,8 +111,8 @@ impl HttpConnection {
     }
 
     /// What it was told to let go of is not waited for any more.
-    pub(super) fn has_left(&self) {
-        if let Some((share, held)) = self.leaving.take() {
+    pub(super) fn finish_pending_release(&self) {
+        if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
         }
     }
@@ -113,7 +125,7 @@ impl HttpConnection {
 
     /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless
     /// the transport has something to tell.
-    pub(crate) fn is_reset(&self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn detect_disconnect(&self, cx: &mut Context<'_>) -> bool {
         let mut transport = self.transport.borrow_mut();
         while self.is_watched.get() {
             match transport.poll_read_ready(cx) {
@@ -133,29 +145,31 @@ impl HttpConnection {
                         // A client that closed has a system that answers a probe with a reset, once it has forgotten
                         // the connection (a minute, with Linux); that of one that still reads says that all is well.
                         let idle = self.shared.connections.limits.idle_time;
-                        transport
-                            .enable_tcp_keepalive((idle / PROBES).clamp(PROBE_LEAST, PROBE_MOST));
+                        transport.enable_tcp_keepalive(
+                            (idle / PROBES_PER_IDLE_TIMEOUT)
+                                .clamp(MIN_PROBE_INTERVAL, MAX_PROBE_INTERVAL),
+                        );
                     }
                 },
             }
         }
-        self.has_gone.get()
+        self.is_disconnected.get()
     }
 
     /// Whether the peer has sent a FIN, and counts as gone with it while its request waits. A system call where there are bytes before the FIN.
-    pub(crate) fn waits_no_more(&self) -> bool {
+    pub(crate) fn counts_as_disconnected(&self) -> bool {
         let drops = self.shared.dispatch.application.drops_half_closed();
-        drops && (self.is_half_closed.get() || self.has_shut())
+        drops && (self.is_half_closed.get() || self.has_unread_fin())
     }
 
     /// Whether the application has had its time for the request.
-    pub(crate) fn is_overdue(&self) -> bool {
-        self.is_overdue.get()
+    pub(crate) fn has_request_timed_out(&self) -> bool {
+        self.has_request_timed_out.get()
     }
 
     /// Whether the peer has sent a FIN behind bytes that are not read before the reply has ended: a system call, where
     /// nothing else would tell.
-    pub(super) fn has_shut(&self) -> bool {
+    pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()
             && self.transport.borrow().has_peer_half_closed()

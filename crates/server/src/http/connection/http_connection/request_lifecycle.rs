@@ -6,7 +6,7 @@ use std::task::Context;
 use bytes::BytesMut;
 use rookery_exchange::StreamEnd;
 
-use super::{End, HttpConnection, connection_bytes};
+use super::{CloseState, HttpConnection, connection_bytes};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
@@ -21,65 +21,65 @@ impl HttpConnection {
         }
         self.enter(Phase::Body);
         self.is_parked.set(false);
-        self.has_rest.set(false);
-        self.is_overdue.set(false);
-        self.activity.request.set(UNCHARGED_BYTES);
+        self.has_unread_input.set(false);
+        self.has_request_timed_out.set(false);
+        self.activity.request_bytes.set(UNCHARGED_BYTES);
     }
 
     /// The reply of a call has been made: what is left of the call is kept until its last byte has been written.
-    pub(crate) fn flush(&self, parts: Box<ContextParts>) {
+    pub(crate) fn begin_flush(&self, parts: Box<ContextParts>) {
         if let Some(before) = self.flushing.replace(Some(parts)) {
-            let both = before.reply.bytes();
-            self.shared.keep(before);
+            let both = before.response_charge.bytes();
+            self.shared.recycle(before);
             if let Some(parts) = &*self.flushing.borrow() {
-                parts.reply.set(parts.reply.bytes() + both);
+                parts.response_charge.set(parts.response_charge.bytes() + both);
             }
         }
-        if matches!(self.activity.phase(), Phase::Reply | Phase::Stream) {
+        if matches!(self.activity.phase(), Phase::Response | Phase::Stream) {
             self.enter(Phase::Flush);
         }
     }
 
     pub(super) fn end_flush(&self) {
-        self.activity.reply.set(0);
+        self.activity.response_bytes.set(0);
         if let Some(parts) = self.flushing.take() {
-            self.shared.keep(parts);
+            self.shared.recycle(parts);
         }
-        self.end_stream(StreamEnd::Done);
+        self.end_response_stream(StreamEnd::Done);
     }
 
     // ---- a reply that comes in pieces ----
 
     /// Its reply is a stream.
-    pub(crate) fn stream(&self, stream: &Rc<ResponseStream>) {
-        stream.join_peer(self.key.get());
+    pub(crate) fn begin_response_stream(&self, stream: &Rc<ResponseStream>) {
+        stream.set_connection_key(self.key.get());
         let limits = &self.shared.connections.limits;
         self.transport.borrow().set_for_streaming(limits.idle_time);
-        self.stream.replace(Some(Rc::clone(stream)));
+        self.response_stream.replace(Some(Rc::clone(stream)));
         self.enter(Phase::Stream);
-        if self.end.get() == End::AfterReply {
+        if self.close_state.get() == CloseState::AfterResponse {
             stream.stop();
         }
     }
 
     /// Whether it goes on with a request's body, as the application wishes. One that ends with its reply does not: it would end now, had
     /// the application wished it a moment earlier. Of HTTP/2 whatever has begun is served.
-    pub(crate) fn may_receive(&self) -> bool {
-        let ends = self.end.get() == End::AfterReply && !self.is_stream;
+    pub(crate) fn begin_body_stream(&self) -> bool {
+        let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
-            self.end.set(End::Now);
+            self.close_state.set(CloseState::Now);
         }
-        !ends && !self.end.get().is_now()
+        !ends && !self.close_state.get().is_immediate()
     }
 
     /// The stream that is its reply.
-    pub(crate) fn open_stream(&self) -> Option<Rc<ResponseStream>> {
-        self.stream.borrow().clone()
+    pub(crate) fn response_stream(&self) -> Option<Rc<ResponseStream>> {
+        self.response_stream.borrow().clone()
     }
 
-    pub(super) fn has_flushed_stream(&self) {
+    pub(super) fn on_stream_flushed(&self) {
         let is_to_be_polled =
-            self.stream.borrow().as_ref().is_some_and(|stream| stream.has_flushed());
+            self.response_stream.borrow().as_ref().is_some_and(|stream| stream.on_flushed());
         if is_to_be_polled {
             self.wake();
         }
@@ -87,26 +87,26 @@ impl HttpConnection {
 
     /// Whether there is nothing to be said any more to the client of a stream: it has gone, which a FIN tells as well while more may
     /// come, or the stream has failed.
-    pub(crate) fn is_stream_over(&self, cx: &mut Context<'_>) -> bool {
-        let stream = self.stream.borrow();
+    pub(crate) fn detect_stream_end(&self, cx: &mut Context<'_>) -> bool {
+        let stream = self.response_stream.borrow();
         let is_cut = stream.as_ref().is_some_and(|stream| stream.is_cut());
-        let is_handed_over = || stream.as_ref().is_some_and(|stream| stream.is_handed_over());
-        is_cut || self.is_reset(cx) || (self.is_half_closed.get() && !is_handed_over())
+        let is_handed_over = || stream.as_ref().is_some_and(|stream| stream.is_fully_taken());
+        is_cut || self.detect_disconnect(cx) || (self.is_half_closed.get() && !is_handed_over())
     }
 
     /// Whether its stream goes on without hyper.
-    pub(crate) fn leaves_hyper(&self) -> bool {
-        let stream = self.stream.borrow();
+    pub(crate) fn can_detach_from_hyper(&self) -> bool {
+        let stream = self.response_stream.borrow();
         self.activity.phase() == Phase::Stream
-            && stream.as_ref().is_some_and(|stream| stream.leaves_hyper())
+            && stream.as_ref().is_some_and(|stream| stream.can_detach())
     }
 
     /// hyper is gone, and has left `read` bytes of what comes next; its stream goes on.
-    pub(crate) fn goes_on_without_hyper(&self, read: usize) {
+    pub(crate) fn detach_from_hyper(&self, read: usize) {
         // The call ended with hyper: what is left of it is kept until the last byte of its reply has been written.
         self.enter(Phase::Stream);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            parts.out = BytesMut::new();
+            parts.buffer = BytesMut::new();
         }
         if read == 0 {
             self.unpark();
@@ -115,38 +115,39 @@ impl HttpConnection {
     }
 
     /// Counts bytes of the reply that are written without hyper, for the log.
-    pub(crate) fn count_reply(&self, bytes: usize) {
+    pub(crate) fn count_response_bytes(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.add_bytes(bytes);
         }
     }
 
     /// The last byte of its stream has been written without hyper.
-    pub(crate) fn has_written_stream(&self) {
-        let is_last = self.stream.borrow().as_ref().is_some_and(|stream| stream.is_last());
+    pub(crate) fn on_stream_written(&self) {
+        let closes_connection =
+            self.response_stream.borrow().as_ref().is_some_and(|stream| stream.closes_connection());
         self.enter(Phase::Flush);
-        self.has_flushed();
-        if is_last {
-            self.end.set(End::Now);
+        self.on_all_written();
+        if closes_connection {
+            self.close_state.set(CloseState::Now);
         }
     }
 
-    pub(super) fn end_stream(&self, reason: StreamEnd) {
-        if let Some(stream) = self.stream.take() {
-            self.shared.streams.end(&stream, reason);
+    pub(super) fn end_response_stream(&self, reason: StreamEnd) {
+        if let Some(stream) = self.response_stream.take() {
+            self.shared.response_streams.end(&stream, reason);
         }
     }
 
     /// Decides why what it owes its peer ends, if it is not whole by then.
-    pub(super) fn decide(&self, reason: StreamEnd) {
-        self.departure.set(self.departure.get().or(Some(reason)));
-        if let Some(stream) = &*self.stream.borrow() {
-            stream.decide(reason);
+    pub(super) fn set_end_reason(&self, reason: StreamEnd) {
+        self.end_reason.set(self.end_reason.get().or(Some(reason)));
+        if let Some(stream) = &*self.response_stream.borrow() {
+            stream.set_end_reason(reason);
         }
     }
 
     /// Whether it is to give up what an idle connection does not need.
-    pub(crate) fn may_park(&self) -> bool {
+    pub(crate) fn can_park(&self) -> bool {
         self.is_parked.get() && self.activity.phase() == Phase::Idle
     }
 

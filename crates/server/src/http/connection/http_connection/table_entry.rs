@@ -2,7 +2,7 @@
 
 use rookery_exchange::{ListenerId, Share, StreamEnd};
 
-use super::{End, HttpConnection};
+use super::{CloseState, HttpConnection};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
@@ -22,64 +22,64 @@ impl TableEntry for HttpConnection {
 
     fn sweep(&self, now: u32) {
         if let Some(session) = self.own_session() {
-            if self.retires.get() && !self.is_ending() {
+            if self.is_draining.get() && !self.is_ending() {
                 // Its handshake was under way at that time.
                 self.drain();
             }
             return self.sweep_session(session, now);
         }
-        if self.retires.get()
+        if self.is_draining.get()
             && self.activity.is_idle_for(self.shared.connections.clock.ticks.close, now)
         {
-            return self.end(End::Now);
+            return self.begin_close(CloseState::Now);
         }
         if self.activity.phase() == Phase::Stream {
-            if self.has_shut() {
+            if self.has_unread_fin() {
                 self.is_half_closed.set(true);
                 self.wake();
             }
-            if let Some(stream) = self.open_stream() {
-                stream.sweep(now);
+            if let Some(stream) = self.response_stream() {
+                stream.send_heartbeat_if_due(now);
             }
         }
         if self.is_awaiting_response()
             && self.is_half_closed.get()
-            && !self.has_gone.get()
+            && !self.is_disconnected.get()
             && self.transport.borrow().is_hung_up()
         {
-            self.has_gone.set(true);
+            self.is_disconnected.set(true);
             self.wake();
         }
         let may_have_shut = self.is_half_closed.get() || !self.is_watched.get();
         if may_have_shut
             && self.is_awaiting_response()
-            && !self.is_stream
+            && !self.is_http2_stream
             && self.shared.dispatch.application.drops_half_closed()
         {
             // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
             self.wake();
         }
-        if self.activity.is_overdue(&self.shared.connections.clock.ticks, now)
-            && !self.is_overdue.replace(true)
+        if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks, now)
+            && !self.has_request_timed_out.replace(true)
         {
             self.wake();
         }
-        if self.session.get().is_some_and(|session| session.is_blocked()) {
+        if self.http2_session.get().is_some_and(|session| session.is_blocked()) {
             // Its own peer may take what another stream keeps from it.
-            self.activity.excuse(now);
+            self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if self.may_be_late()
-            && self.activity.is_late(&self.shared.connections.clock.ticks, now, unsent)
+        if self.has_deadlines()
+            && self.activity.check_deadlines(&self.shared.connections.clock.ticks, now, unsent)
         {
-            self.give_up();
+            self.time_out();
         } else if self.activity.is_idle_for(PARK_TICKS, now) && !self.is_parked.replace(true) {
             self.wake();
         }
     }
 
     fn slowness(&self, now: u32) -> Option<u32> {
-        if self.is_ending() || !self.may_be_late() {
+        if self.is_ending() || !self.has_deadlines() {
             return None;
         }
         match self.own_session().filter(|session| session.has_streams()) {
@@ -89,7 +89,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn held(&self, share: Share) -> usize {
-        match &*self.stream.borrow() {
+        match &*self.response_stream.borrow() {
             _ if self.is_ending() => 0,
             // What its streams hold is had from them.
             _ if self.own_session().is_some_and(Http2Session::has_streams) => 0,
@@ -99,30 +99,30 @@ impl TableEntry for HttpConnection {
     }
 
     fn evict_for_memory(&self, share: Share, held: usize) {
-        let away = if share == Share::Requests { self.activity.away.get() } else { 0 };
-        let leaving = held.saturating_sub(away);
-        self.shared.connections.add_pending_release(share, leaving);
-        self.leaving.set(Some((share, leaving)));
-        self.overload();
+        let away = if share == Share::Requests { self.activity.background_bytes.get() } else { 0 };
+        let pending_release = held.saturating_sub(away);
+        self.shared.connections.add_pending_release(share, pending_release);
+        self.pending_release.set(Some((share, pending_release)));
+        self.close_for_overload();
     }
 
     fn evict_for_slot(&self) {
-        self.lingers.set(false);
-        self.give_up();
+        self.may_linger.set(false);
+        self.time_out();
     }
 
     fn stop(&self) {
-        self.retires.set(false);
+        self.is_draining.set(false);
         let phase = self.activity.phase();
         // Over HTTP/2 whatever has begun is served, and the peer is told that nothing else is.
-        let owes = self.session.get().is_some()
-            || matches!(phase, Phase::Application | Phase::Reply | Phase::Stream | Phase::Flush);
+        let owes = self.http2_session.get().is_some()
+            || matches!(phase, Phase::Application | Phase::Response | Phase::Stream | Phase::Flush);
         if phase == Phase::Idle && owes {
             // From now on it has the time of a close.
             self.enter(Phase::Idle);
         }
-        self.end(if owes { End::AfterReply } else { End::Now });
-        if let Some(stream) = self.open_stream() {
+        self.begin_close(if owes { CloseState::AfterResponse } else { CloseState::Now });
+        if let Some(stream) = self.response_stream() {
             stream.stop();
         }
     }
@@ -132,10 +132,10 @@ impl TableEntry for HttpConnection {
             // Its peer is told that no further stream is served.
             self.stop();
         }
-        let retired_before = self.retires.replace(!self.is_stream);
-        if retired_before && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
+        let was_draining = self.is_draining.replace(!self.is_http2_stream);
+        if was_draining && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
             // It has had no request since then.
-            self.end(End::Now);
+            self.begin_close(CloseState::Now);
         }
     }
 
@@ -144,9 +144,9 @@ impl TableEntry for HttpConnection {
     }
 
     fn abort(&self) {
-        self.decide(StreamEnd::Stop);
-        self.lingers.set(false);
-        self.end(End::Now);
+        self.set_end_reason(StreamEnd::Stop);
+        self.may_linger.set(false);
+        self.begin_close(CloseState::Now);
     }
 
     fn is_awaiting_response(&self) -> bool {
@@ -157,20 +157,20 @@ impl TableEntry for HttpConnection {
     }
 
     fn is_substream(&self) -> bool {
-        self.is_stream
+        !self.is_http2_stream
     }
 
     fn is_cut_by_stop(&self) -> bool {
         match self.own_session() {
             // That its peer hears of the end is not waited for when nothing is under way.
             Some(session) => !session.has_streams(),
-            None if self.is_stream && self.activity.phase() == Phase::Body => true,
-            None => self.open_stream().is_some_and(|stream| stream.is_open()),
+            None if self.is_http2_stream && self.activity.phase() == Phase::Body => true,
+            None => self.response_stream().is_some_and(|stream| stream.is_open()),
         }
     }
 
     fn is_ending(&self) -> bool {
-        self.end.get() != End::No
+        self.close_state.get() != CloseState::Open
     }
 
     fn wake(&self) {
@@ -183,7 +183,7 @@ impl TableEntry for HttpConnection {
 impl HttpConnection {
     /// Whether it is given up for what its peer is late with. A supervisor has its own deadlines for the clients that it speaks for, and what it
     /// keeps for the next request is not to be closed in its face; but what ends is not waited for without end.
-    fn may_be_late(&self) -> bool {
+    fn has_deadlines(&self) -> bool {
         !self.config.is_supervised() || self.is_ending()
     }
 
@@ -192,27 +192,27 @@ impl HttpConnection {
         let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =
             session.unfinished_since().is_some_and(|since| now.wrapping_sub(since) > ticks.head);
-        let is_late_end =
-            self.end.get() == End::AfterReply && self.activity.is_idle_for(ticks.close, now);
-        if session.has_only_sockets() && (!self.is_ending() || self.retires.get()) {
-            self.activity.excuse(now);
+        let is_late_end = self.close_state.get() == CloseState::AfterResponse
+            && self.activity.is_idle_for(ticks.close, now);
+        if session.has_only_websockets() && (!self.is_ending() || self.is_draining.get()) {
+            self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();
-        if is_late_head || is_late_end || self.activity.is_late(ticks, now, unsent) {
-            self.give_up();
+        if is_late_head || is_late_end || self.activity.check_deadlines(ticks, now, unsent) {
+            self.time_out();
         }
     }
 }
 
 impl FlushListener for HttpConnection {
-    fn has_flushed(&self) {
-        if !self.holds_back.get() {
-            HttpConnection::has_flushed(self);
+    fn on_flushed(&self) {
+        if !self.has_partial_chunk.get() {
+            HttpConnection::on_all_written(self);
             self.wake();
         }
     }
 
-    fn is_lost(&self) {
-        self.end(End::Now);
+    fn on_lost(&self) {
+        self.begin_close(CloseState::Now);
     }
 }

@@ -10,11 +10,11 @@ use crate::connections::admission::UNCHARGED_BYTES;
 
 /// What a piece counts as at least: an event, a buffer of its own and an object of the application's, of which those of a body in
 /// pieces of a byte would take a hundred times its bytes.
-const PIECE: usize = 4 << 10;
+const MIN_CHUNK_COST: usize = 4 << 10;
 
 /// What a piece counts as.
-pub(crate) fn cost(bytes: usize) -> usize {
-    bytes.max(PIECE)
+pub(crate) fn chunk_cost(bytes: usize) -> usize {
+    bytes.max(MIN_CHUNK_COST)
 }
 
 /// The bodies that are being received, by the ids of their calls.
@@ -25,15 +25,15 @@ pub(crate) struct RequestStreams(RefCell<HashMap<ExchangeId, Rc<UnprocessedChunk
 #[derive(Debug)]
 pub(crate) struct UnprocessedChunks {
     /// The key of its connection among the peers.
-    pub(crate) peer: usize,
+    pub(crate) connection_key: usize,
     /// What its pieces [cost].
     pub(crate) cost: Cell<usize>,
     pub(crate) charge: Charge,
 }
 
 impl RequestStreams {
-    pub(crate) fn open(&self, id: ExchangeId, waiting: &Rc<UnprocessedChunks>) {
-        self.0.borrow_mut().insert(id, Rc::clone(waiting));
+    pub(crate) fn open(&self, id: ExchangeId, unprocessed: &Rc<UnprocessedChunks>) {
+        self.0.borrow_mut().insert(id, Rc::clone(unprocessed));
     }
 
     pub(crate) fn forget(&self, id: ExchangeId) {
@@ -42,21 +42,21 @@ impl RequestStreams {
     }
 
     /// The application has dealt with a piece of a body: the key of the peer to be woken, which may read on.
-    pub(crate) fn has_taken(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
-        let waiting = Rc::clone(self.0.borrow().get(&id)?);
-        waiting.cost.set(waiting.cost.get().saturating_sub(cost(bytes)));
-        waiting.charge();
-        Some(waiting.peer)
+    pub(crate) fn on_chunk_processed(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
+        let unprocessed = Rc::clone(self.0.borrow().get(&id)?);
+        unprocessed.cost.set(unprocessed.cost.get().saturating_sub(chunk_cost(bytes)));
+        unprocessed.update_charge();
+        Some(unprocessed.connection_key)
     }
 }
 
 impl UnprocessedChunks {
     /// What is charged for it.
-    pub(crate) fn needs(&self) -> usize {
+    pub(crate) fn bytes_to_charge(&self) -> usize {
         if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }
 
-    pub(crate) fn charge(&self) {
-        self.charge.set(self.needs());
+    pub(crate) fn update_charge(&self) {
+        self.charge.set(self.bytes_to_charge());
     }
 }

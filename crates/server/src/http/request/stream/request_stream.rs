@@ -2,7 +2,7 @@
 //!
 //! # Ground rules
 //! - The application keeps the exchange meanwhile and may answer at any time; what is left of the body is not read then.
-//! - No more than [`AHEAD`] bytes are read that it has not dealt with, and of small pieces fewer: see [`cost`].
+//! - No more than [`READ_AHEAD`] bytes are read that it has not dealt with, and of small pieces fewer: see [`cost`].
 //! - It is told once that no more comes, whatever became of the body.
 
 use std::cell::Cell;
@@ -16,53 +16,53 @@ use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Share, Stre
 
 use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
-use crate::http::connection::http_connection::{End, HttpConnection};
-use crate::http::request::pending_response::{Lost, PendingResponse};
+use crate::http::connection::http_connection::{CloseState, HttpConnection};
+use crate::http::request::pending_response::{PendingResponse, WaitAborted};
 use crate::http::request::request_body::RequestBody;
 use crate::http::request::request_context::RequestContext;
-use crate::http::request::stream::registry::{UnprocessedChunks, cost};
+use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
 use crate::rejection::Rejection;
 
 /// Bytes that are read before the application has dealt with those before: as much as a socket brings in a few reads.
-const AHEAD: usize = 256 << 10;
+const READ_AHEAD: usize = 256 << 10;
 
 /// A body that is being received. Dropped, its application has been told that no more of it comes.
 #[derive(Debug)]
 struct RequestStream {
     id: ExchangeId,
     connection: Rc<HttpConnection>,
-    waiting: Rc<UnprocessedChunks>,
-    is_told: bool,
+    unprocessed: Rc<UnprocessedChunks>,
+    is_end_reported: bool,
 }
 
 impl RequestStream {
     fn begin(context: &RequestContext) -> RequestStream {
         let connection = Rc::clone(&context.connection);
-        let waiting = Rc::new(UnprocessedChunks {
-            peer: connection.key.get(),
+        let unprocessed = Rc::new(UnprocessedChunks {
+            connection_key: connection.key.get(),
             cost: Cell::new(0),
             charge: Charge::new(&connection.shared.connections.budget, Share::Requests),
         });
-        connection.shared.bodies.open(context.id, &waiting);
-        RequestStream { id: context.id, connection, waiting, is_told: false }
+        connection.shared.request_streams.open(context.id, &unprocessed);
+        RequestStream { id: context.id, connection, unprocessed, is_end_reported: false }
     }
 
-    fn has_room(&self) -> bool {
-        self.waiting.cost.get() < AHEAD
+    fn has_capacity(&self) -> bool {
+        self.unprocessed.cost.get() < READ_AHEAD
     }
 
     /// Hands a piece to the application, if there is room for it.
-    fn push(&self, piece: &[u8]) -> Result<(), Rejection> {
-        let (shared, waiting) = (&self.connection.shared, &self.waiting);
-        waiting.cost.set(waiting.cost.get() + cost(piece.len()));
-        let (has, needs) = (waiting.charge.bytes(), waiting.needs());
+    fn push(&self, chunk: &[u8]) -> Result<(), Rejection> {
+        let (shared, unprocessed) = (&self.connection.shared, &self.unprocessed);
+        unprocessed.cost.set(unprocessed.cost.get() + chunk_cost(chunk.len()));
+        let (has, needs) = (unprocessed.charge.bytes(), unprocessed.bytes_to_charge());
         if needs > has && !shared.connections.admit(Share::Requests, has, needs - has) {
             return Err(Rejection::Overload);
         }
-        waiting.charge();
-        self.connection.activity.request.set(needs.max(UNCHARGED_BYTES));
+        unprocessed.update_charge();
+        self.connection.activity.request_bytes.set(needs.max(UNCHARGED_BYTES));
         let mut buffer = shared.dispatch.application.take_buffer();
-        buffer.extend_from_slice(piece);
+        buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
         shared.dispatch.notify(Event::Body {
             call: id,
@@ -74,7 +74,7 @@ impl RequestStream {
 
     /// No more comes.
     fn end(&mut self, reason: StreamEnd) {
-        if !std::mem::replace(&mut self.is_told, true) {
+        if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
             self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
         }
@@ -83,114 +83,114 @@ impl RequestStream {
 
 impl Drop for RequestStream {
     fn drop(&mut self) {
-        let reason = match self.connection.end.get() {
-            End::BodyTimeout => StreamEnd::Timeout,
-            End::Overload => StreamEnd::Error,
-            End::Now => StreamEnd::Stop,
+        let reason = match self.connection.close_state.get() {
+            CloseState::BodyTimeout => StreamEnd::Timeout,
+            CloseState::Overload => StreamEnd::Error,
+            CloseState::Now => StreamEnd::Stop,
             _ => StreamEnd::Client,
         };
         self.end(reason);
-        self.connection.shared.bodies.forget(self.id);
+        self.connection.shared.request_streams.forget(self.id);
     }
 }
 
 /// What comes next.
 enum Step<E> {
-    Piece(Bytes),
+    Chunk(Bytes),
     /// The body is whole.
-    Whole,
+    Complete,
     Failed(E),
-    Answer(AppDecision),
-    Lost(Lost),
+    Route(AppDecision),
+    Aborted(WaitAborted),
 }
 
 /// Hands a body to the application, and waits for its answer.
 ///
 /// # Errors
 /// What to answer instead; `None` when there is nobody to answer.
-pub(crate) async fn receive<B: RequestBody>(
+pub(crate) async fn stream_to_application<B: RequestBody>(
     mut context: RequestContext,
     mut body: B,
-    mut asking: PendingResponse,
+    mut pending: PendingResponse,
 ) -> Result<(RequestContext, Box<Exchange>), (RequestContext, Option<Rejection>)> {
-    let mut receiving = RequestStream::begin(&context);
-    if !context.connection.may_receive() {
+    let mut stream = RequestStream::begin(&context);
+    if !context.connection.begin_body_stream() {
         return Err((context, None));
     }
-    let most = context.shared().connections.limits.body_bytes;
-    let (mut len, mut is_whole) = (0u64, false);
-    context.reads_request();
-    let refused = loop {
-        let step = poll_fn(|cx| next(cx, &receiving, &mut asking, &mut body, is_whole)).await;
+    let max = context.shared().connections.limits.body_bytes;
+    let (mut len, mut is_complete) = (0u64, false);
+    context.begin_reading();
+    let rejection = loop {
+        let step = poll_fn(|cx| poll_step(cx, &stream, &mut pending, &mut body, is_complete)).await;
         match step {
-            Step::Piece(piece) => {
-                len += piece.len() as u64;
-                if len > most {
+            Step::Chunk(chunk) => {
+                len += chunk.len() as u64;
+                if len > max {
                     break Some(Rejection::BodyTooLarge);
                 }
-                if let Err(rejection) = receiving.push(&piece) {
+                if let Err(rejection) = stream.push(&chunk) {
                     break Some(rejection);
                 }
             }
-            Step::Whole => {
-                is_whole = true;
-                receiving.end(StreamEnd::Done);
+            Step::Complete => {
+                is_complete = true;
+                stream.end(StreamEnd::Done);
                 context.is_asked();
             }
-            Step::Answer(AppDecision::Respond(exchange)) => {
-                context.leaves_rest(!is_whole);
-                receiving.end(StreamEnd::Done);
+            Step::Route(AppDecision::Respond(exchange)) => {
+                context.set_unread_body(!is_complete);
+                stream.end(StreamEnd::Done);
                 return Ok((context, exchange));
             }
             Step::Failed(error) => {
                 let rejection = B::rejection(&error);
                 if rejection.is_some() && B::is_cut_short(&error) {
-                    receiving.end(StreamEnd::Client);
+                    stream.end(StreamEnd::Client);
                 }
                 break rejection;
             }
-            Step::Lost(Lost::Overdue) => break Some(Rejection::RequestTimeout),
-            Step::Answer(_) | Step::Lost(Lost::ClientDisconnected) => break None,
+            Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
+            Step::Route(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };
-    if refused.is_some() {
-        receiving.end(StreamEnd::Error);
-        context.leaves_rest(true);
+    if rejection.is_some() {
+        stream.end(StreamEnd::Error);
+        context.set_unread_body(true);
     }
-    Err((context, refused))
+    Err((context, rejection))
 }
 
 /// The answer if it has come, else the next of the body.
-fn next<B: RequestBody>(
+fn poll_step<B: RequestBody>(
     cx: &mut Context<'_>,
-    receiving: &RequestStream,
-    asking: &mut PendingResponse,
+    stream: &RequestStream,
+    pending: &mut PendingResponse,
     body: &mut B,
-    is_whole: bool,
+    is_complete: bool,
 ) -> Poll<Step<B::Error>> {
-    if is_whole || !receiving.has_room() {
-        if !is_whole {
-            receiving.connection.activity.on_application_wait();
-            body.hold_unread(cx);
+    if is_complete || !stream.has_capacity() {
+        if !is_complete {
+            stream.connection.activity.on_application_wait();
+            body.buffer_unread(cx);
         }
         // Nothing else would tell that the client has gone.
-        return Pin::new(asking)
+        return Pin::new(pending)
             .poll(cx)
-            .map(|answered| answered.map_or_else(Step::Lost, Step::Answer));
+            .map(|answered| answered.map_or_else(Step::Aborted, Step::Route));
     }
-    if let Some(answer) = asking.answer() {
-        return Poll::Ready(Step::Answer(answer));
+    if let Some(answer) = pending.take_decision() {
+        return Poll::Ready(Step::Route(answer));
     }
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
             // Trailers are read and dropped, as with bodies that are read whole.
             Some(Ok(frame)) => match frame.into_data() {
-                Ok(piece) if piece.is_empty() => {}
-                Ok(piece) => return Poll::Ready(Step::Piece(piece)),
+                Ok(chunk) if chunk.is_empty() => {}
+                Ok(chunk) => return Poll::Ready(Step::Chunk(chunk)),
                 Err(_) => {}
             },
             Some(Err(error)) => return Poll::Ready(Step::Failed(error)),
-            None => return Poll::Ready(Step::Whole),
+            None => return Poll::Ready(Step::Complete),
         }
     }
 }

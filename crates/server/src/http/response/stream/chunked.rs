@@ -10,29 +10,29 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 
 use crate::http::connection::http_connection::HttpConnection;
-use crate::http::response::stream::response_stream::{Next, ResponseStream};
+use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 
 /// Writes what the application gives, to its end. Says whether that was written: if not, the connection is to end.
 ///
 /// Cancel safe as the rest of a connection is: dropped, its connection is settled.
-pub(crate) async fn drive(connection: &HttpConnection) -> bool {
-    let Some(stream) = connection.open_stream() else { return false };
+pub(crate) async fn write_stream(connection: &HttpConnection) -> bool {
+    let Some(stream) = connection.response_stream() else { return false };
     let mut writing = None;
-    let is_whole = poll_fn(|cx| {
+    let is_complete = poll_fn(|cx| {
         connection.set_waker(cx);
-        if connection.end.get().is_now() {
+        if connection.close_state.get().is_immediate() {
             return Poll::Ready(false);
         }
         match poll(connection, &stream, &mut writing, cx) {
-            Poll::Pending if connection.is_stream_over(cx) => Poll::Ready(false),
+            Poll::Pending if connection.detect_stream_end(cx) => Poll::Ready(false),
             polled => polled,
         }
     })
     .await;
-    if is_whole {
-        connection.has_written_stream();
+    if is_complete {
+        connection.on_stream_written();
     }
-    is_whole
+    is_complete
 }
 
 fn poll(
@@ -43,14 +43,14 @@ fn poll(
 ) -> Poll<bool> {
     loop {
         if let Some(chunk) = writing {
-            while chunk.has_rest() {
+            while chunk.has_unread_input() {
                 match connection.poll_write(cx, &chunk.rest()) {
                     Poll::Ready(Ok(written @ 1..)) => chunk.advance(written),
                     // The system takes nothing, or says why: the peer has gone.
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(false),
                     Poll::Pending => {
                         // The next piece is made meanwhile, while there is room.
-                        stream.ask();
+                        stream.request_chunk();
                         return Poll::Pending;
                     }
                 }
@@ -61,19 +61,19 @@ fn poll(
             }
             *writing = None;
         }
-        match stream.next() {
-            Next::Piece(bytes) => {
-                connection.count_reply(bytes.len());
+        match stream.next_chunk() {
+            NextChunk::Chunk(bytes) => {
+                connection.count_response_bytes(bytes.len());
                 *writing = Some(Chunk::of(bytes));
             }
-            Next::End => *writing = Some(Chunk::last()),
-            Next::Wait if stream.is_unflushed() => {
+            NextChunk::CloseState => *writing = Some(Chunk::last()),
+            NextChunk::Wait if stream.is_unflushed() => {
                 if ready!(connection.poll_flush(cx)).is_err() {
                     return Poll::Ready(false);
                 }
-                connection.has_flushed();
+                connection.on_all_written();
             }
-            Next::Wait => return Poll::Pending,
+            NextChunk::Wait => return Poll::Pending,
         }
     }
 }
@@ -83,9 +83,9 @@ const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
 
 /// A chunk that is being written.
 struct Chunk {
-    line: [u8; SIZE_LINE],
-    line_at: usize,
-    line_end: usize,
+    size_line: [u8; SIZE_LINE],
+    size_line_at: usize,
+    size_line_end: usize,
     data: Bytes,
     end: &'static [u8],
     is_last: bool,
@@ -103,25 +103,26 @@ impl Chunk {
     }
 
     fn new(data: Bytes, is_last: bool) -> Chunk {
-        let mut line = [0; SIZE_LINE];
-        let mut rest = &mut line[..];
+        let mut size_line = [0; SIZE_LINE];
+        let mut rest = &mut size_line[..];
         write!(rest, "{:x}\r\n", data.len()).expect("room for any size");
-        let line_end = SIZE_LINE - rest.len();
-        Chunk { line, line_at: 0, line_end, data, end: b"\r\n", is_last }
+        let size_line_end = SIZE_LINE - rest.len();
+        Chunk { size_line, size_line_at: 0, size_line_end, data, end: b"\r\n", is_last }
     }
 
-    fn has_rest(&self) -> bool {
+    fn has_unread_input(&self) -> bool {
         !self.end.is_empty()
     }
 
     fn rest(&self) -> [IoSlice<'_>; 3] {
-        [&self.line[self.line_at..self.line_end], &self.data, self.end].map(IoSlice::new)
+        [&self.size_line[self.size_line_at..self.size_line_end], &self.data, self.end]
+            .map(IoSlice::new)
     }
 
     /// `written` bytes of the rest have been written.
     fn advance(&mut self, written: usize) {
-        let of_line = written.min(self.line_end - self.line_at);
-        self.line_at += of_line;
+        let of_line = written.min(self.size_line_end - self.size_line_at);
+        self.size_line_at += of_line;
         let of_data = (written - of_line).min(self.data.len());
         self.data.advance(of_data);
         self.end = &self.end[written - of_line - of_data..];
@@ -134,7 +135,7 @@ mod tests {
 
     fn written(mut chunk: Chunk, step: usize) -> Vec<u8> {
         let mut all = Vec::new();
-        while chunk.has_rest() {
+        while chunk.has_unread_input() {
             let rest: Vec<u8> = chunk.rest().iter().flat_map(|slice| slice.to_vec()).collect();
             let n = step.min(rest.len());
             all.extend_from_slice(&rest[..n]);

@@ -17,60 +17,60 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::rejection::Rejection;
 
 /// How long a head waits for the first piece. A proxy waits for one for a minute, a person for less.
-const HEAD_WAITS: Duration = Duration::from_secs(1);
+const MAX_HEAD_DELAY: Duration = Duration::from_secs(1);
 
 /// Makes the response of a stream, when its head can leave.
 pub(crate) async fn respond_streamed(
     mut context: RequestContext,
     exchange: Box<Exchange>,
     headers: HeaderMap,
-    form: ResponseOptions,
+    options: ResponseOptions,
 ) -> Response<ResponseBody> {
     let shared = Rc::clone(&context.connection.shared);
-    let Some(stream) = shared.streams.get(context.id) else {
+    let Some(stream) = shared.response_streams.get(context.id) else {
         debug_assert!(false, "opened when the application answered, ended by its connection alone");
         shared.dispatch.finish(exchange);
         return builder::reject(context, headers, Rejection::Application);
     };
-    context.streams(&stream);
-    let has_body = !form.is_head() && !builder::is_bodiless(exchange.response().status());
-    let held = Held { shared: Rc::clone(&shared), exchange: Some(exchange) };
+    context.begin_response_stream(&stream);
+    let has_body = !options.is_head() && !builder::is_bodiless(exchange.response().status());
+    let guard = ExchangeGuard { shared: Rc::clone(&shared), exchange: Some(exchange) };
     if has_body {
-        let _ = tokio::time::timeout(HEAD_WAITS, begun(&stream)).await;
+        let _ = tokio::time::timeout(MAX_HEAD_DELAY, head_ready(&stream)).await;
     }
-    let mut exchange = held.release();
-    if let Some((status, page)) = stream.failure() {
+    let mut exchange = guard.release();
+    if let Some((status, page)) = stream.take_failure() {
         if status.is_none() {
             rookery_error::throw(Rejection::Application.error());
         }
-        shared.streams.end(&stream, StreamEnd::Error);
-        context.replies();
+        shared.response_streams.end(&stream, StreamEnd::Error);
+        context.begin_response();
         exchange.begin_response(status.unwrap_or(Rejection::Application.status()));
         // A name and a value of ours: they are not refused.
         let _ = exchange.push_response_header(b"Content-Type", b"text/plain; charset=UTF-8");
         let own = Rejection::Application.text().as_bytes();
         exchange.set_response_body(if page.is_empty() { own } else { &page });
     } else {
-        stream.has_head();
+        stream.on_head_sent();
     }
-    let response = builder::build(context, &mut exchange, headers, form);
+    let response = builder::build(context, &mut exchange, headers, options);
     shared.dispatch.finish(exchange);
     response
 }
 
 /// An exchange whose reply waits for the first piece: when the client goes meanwhile, its place is free again.
-struct Held {
+struct ExchangeGuard {
     shared: Rc<HttpState>,
     exchange: Option<Box<Exchange>>,
 }
 
-impl Held {
+impl ExchangeGuard {
     fn release(mut self) -> Box<Exchange> {
         self.exchange.take().expect("taken here and by `drop` alone")
     }
 }
 
-impl Drop for Held {
+impl Drop for ExchangeGuard {
     fn drop(&mut self) {
         if let Some(exchange) = self.exchange.take() {
             self.shared.dispatch.finish(exchange);
@@ -79,13 +79,13 @@ impl Drop for Held {
 }
 
 /// Waits until the head can leave.
-async fn begun(stream: &ResponseStream) {
+async fn head_ready(stream: &ResponseStream) {
     poll_fn(|_| {
         // Woken by the connection's own waker, as whoever waits for an answer.
-        if stream.has_begun() {
+        if stream.can_send_head() {
             return Poll::Ready(());
         }
-        stream.ask();
+        stream.request_chunk();
         Poll::Pending
     })
     .await;

@@ -11,7 +11,7 @@ use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
 
 /// Streams that are compressed at a time: a compressor is 300 KiB, for as long as its stream is open, which may be hours.
-const COMPRESSED: usize = 32;
+const MAX_COMPRESSED: usize = 32;
 
 /// The open streams of an I/O thread.
 #[derive(Debug, Default)]
@@ -51,9 +51,9 @@ impl ResponseStreams {
     }
 
     /// Counts one as compressed; `None` when there are as many as there may be.
-    pub(crate) fn compress(&self) -> Option<CompressorPermit> {
+    pub(crate) fn reserve_compressor(&self) -> Option<CompressorPermit> {
         let count = self.compressed.get();
-        (count < COMPRESSED).then(|| {
+        (count < MAX_COMPRESSED).then(|| {
             self.compressed.set(count + 1);
             CompressorPermit(Rc::clone(&self.compressed))
         })
@@ -62,7 +62,7 @@ impl ResponseStreams {
     /// Ends one, for `reason` where nothing else has been decided.
     pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
-        stream.depart(reason);
+        stream.report_end(reason);
     }
 
     /// Forgets one whose application is told by somebody else.

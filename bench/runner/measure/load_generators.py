@@ -11,13 +11,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from . import build
-from .contenders import environment, r_code, start
-from .figures import Missing
-from .machine import GENERATOR_CORE, SERVER_CORE, clean_environment, pinned, run
+from .. import build
+from ..contenders import environment, r_code, start
+from ..figures import Missing
+from ..machine import GENERATOR_CORE, SERVER_CORE, clean_environment, pinned, run
 from .sampling import bystanders, sample
-from .scenarios import Scenario
-from .server import Server
+from ..scenarios import Scenario
+from ..server import Server
 
 # A sample with more failed requests than this share is no sample.
 FAILURE_SHARE = 0.001

@@ -12,10 +12,10 @@ from contextlib import suppress
 from html import escape
 from pathlib import Path
 
-from . import loads
-from .machine import run
-from .scenarios import Scenario
-from .server import Server
+from . import load_generators
+from ..machine import run
+from ..scenarios import Scenario
+from ..server import Server
 
 HERTZ = 499
 SECONDS = 2
@@ -37,7 +37,7 @@ def record(server: Server, scenario: Scenario, target: Path) -> str:
     def ask() -> None:
         # The graph of a server that fails is still a graph; the samples proper say that it fails.
         with suppress(RuntimeError, OSError):
-            loads.http(server, scenario, SECONDS + 1)
+            load_generators.http(server, scenario, SECONDS + 1)
 
     data = target.with_suffix(".perf")
     graph = ["perf", "record", "-q", "-F", str(HERTZ), "--call-graph", f"dwarf,{STACK_BYTES}", "-o", str(data)]

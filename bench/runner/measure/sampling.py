@@ -2,8 +2,8 @@
 
 import os
 
-from .machine import TICKS, proc_field, run
-from .server import Server
+from ..machine import TICKS, proc_field, run
+from ..server import Server
 
 
 class Bystanders:

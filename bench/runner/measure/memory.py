@@ -10,10 +10,10 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from . import build
-from .machine import clean_environment
-from .scenarios import Scenario
-from .server import Server
+from .. import build
+from ..machine import clean_environment
+from ..scenarios import Scenario
+from ..server import Server
 
 PIECE = 1 << 20
 UPLOADED = 10 * 10**9

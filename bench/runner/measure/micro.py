@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from . import build, contenders
-from .figures import OK, Cell, Missing, interleave
-from .machine import SERVER_CORE, clean_environment, pinned, run
+from .. import build, contenders
+from ..figures import OK, Cell, Missing, interleave
+from ..machine import SERVER_CORE, clean_environment, pinned, run
 from .sampling import sample
-from .scenarios import Group, Scenario
+from ..scenarios import Group, Scenario
 
 RUN_LIMIT_S = 120
 # callgrind is some fifty times slower than the machine, which may have other things to do.

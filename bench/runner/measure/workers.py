@@ -13,13 +13,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .contenders import WORKERS, start
-from .figures import Missing
-from .loads import check, http
-from .machine import GENERATOR_CORE, pinned
+from ..contenders import WORKERS, start
+from ..figures import Missing
+from .load_generators import check, http
+from ..machine import GENERATOR_CORE, pinned
 from .sampling import sample
-from .scenarios import Scenario
-from .server import Server
+from ..scenarios import Scenario
+from ..server import Server
 
 # A request in so many sleeps as long as `NAP_S`, all others as `SHORT_S`; the rate is for four Rs.
 NAP_EVERY, NAP_S, SHORT_S = 100, 0.5, 0.005

@@ -1,0 +1,70 @@
+//! The contents of errors that are nothing but a text.
+
+#![allow(unsafe_code)]
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ptr::NonNull;
+
+use crate::content::{Content, Object};
+
+/// A text that was there before the program started.
+#[repr(transparent)]
+pub(crate) struct StaticText(&'static str);
+
+/// A text on the heap that came as a `String`, whose buffer is kept.
+pub(crate) struct OwnedText(pub(crate) String);
+
+/// A text on the heap behind its own header: it points into the allocation it is in.
+pub(crate) struct InlineText(NonNull<str>);
+
+impl InlineText {
+    /// # Safety
+    /// - `text` is valid for reads as long as the result and everything made of it is used.
+    /// - Nobody writes to it.
+    pub(crate) unsafe fn new(text: NonNull<str>) -> InlineText {
+        InlineText(text)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        // SAFETY: `new`'s caller said that it is valid and not written to.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+// SAFETY: it is a shared `str`, which is `Send` and `Sync`.
+unsafe impl Send for InlineText {}
+// SAFETY: as above.
+unsafe impl Sync for InlineText {}
+
+macro_rules! text_error {
+    ($name:ident, $self:ident => $text:expr) => {
+        impl fmt::Display for $name {
+            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt($text, f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt($text, f)
+            }
+        }
+
+        impl StdError for $name {}
+
+        impl Content for $name {
+            fn object(&self) -> &Object {
+                self
+            }
+
+            fn into_boxed($self) -> Box<Object> {
+                String::from($text).into()
+            }
+        }
+    };
+}
+
+text_error!(StaticText, self => self.0);
+text_error!(OwnedText, self => &self.0[..]);
+text_error!(InlineText, self => self.as_str());
