@@ -1,24 +1,27 @@
-# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools in R that a language model may call.
+# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools
+# in R that a language model can call.
 #
-#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client; PORT=9000 in front for another port
+#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client
 #   rookery serve examples/mcp.R    the same with an access log
 #
-# A call that takes long answers with events: its progress while it runs, and its result at the end. A client that loses its
-# connection half way comes again with the id of the last event that it saw, and gets the rest: the call has gone on meanwhile.
-# It needs the package jsonlite.
+# The response to a long tool call is an event stream: progress while the call runs, and its result
+# at the end. A client that loses its connection reconnects with the id of the last event that it
+# received, and gets the remaining events, because the call continues meanwhile. This example needs
+# the package jsonlite.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# Events of a stream that are kept for clients that come again, and sessions, of which the oldest makes room.
+# How many events of a stream are kept for clients that reconnect, and how many sessions. Past that
+# the oldest is dropped.
 kept_events <- 200L
 most_sessions <- 100L
 revisions <- c("2025-11-25", "2025-06-18", "2025-03-26")
 
-# ---- tools: each is given its arguments and a function for its progress, and returns text, or a promise of it ----
+# ---- tools: each gets its arguments and a function that reports progress, and returns text or a promise ----
 
-# A list that is `{}` also when it is empty.
+# Returns a list that becomes `{}` in JSON also if it is empty.
 object <- function(...) if (...length() == 0) structure(list(), names = character()) else list(...)
 
 tools <- list(
@@ -46,7 +49,8 @@ tools <- list(
       properties = object(slices = object(type = "integer", minimum = 1L, maximum = 1000L)),
       required = list("slices")
     ),
-    # In slices, between which R serves. What cannot be cut up belongs in another process: return its promise.
+    # The work is done in slices, between which R serves requests. Run work that cannot be divided
+    # in another process, and return its promise.
     call = function(arguments, progress) {
       slices <- as.integer(arguments$slices)
       if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) stop("`slices` must be from 1 to 1000")
@@ -56,7 +60,7 @@ tools <- list(
         slice <- function() {
           inside <<- inside + sum(runif(20000)^2 + runif(20000)^2 < 1)
           done <<- done + 1L
-          # FALSE: the client has cancelled the call.
+          # FALSE means that the client has cancelled the call.
           if (!progress(done, slices)) return(reject("cancelled"))
           if (done < slices) later::later(slice, 0.01) else resolve(format(4 * inside / (20000 * slices)))
         }
@@ -66,26 +70,26 @@ tools <- list(
   )
 )
 
-# ---- sessions: an id, and streams of events that can be gone on with ----
+# ---- sessions: an id, and event streams that can be resumed ----
 
 sessions <- list()
 
 new_session <- function() {
   session <- new.env()
-  # Nobody guesses it.
+  # Random, so that no client can guess it.
   session$id <- paste(readBin("/dev/urandom", "raw", 16), collapse = "")
   session$streams <- list()
   session$calls <- list()
   sessions[[session$id]] <<- session
   while (length(sessions) > most_sessions) end_session(sessions[[1]])
-  # The one that a GET listens to: what belongs to no call.
+  # The stream for GET, with the messages that belong to no call.
   new_stream(session, "news")
   session
 }
 
 end_session <- function(session) {
   for (stream in session$streams) if (!is.null(stream$to)) stream$to$close()
-  # What still runs finds that it was cancelled.
+  # Calls that still run find that they are cancelled.
   session$calls <- list()
   sessions[[session$id]] <<- NULL
 }
@@ -95,7 +99,7 @@ new_stream <- function(session, name) {
   stream$name <- name
   stream$number <- 0L
   stream$events <- list()
-  # The last that was sent to somebody, and who gets them now.
+  # The number of the last event that was sent, and the current receiver of events.
   stream$sent <- 0L
   stream$to <- NULL
   stream$is_over <- FALSE
@@ -119,7 +123,8 @@ pass_on <- function(stream, to, event) {
   stream$sent <- event$number
 }
 
-# Sends a stream to whoever asks for it, from behind `number` on: one client at a time.
+# Sends the events after `number` to the client that requests the stream. A stream has one client at
+# a time.
 attach <- function(stream, number) {
   if (!is.null(stream$to)) stream$to$close()
   to <- sse_response()
@@ -179,19 +184,20 @@ call_tool <- function(session, message) {
     failed <- inherits(value, "error")
     return(answer(200L, result_of(message$id, text_result(if (failed) conditionMessage(value) else value, failed))))
   }
-  # It takes long: events, the first of which has an id and no data, so that the client can come again from the beginning.
+  # For a long call, an event stream. Its first event has an id and no data, so that the client can
+  # resume from the beginning.
   session$made <- (if (is.null(session$made)) 0L else session$made) + 1L
   stream <- new_stream(session, paste0("call-", session$made))
   emit(stream, "")
   end <- function(result) {
-    # A call that was cancelled has no answer.
+    # A cancelled call gets no response.
     if (is.null(session$calls[[key]])) {
       if (!is.null(stream$to)) stream$to$close()
       session$streams[[stream$name]] <- NULL
     } else {
       session$calls[[key]] <- NULL
       emit(stream, json(result_of(message$id, result)), is_last = TRUE)
-      # Kept for a while for a client that lost its connection just before the end.
+      # The stream is kept for a while, for a client that loses its connection just before the end.
       later::later(function() session$streams[[stream$name]] <- NULL, 60)
     }
   }
@@ -235,7 +241,8 @@ post <- function(req, session) {
   )
 }
 
-# The stream of a session's news, or what is left of the one that was broken off.
+# Responds with the stream of a session's messages, or with the rest of a stream that was
+# interrupted.
 listen <- function(req, session) {
   if (!grepl("text/event-stream", req$HTTP_ACCEPT %||% "", fixed = TRUE)) {
     return(answer(406L))
@@ -244,7 +251,7 @@ listen <- function(req, session) {
   if (is.null(seen)) {
     return(attach(session$streams$news, session$streams$news$sent))
   }
-  # It is the client's text.
+  # The value comes from the client, so it may be anything.
   parts <- regmatches(seen, regexec("^([a-z]+(?:-[0-9]{1,9})?)/([0-9]{1,9})$", seen))[[1]]
   stream <- if (length(parts) == 3) session$streams[[parts[[2]]]]
   if (is.null(stream)) answer(404L) else attach(stream, as.integer(parts[[3]]))
@@ -252,8 +259,9 @@ listen <- function(req, session) {
 
 `%||%` <- function(x, y) if (is.null(x)) y else x
 
-# A page of any site can send requests to this machine: what comes from a page comes with its origin. (A server for others asks
-# for a token as well, and has TLS.)
+# Returns whether a request comes from a page of this machine, or from no page. A page of any site
+# can send requests to this machine, and the browser then names the page's origin. (A server for
+# others also requires a token, and uses TLS.)
 is_of_this_machine <- function(origin) {
   is.null(origin) || grepl("^https?://(localhost|127[.]0[.]0[.]1|\\[::1\\])(:[0-9]+)?$", origin)
 }
@@ -271,7 +279,8 @@ app <- function(req) {
   if (!is.null(req$HTTP_MCP_PROTOCOL_VERSION) && !req$HTTP_MCP_PROTOCOL_VERSION %in% revisions) {
     return(answer(400L, error_of(NULL, -32600L, "this revision of the protocol is not spoken here")))
   }
-  # 404 tells a client to begin anew. A function: to initialize is what needs no session.
+  # 404 makes a client start a new session. This is a function because `initialize` needs no
+  # session.
   id <- req$HTTP_MCP_SESSION_ID
   session <- if (is.null(id)) {
     function() answer(400L, error_of(NULL, -32600L, "there is no MCP-Session-Id"))
@@ -293,7 +302,7 @@ app <- function(req) {
   listen(req, session)
 }
 
-# runServer() in three lines, so that the address is printed once it is listened at.
+# The same as runServer(), in three lines, so that the address is printed once the server listens.
 server <- startServer("127.0.0.1", port, app)
 cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
 tryCatch(service(0), finally = server$stop())

@@ -377,7 +377,7 @@ test_that("what is wrong with a certificate ends serve() with the reason", {
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
   pem <- local_pem()
   text <- paste(readLines(pem), collapse = "\n")
-  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be handed to the R", class = "rookery_bad_tls")
+  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be passed to the R", class = "rookery_bad_tls")
 })
 
 test_that("--tls dev prints the fingerprint", {
