@@ -10,29 +10,33 @@ use rookery_settings::{Source, Value};
 use rookery_status::AdminAddress;
 
 use super::options::Options;
-use super::wrong;
+use super::usage_error;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::access_log::LogTo;
+use crate::serve::access_log::LogTarget;
 use crate::settings::admin_address;
-use crate::settings::combined::{self, Https, Settings};
+use crate::settings::combined::{self, CombinedSettings, Https};
 use crate::settings::workers::Workers;
 
 /// What the command line asks `rookery serve` for.
 #[derive(Debug)]
-pub(crate) struct Command {
+pub(crate) struct ServeArgs {
     pub(crate) target: PathBuf,
     pub(crate) options: Options,
     /// Whether the app is being written: it is reloaded when a file changes.
     pub(crate) is_dev: bool,
 }
 
-impl Command {
+impl ServeArgs {
     /// Reads the target.
     ///
     /// # Errors
     /// Fails unless there is one.
-    pub(super) fn read(name: &str, own: &ArgMatches, options: Options) -> Result<Command, Failure> {
+    pub(super) fn read(
+        name: &str,
+        own: &ArgMatches,
+        options: Options,
+    ) -> Result<ServeArgs, Failure> {
         let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
@@ -40,19 +44,19 @@ impl Command {
             } else {
                 format!("not {} of them", targets.len())
             };
-            return wrong(format!("`rookery {name}` takes one folder or file; {what}."));
+            return usage_error(format!("`rookery {name}` takes one folder or file; {what}."));
         };
-        Ok(Command { target: target.into(), options, is_dev: name == "dev" })
+        Ok(ServeArgs { target: target.into(), options, is_dev: name == "dev" })
     }
 }
 
 /// How `rookery serve` serves: the settings of all sources, as the program uses them. Paths may be
 /// relative to the folder that the program was started in.
 #[derive(Debug, Clone)]
-pub(crate) struct Serve {
+pub(crate) struct ServeSettings {
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) settings: Settings,
+    pub(crate) settings: CombinedSettings,
     pub(crate) workers: Workers,
     /// Where it answers those who look after it, besides the socket in its own folder.
     pub(crate) admin: Option<AdminAddress>,
@@ -62,37 +66,40 @@ pub(crate) struct Serve {
     pub(crate) shutdown_delay: Duration,
     /// Whether a browser is opened once clients are served.
     pub(crate) opens_browser: bool,
-    pub(crate) log: LogTo,
+    pub(crate) log: LogTarget,
     pub(crate) format: Format,
 }
 
-impl Serve {
+impl ServeSettings {
     /// Checks the settings against each other, and returns them as the program uses them.
     ///
     /// # Errors
     /// Fails with the first conflict.
-    pub(crate) fn of(all: rookery_settings::Settings, is_dev: bool) -> Result<Serve, Failure> {
+    pub(crate) fn of(
+        all: rookery_settings::Settings,
+        is_dev: bool,
+    ) -> Result<ServeSettings, Failure> {
         let all = if is_dev { all.with_default("reload", Value::Flag(true)) } else { all };
-        all.check().map_err(|conflict| Failure::of_source(conflict.source, conflict.message))?;
+        all.check().map_err(|conflict| Failure::from_source(conflict.source, conflict.message))?;
         let host = match all.text("host") {
             Some(host) => host,
             // A name that everybody knows is served where everybody looks.
-            None if all.is_given("domain") => Address::everywhere().to_owned(),
+            None if all.is_given("domain") => Address::all_interfaces().to_owned(),
             None => "127.0.0.1".to_owned(),
         };
         let workers = Workers::of(&all, is_dev)?;
-        Ok(Serve {
+        Ok(ServeSettings {
             host,
             #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
             port: all.number("port").unwrap_or_default() as u16,
-            admin: all.text("admin").map(|at| admin_address::address(&at)).transpose()?,
+            admin: all.text("admin").map(|at| admin_address::parse(&at)).transpose()?,
             is_embedded: all.flag("embed"),
             shutdown_delay: combined::time(&all, "shutdown_delay").unwrap_or_default(),
             opens_browser: all.flag("open"),
             log: match all.value("log") {
-                Some(Value::Path(path)) => LogTo::File(path),
-                Some(Value::Word("none")) => LogTo::Nothing,
-                _ => LogTo::Stdout,
+                Some(Value::Path(path)) => LogTarget::File(path),
+                Some(Value::Word("none")) => LogTarget::Nothing,
+                _ => LogTarget::Stdout,
             },
             format: if all.text("log_format").is_some_and(|format| format == "json") {
                 Format::Json
@@ -100,7 +107,7 @@ impl Serve {
                 Format::Common
             },
             workers,
-            settings: Settings(all),
+            settings: CombinedSettings(all),
         })
     }
 
@@ -134,23 +141,26 @@ impl Serve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command_line::tests::{assert_is_told, served};
+    use crate::command_line::tests::{assert_usage_error, served};
 
     #[test]
     fn the_address_and_the_log_are_what_was_asked_for() {
         let asked =
             served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
-        assert!(matches!((&asked.log, asked.format), (LogTo::Stdout, Format::Json)));
+        assert!(matches!((&asked.log, asked.format), (LogTarget::Stdout, Format::Json)));
         assert_eq!(asked.settings.https(), None);
         let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
-        assert!(matches!(log(&["--log", "-"]), LogTo::Stdout) && matches!(log(&[]), LogTo::Stdout));
         assert!(
-            matches!(log(&["--log", "none"]), LogTo::Nothing)
-                && matches!(log(&["--no-log"]), LogTo::Nothing)
+            matches!(log(&["--log", "-"]), LogTarget::Stdout)
+                && matches!(log(&[]), LogTarget::Stdout)
         );
         assert!(
-            matches!(log(&["--log", "./none"]), LogTo::File(path) if path == std::path::Path::new("./none"))
+            matches!(log(&["--log", "none"]), LogTarget::Nothing)
+                && matches!(log(&["--no-log"]), LogTarget::Nothing)
+        );
+        assert!(
+            matches!(log(&["--log", "./none"]), LogTarget::File(path) if path == std::path::Path::new("./none"))
         );
         assert_eq!(
             served(&["serve", "a", "--tls", "dev"]).settings.https(),
@@ -213,7 +223,7 @@ mod tests {
                 "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`.",
             ),
         ] {
-            assert_is_told(words, says);
+            assert_usage_error(words, says);
         }
     }
 }

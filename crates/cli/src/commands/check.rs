@@ -7,10 +7,10 @@ use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, ta
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
-use crate::command_line::Serve;
+use crate::command_line::ServeSettings;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::access_log::LogTo;
+use crate::serve::access_log::LogTarget;
 use crate::serve::r_command;
 use crate::serve::tls;
 
@@ -18,7 +18,7 @@ use crate::serve::tls;
 const AT_START: &str = "found out at the start";
 
 /// Returns the settings that are in force, each with where it comes from.
-pub(crate) fn config(serve: &Serve, target: &Target) -> Vec<u8> {
+pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.settings.0;
     let mut text = format!(
         "Settings of {}. R was not started: what an .Rprofile or the app sets is not known.\n",
@@ -42,7 +42,7 @@ pub(crate) fn config(serve: &Serve, target: &Target) -> Vec<u8> {
 /// Returns the name of a setting, its value, and where the value comes from.
 fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] {
     let (value, source) = match (all.given(row.name), all.value(row.name), row.default) {
-        (Some(given), _, _) => (shown(given), source_of(given)),
+        (Some(given), _, _) => (value_text(given), source_of(given)),
         (None, Some(value), _) => (value.show(row.kind), Source::Default.name().to_owned()),
         (None, None, Default::Derived { text, .. }) => (text.to_owned(), AT_START.to_owned()),
         (None, None, _) => ("none".to_owned(), Source::Default.name().to_owned()),
@@ -52,7 +52,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
 }
 
 /// Writes a value without what is secret in it: passwords, and those of URLs.
-fn shown(given: &Given) -> String {
+fn value_text(given: &Given) -> String {
     if given.setting.is_secret {
         return "(hidden)".to_owned();
     }
@@ -77,12 +77,12 @@ fn source_of(given: &Given) -> String {
 ///
 /// # Errors
 /// Fails with the first thing that would keep the server from starting.
-pub(crate) fn check(serve: &Serve, target: &Target) -> Result<Vec<u8>, Failure> {
-    let (what, address) = verify(serve, target)?;
+pub(crate) fn check(serve: &ServeSettings, target: &Target) -> Result<Vec<u8>, Failure> {
+    let (what, address) = check_settings(serve, target)?;
     let mut text = format!("{} can be served: {what}.\n", target.path.display());
     let redirect_from = serve.settings.redirect_from();
-    let beside = redirect_from.map(|port| address.beside(port)).transpose()?;
-    for address in std::iter::once(&address).chain(&beside) {
+    let redirect_address = redirect_from.map(|port| address.with_port(port)).transpose()?;
+    for address in std::iter::once(&address).chain(&redirect_address) {
         if let Some(in_use) = check_address(address)? {
             let _ = writeln!(text, "Note: {in_use}");
         }
@@ -107,7 +107,7 @@ pub(crate) fn check_address(address: &Address) -> Result<Option<String>, Failure
 /// # Errors
 /// Fails when it could not be listened on if it were free.
 pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> {
-    let (address, shown) = match at {
+    let (address, value_text) = match at {
         AdminAddress::Tcp(socket) => {
             (Address::Tcp { host: socket.ip().to_string(), socket: *socket }, socket.to_string())
         }
@@ -116,10 +116,10 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
     match address.try_to_bind() {
         Ok(()) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            Ok(Some(format!("The address of `--admin`, {shown}, is in use.")))
+            Ok(Some(format!("The address of `--admin`, {value_text}, is in use.")))
         }
         Err(error) => {
-            Err(Failure::Address(format!("Cannot listen for `--admin` on {shown}: {error}.")))
+            Err(Failure::Address(format!("Cannot listen for `--admin` on {value_text}: {error}.")))
         }
     }
 }
@@ -129,11 +129,14 @@ pub(crate) fn check_admin(at: &AdminAddress) -> Result<Option<String>, Failure> 
 ///
 /// # Errors
 /// Fails with the first mistake.
-pub(crate) fn verify(serve: &Serve, target: &Target) -> Result<(&'static str, Address), Failure> {
+pub(crate) fn check_settings(
+    serve: &ServeSettings,
+    target: &Target,
+) -> Result<(&'static str, Address), Failure> {
     let (address, _) = address_and_log(serve)?;
     let what = target.kind()?;
     if !target.is_site {
-        r_command::find()?;
+        r_command::find_r_and_package()?;
     }
     tls::check(&serve.settings)?;
     Ok((what, address))
@@ -143,10 +146,10 @@ pub(crate) fn verify(serve: &Serve, target: &Target) -> Result<(&'static str, Ad
 ///
 /// # Errors
 /// Fails with the first mistake.
-pub(crate) fn address_and_log(serve: &Serve) -> Result<(Address, LogTo), Failure> {
-    let address = Address::of(&serve.host, serve.port)?;
+pub(crate) fn address_and_log(serve: &ServeSettings) -> Result<(Address, LogTarget), Failure> {
+    let address = Address::parse(&serve.host, serve.port)?;
     serve.settings.check()?;
-    Ok((address, serve.log.settled()?))
+    Ok((address, serve.log.checked()?))
 }
 
 #[cfg(test)]
@@ -168,7 +171,7 @@ mod tests {
             given(Source::File, "max_body_size", "10MB", Some("`/srv/_server.yml`, line 5")),
             given(Source::Environment, "error_detail", "full", None),
         ]);
-        let serve = Serve::of(settings, false).unwrap();
+        let serve = ServeSettings::of(settings, false).unwrap();
         let target = Target { path: "/srv".into(), folder: "/srv".into(), is_site: false };
         let text = String::from_utf8(config(&serve, &target)).unwrap();
         let has = |name: &str, value: &str, source: &str| {
@@ -200,8 +203,8 @@ mod tests {
     #[test]
     fn a_password_in_a_url_is_not_shown() {
         let url = given(Source::File, "acme_directory", "https://me:secret@ca.test/dir", None);
-        assert_eq!(shown(&url), "https://(hidden)@ca.test/dir");
+        assert_eq!(value_text(&url), "https://(hidden)@ca.test/dir");
         let url = given(Source::File, "acme_directory", "https://ca.test/dir@1", None);
-        assert_eq!(shown(&url), "https://ca.test/dir@1");
+        assert_eq!(value_text(&url), "https://ca.test/dir@1");
     }
 }

@@ -9,7 +9,7 @@ use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
 use crate::failure::Failure;
 use crate::process::allocator;
-use crate::user_paths::{is_executable, is_writable, settle};
+use crate::user_paths::{absolute, is_executable, is_writable};
 
 /// Where the certificates for HTTPS come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Https {
 }
 
 pub(crate) fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathBuf> {
-    all.value(name)?.path().map(settle)
+    all.value(name)?.path().map(absolute)
 }
 
 /// Returns a time, if it is bounded.
@@ -31,11 +31,11 @@ pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Durat
 
 /// The settings of all sources.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings(pub(crate) rookery_settings::Settings);
+pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 
 /// The settings of a server in this process.
 #[derive(Debug)]
-pub(crate) struct OfServer {
+pub(crate) struct ServerSettings {
     pub(crate) config: Config,
     pub(crate) proxies: TrustedProxies,
     pub(crate) proxy_protocol: bool,
@@ -44,7 +44,7 @@ pub(crate) struct OfServer {
 
 /// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
 #[cfg(target_os = "linux")]
-const OF_WORKERS: [&str; 17] = [
+const WORKER_SETTINGS: [&str; 17] = [
     "spool_dir",
     "ws_max_message_size",
     "ws_max_send_queue_size",
@@ -65,7 +65,7 @@ const OF_WORKERS: [&str; 17] = [
     "request_id_header",
 ];
 
-impl Settings {
+impl CombinedSettings {
     /// Checks what can be checked before R is started.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Settings {
         let folder = self.spool_folder();
         let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
         if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
-            return Err(Failure::Serving(format!(
+            return Err(Failure::Unavailable(format!(
                 "{} names `{}`, which is no folder that this user may write in: make it, or choose another.",
                 given.name(),
                 folder.display()
@@ -87,15 +87,15 @@ impl Settings {
     fn proxies(&self) -> Result<TrustedProxies, Failure> {
         let proxies = self.0.list("trusted_proxies");
         TrustedProxies::parse(proxies.iter().map(String::as_str))
-            .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
+            .map_err(|error| Failure::Unavailable(format!("`trusted_proxies`: {error}.")))
     }
 
     /// Returns the settings of a server in this process.
     ///
     /// # Errors
     /// Fails when the proxies cannot be used.
-    pub(crate) fn of_server(&self) -> Result<OfServer, Failure> {
-        Ok(OfServer {
+    pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
+        Ok(ServerSettings {
             config: self.config(),
             proxies: self.proxies()?,
             proxy_protocol: self.0.flag("proxy_protocol"),
@@ -134,55 +134,56 @@ impl Settings {
 
     /// Returns whether responses have the id of their request.
     #[cfg(target_os = "linux")]
-    pub(crate) fn tells_request_id(&self) -> bool {
+    pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
     }
 
     /// Hands each setting over that was given and is an option of R as well.
-    pub(crate) fn hand_over(&self, lines: &mut Lines) {
-        self.hand_over_those(lines, |row| row.places.has(Places::OPTION));
+    pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
+        self.pass_rows(lines, |row| row.places.has(Places::OPTION));
     }
 
     /// Hands each setting of a worker over that was given.
     #[cfg(target_os = "linux")]
-    pub(crate) fn hand_over_to_worker(&self, lines: &mut Lines) {
-        self.hand_over_those(lines, |row| OF_WORKERS.contains(&row.name));
+    pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
+        self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
     }
 
     /// Puts the source in front of the name of each.
-    fn hand_over_those(&self, lines: &mut Lines, is_it: impl Fn(&Setting) -> bool) {
-        for given in table::all().filter(|row| is_it(row)).filter_map(|row| self.0.given(row.name))
+    fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
+        for given in
+            table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
         {
             let source = match given.source {
                 Source::Environment => "environment:",
                 Source::File => "file:",
                 _ => "cli:",
             };
-            lines.value(source, given.setting.name, &settled(given.value.clone()));
+            lines.value(source, given.setting.name, &with_absolute_paths(given.value.clone()));
         }
     }
 
-    /// Hands over what HTTPS is spoken with, where `is_it` accepts the row: what was given, and defaults.
-    pub(crate) fn hand_over_https(&self, lines: &mut Lines, is_it: impl Fn(&Setting) -> bool) {
+    /// Hands over what HTTPS is spoken with, where `is_included` accepts the row: what was given, and defaults.
+    pub(crate) fn pass_https(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
         if self.https().is_none() {
             return;
         }
         let is_https = |row: &Setting| {
             row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme)
         };
-        for row in table::all().filter(|row| is_https(row) && is_it(row)) {
+        for row in table::all().filter(|row| is_https(row) && is_included(row)) {
             if let Some(value) = self.0.value(row.name) {
-                lines.value("tls:", row.name, &settled(value));
+                lines.value("tls:", row.name, &with_absolute_paths(value));
             }
         }
     }
 }
 
 /// Returns a value that is the same in the app's folder.
-fn settled(value: Value) -> Value {
+fn with_absolute_paths(value: Value) -> Value {
     match value {
-        Value::Path(path) => Value::Path(settle(&path)),
-        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| settle(path)).collect()),
+        Value::Path(path) => Value::Path(absolute(&path)),
+        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| absolute(path)).collect()),
         value => value,
     }
 }
@@ -207,19 +208,21 @@ mod tests {
 
     use super::*;
 
-    fn settings(given: &[(Source, &str, &str)]) -> Settings {
-        Settings(rookery_settings::Settings::combine(given.iter().map(|(source, name, text)| {
-            let setting = table::row(name);
-            Given {
-                setting,
-                value: setting.read(&Raw::from(*text)).unwrap(),
-                source: *source,
-                place: None,
-            }
-        })))
+    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
+        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
+            |(source, name, text)| {
+                let setting = table::row(name);
+                Given {
+                    setting,
+                    value: setting.read(&Raw::from(*text)).unwrap(),
+                    source: *source,
+                    place: None,
+                }
+            },
+        )))
     }
 
-    fn handed_over(fill: impl Fn(&mut Lines)) -> Vec<String> {
+    fn lines_of(fill: impl Fn(&mut Lines)) -> Vec<String> {
         let mut lines = Lines::default();
         fill(&mut lines);
         String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
@@ -281,7 +284,7 @@ mod tests {
             (Source::CommandLine, "ws_origins", "same"),
             (Source::CommandLine, "trusted_proxies", "unix"),
         ]);
-        let told = handed_over(|lines| settings.hand_over_to_worker(lines));
+        let told = lines_of(|lines| settings.pass_to_worker(lines));
         assert_eq!(
             told,
             [
@@ -309,7 +312,7 @@ mod tests {
             "request_id_header",
         ];
         for row in table::all() {
-            if OF_WORKERS.contains(&row.name) && !of_both.contains(&row.name) {
+            if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {
                 assert_eq!(row.applies, Applies::AtReload, "{}", row.name);
             } else if row.places.has(Places::OPTION) {
                 assert_eq!(row.applies, Applies::WithAcceptingProcess, "{}", row.name);
@@ -326,7 +329,7 @@ mod tests {
             (Source::CommandLine, "spool_dir", "/tmp"),
             (Source::CommandLine, "port", "1"),
         ]);
-        let told = handed_over(|lines| settings.hand_over(lines));
+        let told = lines_of(|lines| settings.pass_to_r(lines));
         assert_eq!(
             told,
             [

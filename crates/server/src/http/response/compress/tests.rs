@@ -12,7 +12,7 @@ fn decode(gzip: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reproducible bytes that do not compress.
+/// Returns reproducible bytes that cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let step = |_| {
@@ -218,7 +218,7 @@ fn what_was_flushed_can_be_decoded() {
         GzDecoder::new(&out[4..]).read_exact(&mut seen).unwrap();
         assert_eq!(seen, sent);
     }
-    // More than there is room for at once: a flush goes on until all is out.
+    // The output exceeds the free space, so `flush` must continue until all output is written.
     for event in noise(400_000).chunks(50_000) {
         sent.extend_from_slice(event);
         out.shrink_to_fit();
