@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{
     CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
 };
-use rookery_server::with_signals_blocked;
+use rookery_system::signals::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 

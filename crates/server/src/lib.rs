@@ -37,7 +37,6 @@ pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, MakeApplication, Upstream};
-pub use blocking::signal_mask::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
@@ -46,7 +45,7 @@ pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
 pub use logging::{access_log, output};
-pub use net::descriptor::CloseInChild;
+pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
 pub use net::network_address::network_address;

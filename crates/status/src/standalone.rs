@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_server::{LivenessProbe, Rejection, output, with_signals_blocked};
+use rookery_server::{LivenessProbe, Rejection, output};
+use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{Counter, RequestCounters, SharedScoreboard, now};
 use serde_json::json;
 

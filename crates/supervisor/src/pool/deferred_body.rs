@@ -105,7 +105,7 @@ mod tests {
         ] {
             let mut waiting = waiting(&[]);
             waiting.exchange.begin_response(204);
-            waiting.exchange.push_response_header(b"Rookery-Attempt", said.as_bytes()).unwrap();
+            waiting.exchange.push_response_header(b"Rookery-Call", said.as_bytes()).unwrap();
             assert_eq!(lets_body_come(&waiting.exchange), lets, "{said}");
             let exchange = goes_on(waiting);
             assert_eq!(
