@@ -62,7 +62,7 @@ test_that("a folder that has gone is 507, and told with its name; a new server f
   expect_equal(exit_of(it), 0)
   told <- grep("507", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   expect_length(told, 1)
-  expect_match(told, paste0("^rookery: an upload was refused with status 507: .*", file.path(dir, "spool"), ".*No such file"))
+  expect_match(told, paste0("^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"), ".*No such file"))
 })
 
 test_that("the option is that of the session for a path as well", {

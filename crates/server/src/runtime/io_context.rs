@@ -124,7 +124,7 @@ impl IoContext {
                 }
             }
             Command::ResumePulls { stream } => {
-                self.with_stream(stream, ResponseStream::on_chunk_wanted)
+                self.with_stream(stream, ResponseStream::resume_pulling)
             }
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
             Command::EndStream { stream } => self.with_stream(stream, ResponseStream::end),

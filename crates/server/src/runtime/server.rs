@@ -185,7 +185,7 @@ impl Server {
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let bind_error =
-            |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
+            |source| ListenError::Bind { address: "the worker's socket".to_owned(), source };
         let mut groups = supervision.public_groups(&config).map_err(bind_error)?;
         let config = ListenerConfig {
             downstream: Downstream::Supervisor,
@@ -251,7 +251,7 @@ impl fmt::Debug for Server {
 
 /// What is wrong with sockets that were given.
 fn inherited_error(source: io::Error) -> ListenError {
-    ListenError::Bind { address: "the sockets that were given".to_owned(), source }
+    ListenError::Bind { address: "the inherited sockets".to_owned(), source }
 }
 
 /// As a static path answers where nothing is.

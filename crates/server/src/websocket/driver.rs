@@ -49,11 +49,13 @@ fn max_fragments(message_bytes: u64) -> u32 {
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
 pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
-    let handle =
-        match registry.get(id).expect("opened when it was accepted, closed only by its task") {
-            OpenWebSocket::Local(handle) => handle,
-            OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
-        };
+    let handle = match registry
+        .get(id)
+        .expect("a WebSocket is registered when it is accepted, and removed only by its task")
+    {
+        OpenWebSocket::Local(handle) => handle,
+        OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
+    };
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     handle.transport.replace(Some(transport));
     slot.replace(Rc::clone(&handle) as _);
@@ -142,7 +144,13 @@ impl Drop for Driver {
 
 impl Driver {
     fn with_transport<R>(&self, use_it: impl FnOnce(&mut Transport) -> R) -> R {
-        use_it(self.handle.transport.borrow_mut().as_mut().expect("the task's until it ends"))
+        use_it(
+            self.handle
+                .transport
+                .borrow_mut()
+                .as_mut()
+                .expect("the transport belongs to the task until the task ends"),
+        )
     }
 
     fn io_action(&self) -> IoAction {
@@ -321,7 +329,7 @@ impl Driver {
         if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
             handle
                 .backlog
-                .on_written(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
+                .has_left(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
         }
         ready!(flushed)?;
         if handle.deferred_bytes.get() > 0 {

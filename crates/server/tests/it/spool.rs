@@ -67,7 +67,7 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
     let said = SAID.lock().unwrap().clone();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
-        said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("stay so"),
+        said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("must stay free"),
         "{said:?}"
     );
     // What was refused is given back, once a thread has closed its file.

@@ -490,7 +490,10 @@ static NOTICES: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn tls_where_http_is_spoken_is_said_once() {
     let notice = Notice(|line| {
-        assert!(line.starts_with("127.0.0.1 asked for HTTPS where HTTP is spoken"), "{line}");
+        assert!(
+            line.starts_with("127.0.0.1 sent a TLS handshake to a plaintext HTTP port"),
+            "{line}"
+        );
         NOTICES.fetch_add(1, Ordering::SeqCst);
     });
     let app = App::with(

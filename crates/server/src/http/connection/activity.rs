@@ -82,7 +82,7 @@ pub(crate) struct Activity {
     is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
     /// The transfer rate of the client in the current phase.
-    pace: RateMeter,
+    rate: RateMeter,
     /// The number of bytes of the head that have been received.
     head_bytes: Cell<u32>,
     /// The number of bytes that the current request holds in memory.
@@ -105,7 +105,7 @@ impl Activity {
             taken_at: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
-            pace: RateMeter::default(),
+            rate: RateMeter::default(),
             head_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             background_bytes: Cell::new(0),
@@ -129,7 +129,7 @@ impl Activity {
         self.entered_at.set(now);
         self.read_at.set(now);
         self.taken_at.set(now);
-        self.pace.start();
+        self.rate.start();
     }
 
     /// Begins the phase in which the client reads the rest of the response or closes the
@@ -154,7 +154,7 @@ impl Activity {
             // reads the response.
             _ => return,
         }
-        self.pace.count(n);
+        self.rate.count(n);
     }
 
     /// Notes that `n` bytes of blank lines were read between two requests. They do not begin a
@@ -191,7 +191,7 @@ impl Activity {
     pub(crate) fn restart_write_deadline(&self, now: u32) {
         if self.is_write_blocked.get() {
             self.taken_at.set(now);
-            self.pace.start();
+            self.rate.start();
         }
     }
 
@@ -215,7 +215,7 @@ impl Activity {
             (written, self.phase.get())
         {
             self.taken_at.set(now);
-            self.pace.count(*n);
+            self.rate.count(*n);
         }
     }
 
@@ -255,25 +255,25 @@ impl Activity {
             Phase::Head => {
                 let has_begun = self.head_bytes.get() > 0;
                 self.phase_age(now) > ticks.head
-                    || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
+                    || (has_begun && self.rate.tick(ticks.head_rate, self.rate.take()))
             }
             Phase::Body if self.is_read_blocked.get() => {
                 now.wrapping_sub(self.read_at.get()) > ticks.idle
-                    || self.pace.tick(ticks.body_rate, self.pace.take())
+                    || self.rate.tick(ticks.body_rate, self.rate.take())
             }
             Phase::Response | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
-                let taken = self.pace.taken(unsent());
+                let taken = self.rate.taken(unsent());
                 if taken > 0 {
                     self.taken_at.set(now);
                 }
                 let stands = taken == 0 && now.wrapping_sub(self.taken_at.get()) > ticks.idle;
-                stands || self.pace.tick(ticks.reply_rate, taken)
+                stands || self.rate.tick(ticks.reply_rate, taken)
             }
             // The client is waiting for the server or its disk.
             Phase::Body | Phase::Response | Phase::Stream | Phase::Flush => {
                 self.read_at.set(now);
                 self.taken_at.set(now);
-                self.pace.start();
+                self.rate.start();
                 false
             }
         }
@@ -292,7 +292,7 @@ impl Activity {
     /// Returns the number of ticks for which the connection has not used its slot, or `None` while
     /// it is being served. Eviction closes the connection with the highest number.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
-        let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
+        let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
             // A phase that just began is not slow, because the current tick may end immediately.
             Phase::Handshake | Phase::Idle | Phase::Head => {

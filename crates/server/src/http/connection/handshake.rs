@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_that_was_meant() {
+    fn derives_the_intended_url_from_a_plaintext_request() {
         let local = Some("192.0.2.1:8443".parse().unwrap());
         for (head, expected) in [
             (

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_past_the_limit_waits_for_an_end() {
+    fn waits_while_the_limit_is_reached() {
         let handshakes = HandshakeLimit::default();
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..2 {

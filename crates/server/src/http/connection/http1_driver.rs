@@ -63,7 +63,7 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
     drop(guard);
     slot.clear();
     let Some((transport, charge)) = connection.into_transport() else {
-        debug_assert!(false, "hyper and the table have let go of it");
+        debug_assert!(false, "hyper and the table have dropped their references");
         shared.dispatch.abandon(exchange.slot());
         return shared.discard_exchange(exchange);
     };

@@ -30,7 +30,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\n\
+         Content-Length: {len}\r\n\r\n",
         status = rejection.status_line(),
         date = httpdate::fmt_http_date(std::time::SystemTime::now()),
         len = text.len(),
@@ -56,7 +57,8 @@ pub(crate) fn close_tls_client(connection: &HttpConnection) {
             .map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
         let notice = connection.config.notice.0;
         notice(&format!(
-            "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"
+            "{who} sent a TLS handshake to a plaintext HTTP port: give the server a certificate, \
+             or use http://"
         ));
     }
     connection.has_unread_input.set(true);

@@ -67,7 +67,7 @@ pub(super) struct Frames {
     /// one of them contains trailers; h2 checks all others.
     open: VecDeque<u32>,
     /// The maximum number of streams in `open`.
-    most_open: usize,
+    max_open: usize,
     /// The part of a header block that has not been passed on, or the payload of trailers.
     block: Vec<u8>,
     /// The rewritten bytes for h2, which follow the bytes that are passed on in place, and how many
@@ -93,7 +93,7 @@ impl Frames {
             is_collected: false,
             head: None,
             open: VecDeque::new(),
-            most_open: streams.saturating_add(MAX_EXTRA_OPEN),
+            max_open: streams.saturating_add(MAX_EXTRA_OPEN),
             block: Vec::new(),
             out: Vec::new(),
             taken: 0,
@@ -200,7 +200,7 @@ impl Frames {
 
     /// Notes that the client has opened a stream.
     fn open(&mut self, stream: u32) {
-        if self.open.len() == self.most_open {
+        if self.open.len() == self.max_open {
             self.open.pop_front();
         }
         self.open.push_back(stream);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_unfinished_from_its_first_byte_to_its_last_frame() {
+    fn head_is_unfinished_from_its_first_byte_to_its_last_frame() {
         let bytes = [
             frame(HEADERS, 0, b"abc"),
             frame(CONTINUATION, 0, b""),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_carry_nothing_are_a_flood_when_they_are_most_of_all() {
+    fn too_many_frames_without_payload_are_a_flood() {
         const PING: u8 = 6;
         let pings = frame(PING, 0, &[0; 8]).repeat(1000);
         let (mut frames, mut sent) = (after_preface(), 0);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_continuation_of_a_head_is_joined() {
+    fn merges_continuation_frames() {
         let small = (0..100u8).map(|at| frame(CONTINUATION, 0, &[at])).collect::<Vec<_>>().concat();
         let all =
             [frame(HEADERS, END_STREAM, b"ab"), small, frame(CONTINUATION, END_HEADERS, b"c")]
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_begin_with_an_ordinary_field() {
+    fn inserts_an_ordinary_field_before_trailers() {
         let head = frame(HEADERS, END_HEADERS, b"head");
         let data = frame(DATA, 0, b"data");
         let next = frame(DATA, END_STREAM, b"of another");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_for_a_stream_that_is_not_open_is_left_to_h2() {
+    fn passes_on_heads_for_closed_streams_unchanged() {
         let (whole, half) = (END_HEADERS | END_STREAM, END_HEADERS);
         let again = frame(HEADERS, whole, b"again");
         for before in [
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_stream_is_remembered_however_many_the_server_has_ended() {
+    fn tracks_an_open_stream_while_thousands_are_closed() {
         let mut frames = after_preface();
         frames.follow(&frame(HEADERS, END_HEADERS, b"head"), 1);
         for stream in 1..5000u32 {
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_may_not_come_within_a_head_is_left_to_h2() {
+    fn passes_on_frames_that_interrupt_a_head_unchanged() {
         for stray in
             [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")]
         {
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_frames_of_a_head_are_a_flood() {
+    fn too_many_empty_continuation_frames_are_a_flood() {
         let mut frames = after_preface();
         frames.follow(&frame(HEADERS, 0, b"ab"), 1);
         frames.follow(&frame(CONTINUATION, 0, b"").repeat(MAX_EMPTY as usize), 1);
@@ -532,7 +532,7 @@ mod tests {
     /// A model: for any frames in any chunks, h2 gets the same bytes, and all of every header
     /// block.
     #[test]
-    fn how_bytes_come_in_pieces_changes_nothing() {
+    fn output_does_not_depend_on_how_the_input_is_split() {
         let mut state = 0x2545_F491_4F6C_DD1Du64;
         let mut random = move |below: usize| {
             state ^= state << 13;

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_becomes_what_it_is_over_http_1() {
+    fn converts_heads_to_the_form_of_http_1() {
         let lines = [
             ("accept", "a"),
             ("cookie", "a=1"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_a_websocket_becomes_a_handshake_without_a_key() {
+    fn extended_connect_becomes_a_handshake_without_a_key() {
         let connect = |protocol: &'static str| {
             let mut head =
                 head(Some("a"), "/ws?x=1", &[("sec-websocket-key", "x"), ("origin", "https://a")]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn rejects_ambiguous_heads() {
         let own = Some("a");
         for (authority, path, lines, expected) in [
             (own, "/", &[("x", " a")][..], Rejection::Unreadable),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_the_one_that_tls_was_told() {
+    fn detects_misdirected_requests() {
         let of =
             |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
         for (host, expected) in [

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_and_priority_are_no_fields() {
+    fn strips_padding_and_priority() {
         for (flags, payload, expected) in [
             (0, &b"abc"[..], Some(&b"abc"[..])),
             (PADDED, b"\x02abc..", Some(b"abc")),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_the_table_come_first() {
+    fn measures_leading_table_size_updates() {
         for (block, expected) in [
             (&[][..], 0),
             (&[0x82], 0),

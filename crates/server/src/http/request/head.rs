@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_of_a_list() {
+    fn finds_tokens_in_lists_ignoring_case() {
         for (list, expected) in [
             ("close", true),
             ("Close", true),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_believed_says_how_the_client_came() {
+    fn trusted_proxy_determines_the_scheme() {
         let headers = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_or_an_address() {
+    fn distinguishes_host_names_from_addresses() {
         for (host, expected) in [
             ("a.example", true),
             ("localhost:8443", true),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn host_rules_of_rfc_9112() {
+    fn requires_exactly_one_host_header() {
         let head = |version, hosts: &[&str]| {
             let mut request = http::Request::builder().version(version).uri("/");
             for host in hosts {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_names_a_path() {
+    fn requires_a_path_in_the_target() {
         for (method, target, expected) in [
             ("GET", "/", Ok(())),
             ("GET", "/?x", Ok(())),

@@ -50,7 +50,7 @@ pub(crate) async fn send_to_application(
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
 ) -> Result<AppDecision, NoResponse> {
-    context.is_asked();
+    context.begin_waiting();
     let mut pending = PendingResponse::new(&context.connection, &exchange);
     let mut log_guard = UpstreamLogGuard::new(context, &exchange);
     match log_guard.context.shared().dispatch.push(event(exchange)) {

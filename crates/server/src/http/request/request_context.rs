@@ -77,7 +77,7 @@ impl RequestContext {
     }
 
     fn parts(&mut self) -> &mut ContextParts {
-        self.parts.as_mut().expect("taken by `drop` alone")
+        self.parts.as_mut().expect("only `drop` takes them")
     }
 
     /// Returns the hook that errors of this request are passed to.
@@ -97,7 +97,7 @@ impl RequestContext {
 
     /// Returns the buffer that the response is copied into, and the cache of header names.
     pub(crate) fn buffer_and_names(&mut self) -> (&mut BytesMut, &HeaderNameCache) {
-        let parts = self.parts.as_mut().expect("taken by `drop` alone");
+        let parts = self.parts.as_mut().expect("only `drop` takes them");
         (&mut parts.buffer, &self.connection.shared.header_names)
     }
 
@@ -143,7 +143,7 @@ impl RequestContext {
     }
 
     /// Notes that the application is processing the request.
-    pub(crate) fn is_asked(&mut self) {
+    pub(crate) fn begin_waiting(&mut self) {
         self.enter(State::Application);
     }
 

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_app_sees_the_others() {
+    fn app_sees_only_other_cookies() {
         let names = CookieNames::new("");
         for (cookies, others) in [
             ("a=b", None),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_the_cookie_out_and_gives_its_own_to_whoever_has_another() {
+    fn worker_removes_the_cookie_and_sets_its_own_if_it_differs() {
         let cookie = SessionCookie::read("rookery-shop AbC-_9 0").unwrap();
         for (cookies, needs_cookie, left) in [
             (&[][..], true, &[][..]),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_supervisor_writes_is_read() {
+    fn parses_only_the_text_of_a_supervisor() {
         for text in ["rookery x 1", "rookery-shop AbC-_9 0"] {
             assert_eq!(SessionCookie::read(text).unwrap().text(), text);
         }

@@ -51,7 +51,8 @@ impl SpoolFolder {
         *last_notice = Some(now);
         drop(last_notice);
         (self.notice)(&format!(
-            "an upload was refused with status 507: the folder of spooled bodies, {}, cannot take it: {error}",
+            "an upload was rejected with status 507 because the spool folder {} \
+             cannot store it: {error}",
             self.path.display()
         ));
     }
@@ -98,7 +99,10 @@ impl DiskReserve {
         if space.free < reserve.saturating_add(wanted) {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                format!("{} of {} bytes are free, and {reserve} stay so", space.free, space.total),
+                format!(
+                    "{} of {} bytes are free, and {reserve} must stay free",
+                    space.free, space.total
+                ),
             ));
         }
         Ok(())
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_is_the_smaller_of_a_gibibyte_and_a_tenth() {
+    fn disk_reserve_is_at_most_a_gibibyte_and_a_tenth() {
         let reserve = DiskReserve::of(&Limits::default());
         for (total, kept) in [
             (0, 0),
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_not_complained_about_with_every_upload() {
+    fn failure_notices_are_rate_limited() {
         static NOTICES: AtomicUsize = AtomicUsize::new(0);
         let folder = SpoolFolder::new("/nowhere/at/all", |line| {
             assert!(line.contains("/nowhere/at/all") && line.contains("507"), "{line}");

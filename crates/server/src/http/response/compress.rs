@@ -78,7 +78,7 @@ pub fn mark(headers: &mut HeaderMap) {
         if etag.as_bytes().starts_with(b"\"") {
             let weak = [b"W/", etag.as_bytes()].concat();
             *etag = HeaderValue::from_bytes(&weak)
-                .expect("a value with two letters in front is a value");
+                .expect("a valid value stays valid with `W/` in front");
         }
     }
 }
@@ -140,7 +140,7 @@ impl Gzip {
             let status = self
                 .deflate
                 .compress_vec(input, out, flush)
-                .expect("the stream is set up and not finished");
+                .expect("the stream is initialised and not finished");
             input = &input[(self.deflate.total_in() - before) as usize..];
             let has_spare = out.len() < out.capacity();
             let is_done = match flush {

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_been_replaced_is_closed_on_another_thread() {
+    fn closes_a_replaced_file_on_another_thread() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let (goes_on, waits) = mpsc::channel::<()>();

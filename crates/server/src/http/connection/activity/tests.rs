@@ -121,7 +121,7 @@ fn useless(activity: &Activity, now: u32, at: u32) {
 }
 
 #[test]
-fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
+fn client_without_progress_times_out_after_any_events() {
     for rate in [0, 512] {
         for_all_sequences(OPERATIONS, 30, |operations| {
             let mut model = Model::new(rate);
@@ -144,7 +144,7 @@ fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
 }
 
 #[test]
-fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
+fn bytes_without_a_request_do_not_extend_the_idle_timeout() {
     let first_late = |between: &dyn Fn(&Model, u32)| {
         let mut model = Model::new(512);
         model.activity.enter(Phase::Idle, model.now);
@@ -162,7 +162,7 @@ fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
 }
 
 #[test]
-fn reading_the_next_request_does_not_excuse_a_reply_that_is_not_taken() {
+fn next_request_does_not_extend_the_write_deadline() {
     let mut model = Model::new(0);
     model.activity.enter(Phase::Response, model.now);
     model.activity.on_written(&Poll::Pending, model.now);

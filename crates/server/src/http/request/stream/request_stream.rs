@@ -142,7 +142,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
             Step::Complete => {
                 is_complete = true;
                 stream.end(StreamEnd::Done);
-                context.is_asked();
+                context.begin_waiting();
             }
             Step::Route(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);

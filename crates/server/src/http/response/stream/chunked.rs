@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_the_same_however_much_of_it_is_written_at_a_time() {
+    fn partial_writes_do_not_change_a_chunk() {
         for step in 1..40 {
             assert_eq!(
                 written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_has_room_whatever_it_is() {
+    fn size_line_fits_any_size() {
         assert_eq!(format!("{:x}\r\n", usize::MAX).len(), SIZE_LINE);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) async fn respond_streamed(
 ) -> Response<ResponseBody> {
     let shared = Rc::clone(&context.connection.shared);
     let Some(stream) = shared.response_streams.get(context.id) else {
-        debug_assert!(false, "opened when the application answered, ended by its connection alone");
+        debug_assert!(false, "opened with the response, and removed only by its connection");
         shared.dispatch.finish(exchange);
         return builder::reject(context, headers, Rejection::Application);
     };
@@ -68,7 +68,7 @@ struct ExchangeGuard {
 
 impl ExchangeGuard {
     fn release(mut self) -> Box<Exchange> {
-        self.exchange.take().expect("taken here and by `drop` alone")
+        self.exchange.take().expect("only this function and `drop` take it")
     }
 }
 

@@ -339,7 +339,7 @@ impl ResponseStream {
     }
 
     /// Notes that the application no longer sends chunks by itself and waits for a request.
-    pub(crate) fn on_chunk_wanted(&self) {
+    pub(crate) fn resume_pulling(&self) {
         self.is_chunk_requested.set(false);
         self.wake();
     }
