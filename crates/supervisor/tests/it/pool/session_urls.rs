@@ -3,8 +3,8 @@
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, WorkerId};
 
-use crate::front::{Client, Frontend, Reply};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::frontend::{Client, Frontend, Reply};
 
 const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
 

@@ -11,7 +11,7 @@ use rookery_supervisor::{Backend, PoolLimits, WorkerId};
 use rookery_worker_protocol::{RState, SharedScoreboard, now};
 use tempfile::TempDir;
 
-use crate::front::{Frontend, PATIENCE};
+use crate::support::frontend::{Frontend, PATIENCE};
 
 /// A worker that is a closure, which is given each of its connections and the request's head that has come over it.
 struct Script {

@@ -7,9 +7,9 @@ use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 use rookery_worker_protocol::now;
 
-use crate::fake::FakeWorker;
-use crate::front::{Client, Frontend, Reply, until};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::fake_worker::FakeWorker;
+use crate::support::frontend::{Client, Frontend, Reply, until};
 
 fn sticky(workers: u32, sticky: SessionAffinity) -> Frontend {
     Frontend::with(workers, PoolLimits { sticky, ..PoolLimits::default() }, Config::default())

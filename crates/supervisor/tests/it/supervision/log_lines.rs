@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
-use crate::front::until;
-use crate::running::{Running, Wish, is_told, lives, send_signal};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal};
 
 #[test]
 fn starts_and_ends_are_told_with_what_there_was_of_a_worker() {

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::atomic::Ordering;
 
-use crate::front::{Client, Frontend, until};
+use crate::support::frontend::{Client, Frontend, until};
 
 /// Bytes of a body that is asked for first.
 const LARGE: usize = 2 << 20;

@@ -10,7 +10,7 @@ use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_supervisor::{BackendRegistry, PoolLimits, pool};
 use tempfile::TempDir;
 
-use crate::fake::FakeWorker;
+use crate::support::fake_worker::FakeWorker;
 
 /// Tests wait this long for what should come at once; the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

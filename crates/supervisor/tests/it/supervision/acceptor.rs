@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use rookery_supervisor::{Availability, Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
-use crate::front::{Client, Reply, until};
-use crate::running::{Running, Wish, is_told, lives, send_signal, while_};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::frontend::{Client, Reply, until};
+use crate::support::running_supervisor::{Running, Wish, is_told, lives, send_signal, while_};
 
 fn direct() -> Wish {
     Wish { workers: 1, is_direct: true, ..Wish::default() }

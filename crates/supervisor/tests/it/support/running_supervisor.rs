@@ -16,8 +16,8 @@ use rookery_supervisor::{
 use tempfile::TempDir;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::front::{Client, Reply, until};
-use crate::program::{MODE, command};
+use crate::support::frontend::{Client, Reply, until};
+use crate::support::worker_program::{MODE, command};
 
 /// What supervisors of this process have told, each on its thread.
 static TOLD: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());

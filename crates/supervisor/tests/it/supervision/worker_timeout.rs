@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rookery_supervisor::Timeouts;
 
-use crate::front::until;
-use crate::running::{Running, Wish, is_told, lives};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, is_told, lives};
 
 fn patient_for(milliseconds: u64) -> Timeouts {
     Timeouts { busy: Some(Duration::from_millis(milliseconds)), ..Timeouts::default() }

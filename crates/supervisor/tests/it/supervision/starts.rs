@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
-use crate::front::until;
-use crate::running::{Running, Wish, how_often, is_told, send_signal, while_};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, how_often, is_told, send_signal, while_};
 
 #[test]
 fn each_worker_has_its_own_and_nothing_else() {

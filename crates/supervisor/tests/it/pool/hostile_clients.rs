@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::front::Frontend;
+use crate::support::frontend::Frontend;
 
 /// What an attacker would have the worker take for a request of its own.
 const HIDDEN: &str = "GET /status/299 HTTP/1.1\r\nHost: hidden\r\nX-Rest: ";

@@ -13,7 +13,7 @@ use rookery_server::{
 };
 use rookery_worker_protocol::{Inherited, Message, RState, now};
 
-use crate::fake::{Gate, answer};
+use crate::support::fake_worker::{Gate, answer};
 
 /// What the program is to do instead of serving.
 pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
@@ -22,7 +22,7 @@ pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
 pub(crate) fn command() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
-        "program::is_a_worker_when_it_is_started_as_one",
+        "support::worker_program::is_a_worker_when_it_is_started_as_one",
         "--exact",
         "--nocapture",
         "--quiet",

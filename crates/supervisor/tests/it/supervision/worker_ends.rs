@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
-use crate::front::{PATIENCE, until};
-use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
+use crate::support::frontend::{PATIENCE, until};
+use crate::support::running_supervisor::{
+    Load, Running, Wish, is_told, lives, send_signal, while_,
+};
 
 #[test]
 fn one_that_is_killed_is_started_again_and_no_other_request_fails() {

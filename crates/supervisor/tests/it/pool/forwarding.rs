@@ -8,7 +8,7 @@ use std::time::Duration;
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 use rookery_supervisor::PoolLimits;
 
-use crate::front::{Client, Frontend, until};
+use crate::support::frontend::{Client, Frontend, until};
 
 #[test]
 fn a_request_is_answered_by_a_worker_as_it_answers() {

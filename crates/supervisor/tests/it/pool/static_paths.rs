@@ -9,8 +9,8 @@ use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath
 use rookery_supervisor::Backend;
 use tempfile::TempDir;
 
-use crate::front::{Frontend, Reply, until};
-use crate::running::{Running, Wish};
+use crate::support::frontend::{Frontend, Reply, until};
+use crate::support::running_supervisor::{Running, Wish};
 
 /// A folder with a file of this text.
 fn folder(text: &str) -> TempDir {

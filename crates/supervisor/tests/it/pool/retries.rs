@@ -6,8 +6,8 @@ use std::time::Duration;
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 
-use crate::front::{Frontend, until};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::frontend::{Frontend, until};
 
 #[test]
 fn one_that_was_begun_is_a_502() {

@@ -2,8 +2,8 @@
 
 use rookery_supervisor::{Availability, SupervisorCommand};
 
-use crate::front::until;
-use crate::running::{Load, Running, Wish, lives, send_signal};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Load, Running, Wish, lives, send_signal};
 
 /// The epochs of those that are given requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {

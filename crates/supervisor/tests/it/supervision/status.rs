@@ -3,77 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_server::{Config, Listener, ListenerConfig, Server};
-use rookery_status::{AdminHandler, ServerInfo};
-use rookery_supervisor::{
-    BackendRegistry, Outcome, ReadinessPolicy, SupervisorCommand, SupervisorStatus, Timeouts,
-};
-use serde_json::Value;
+use rookery_supervisor::{Outcome, ReadinessPolicy, SupervisorCommand, Timeouts};
 
-use crate::front::{Client, Reply, until};
-use crate::running::{Load, Running, Wish, is_told, send_signal};
-
-/// The admin listener of a supervisor.
-pub(crate) struct Admin {
-    listener: Listener,
-    _server: Server,
-}
-
-impl Admin {
-    fn of(running: &Running) -> Admin {
-        Admin::with(&running.roster, ReadinessPolicy::default())
-    }
-
-    pub(crate) fn of_roster(roster: &Arc<BackendRegistry>) -> Admin {
-        Admin::with(roster, ReadinessPolicy::default())
-    }
-
-    fn with(roster: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
-        let about =
-            ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
-        let answers = AdminHandler::new(Arc::new(SupervisorStatus::new(
-            Arc::clone(roster),
-            about,
-            readiness,
-        )));
-        let server =
-            Server::with_closure(Config::default(), move |exchange| answers.answer(exchange));
-        let listener =
-            server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-        Admin { listener, _server: server }
-    }
-
-    fn get(&self, path: &str) -> Reply {
-        let mut client = Client::connect(self.listener.local_addr().unwrap());
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        client.reply("GET")
-    }
-
-    fn json(&self) -> Value {
-        serde_json::from_slice(&self.get("/status").body).unwrap()
-    }
-
-    fn worker(&self, slot: usize) -> Value {
-        self.json()["workers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .find(|it| it["slot"] == slot)
-            .unwrap()
-            .clone()
-    }
-
-    /// The value of a metric, by its name and labels.
-    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
-        let text = self.get("/metrics").text();
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        Some(line.parse().unwrap())
-    }
-}
+use crate::support::admin::Admin;
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Load, Running, Wish, is_told, send_signal};
 
 #[test]
 fn the_page_for_operators_names_every_metric_and_no_other() {
-    let page = include_str!("../../../../docs/operations.md");
+    let page = include_str!("../../../../../docs/operations.md");
     let rows =
         page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
     let first = |row: &'static str| row.strip_prefix("| `").and_then(|row| row.split(" | ").next());

@@ -8,8 +8,8 @@ use rookery_exchange::TerminationState;
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 
-use crate::front::{Client, Frontend, Log, until};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::frontend::{Client, Frontend, Log, until};
 
 const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
 

@@ -2,8 +2,10 @@
 
 use rookery_supervisor::{Outcome, SupervisorCommand};
 
-use crate::front::until;
-use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{
+    Load, Running, Wish, is_told, lives, send_signal, while_,
+};
 
 #[test]
 fn a_spare_takes_the_place_of_one_that_ends() {

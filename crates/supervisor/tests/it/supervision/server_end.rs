@@ -2,8 +2,8 @@
 
 use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
 
-use crate::front::until;
-use crate::running::{Running, Wish, is_told, send_signal};
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, is_told, send_signal};
 
 #[test]
 fn a_worker_that_has_finished_ends_the_server_after_its_reply() {

@@ -7,7 +7,7 @@ use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 use rookery_worker_protocol::now;
 
-use crate::front::{Client, Frontend, Reply, until};
+use crate::support::frontend::{Client, Frontend, Reply, until};
 
 /// Longer than a request takes on a busy machine, and shorter than the patience of these tests.
 const QUEUE_TIME: Duration = Duration::from_secs(3);

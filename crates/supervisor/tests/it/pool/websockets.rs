@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::front::{Frontend, until};
+use crate::support::frontend::{Frontend, until};
 
 #[test]
 fn messages_go_both_ways() {

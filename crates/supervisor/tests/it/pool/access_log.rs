@@ -9,9 +9,9 @@ use rookery_server::access_log::OwnedRecord;
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 
-use crate::fake::pid_of;
-use crate::front::{Client, Frontend, Reply, until};
-use crate::status::Admin;
+use crate::support::admin::Admin;
+use crate::support::fake_worker::pid_of;
+use crate::support::frontend::{Client, Frontend, Reply, until};
 
 fn upstream(line: &OwnedRecord) -> UpstreamLog {
     line.upstream.expect("one that came to the pool")

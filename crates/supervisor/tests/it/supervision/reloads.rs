@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
 
-use crate::front::{Client, until};
-use crate::running::{Load, Running, Wish, is_told, lives, send_signal, while_};
+use crate::support::frontend::{Client, until};
+use crate::support::running_supervisor::{
+    Load, Running, Wish, is_told, lives, send_signal, while_,
+};
 
 #[test]
 fn a_reload_replaces_all_and_no_request_fails() {
