@@ -329,7 +329,7 @@ impl Driver {
         if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
             handle
                 .backlog
-                .has_left(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
+                .on_written(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
         }
         ready!(flushed)?;
         if handle.deferred_bytes.get() > 0 {
