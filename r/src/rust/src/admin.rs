@@ -97,13 +97,13 @@ impl Core {
         }
         let (handed, begun) = exchange.times();
         // The client disconnected before R began with the request, so there is no response.
-        if begun == 0 && exchange.is_departed() {
+        if begun == 0 && exchange.is_client_disconnected() {
             return;
         }
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
         } else if let Some(scoreboard) = self.supervised_scoreboard() {
-            scoreboard.tally().answer(exchange.reply().status(), handed, begun, now());
+            scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rookery_exchange::{Charge, Fate, Share};
+use rookery_exchange::{Charge, ExchangeStatus, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
@@ -68,7 +68,7 @@ pub(crate) struct Http2Session {
     /// The buffer for outgoing WebSocket messages.
     websocket_buffer: RefCell<BytesMut>,
     /// The requests whose streams have ended while the application still processes them.
-    abandoned: RefCell<Vec<Arc<Fate>>>,
+    abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
     /// The number of body bytes that may arrive before they are read, and the charge for them.
     incoming: Cell<usize>,
     charge: Charge,
@@ -174,7 +174,7 @@ impl Http2Session {
     }
 
     /// Adds a request whose stream ended while the application still processes it.
-    pub(crate) fn add_abandoned(&self, fate: &Arc<Fate>) {
+    pub(crate) fn add_abandoned(&self, fate: &Arc<ExchangeStatus>) {
         self.abandoned.borrow_mut().push(Arc::clone(fate));
     }
 

@@ -23,7 +23,7 @@ pub(crate) fn request_id(
         lines.next().filter(|_| lines.next().is_none())
     };
     let given = told.or_else(|| if is_believed { only("x-request-id") } else { None });
-    RequestId::of(id, given, only("traceparent"))
+    RequestId::choose(id, given, only("traceparent"))
 }
 
 /// Rejects heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
+use rookery_exchange::{Event, Exchange, ExchangeStatus, PushError, TerminationState};
 
 use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
@@ -62,7 +62,7 @@ pub(crate) async fn send_to_application(
             Ok(answer) => Ok(answer),
             Err(WaitAborted::Disconnected) => Err(NoResponse::Disconnected),
             Err(WaitAborted::TimedOut) => {
-                log_guard.ended = Some(Ended::Time);
+                log_guard.ended = Some(TerminationState::Timeout);
                 Err(NoResponse::TimedOut)
             }
         },
@@ -80,23 +80,23 @@ pub(crate) async fn send_to_application(
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
     /// The status of the exchange, if the request is logged.
-    fate: Option<Arc<Fate>>,
-    ended: Option<Ended>,
+    fate: Option<Arc<ExchangeStatus>>,
+    ended: Option<TerminationState>,
 }
 
 impl<'a> UpstreamLogGuard<'a> {
     fn new(context: &'a mut RequestContext, exchange: &Exchange) -> UpstreamLogGuard<'a> {
-        let fate = context.is_logged().then(|| exchange.fate());
+        let fate = context.is_logged().then(|| exchange.shared_status());
         UpstreamLogGuard { context, fate, ended: None }
     }
 }
 
 impl Drop for UpstreamLogGuard<'_> {
     fn drop(&mut self) {
-        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else {
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream_log()) else {
             return;
         };
-        upstream.ended = self.ended.or(upstream.ended);
+        upstream.termination_state = self.ended.or(upstream.termination_state);
         self.context.pending_record().set_upstream(upstream);
     }
 }
@@ -107,7 +107,7 @@ impl Drop for UpstreamLogGuard<'_> {
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
     slot: u32,
-    fate: Arc<Fate>,
+    fate: Arc<ExchangeStatus>,
     is_over: bool,
 }
 
@@ -116,7 +116,7 @@ impl PendingResponse {
         PendingResponse {
             connection: Rc::clone(connection),
             slot: exchange.slot(),
-            fate: exchange.fate(),
+            fate: exchange.shared_status(),
             is_over: false,
         }
     }
@@ -157,7 +157,7 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if !self.is_over {
-            self.fate.depart();
+            self.fate.set_disconnected();
             let shared = &self.connection.shared;
             if self.fate.is_waiting() {
                 shared.dispatch.application.on_client_disconnect();

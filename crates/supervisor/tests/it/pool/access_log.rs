@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_exchange::{Ended, Upstream, UpstreamWorker};
+use rookery_exchange::{TerminationState, UpstreamLog, UpstreamWorker};
 use rookery_server::access_log::OwnedRecord;
 use rookery_server::{Config, Limits};
 use rookery_supervisor::{PoolLimits, SessionAffinity};
@@ -13,7 +13,7 @@ use crate::support::admin::Admin;
 use crate::support::fake_worker::pid_of;
 use crate::support::frontend::{Client, Frontend, Reply, until};
 
-fn upstream(line: &OwnedRecord) -> Upstream {
+fn upstream(line: &OwnedRecord) -> UpstreamLog {
     line.upstream.expect("one that came to the pool")
 }
 
@@ -41,9 +41,9 @@ fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
         let upstream = upstream(line);
         assert_eq!((upstream.worker, upstream.retries()), (Some(worker(0, 1)), 0), "{line:?}");
         assert_eq!((line.ended, upstream.session), (None, None), "{line:?}");
-        assert!(upstream.queued + upstream.took.unwrap() <= line.elapsed, "{line:?}");
+        assert!(upstream.queued + upstream.response_time.unwrap() <= line.elapsed, "{line:?}");
     }
-    assert!(upstream(&lines[1]).took.unwrap() >= Duration::from_millis(30));
+    assert!(upstream(&lines[1]).response_time.unwrap() >= Duration::from_millis(30));
     agree(&admin, &lines, 5.0);
 }
 
@@ -51,7 +51,7 @@ fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
 fn agree(admin: &Admin, lines: &[OwnedRecord], count: f64) {
     for (name, sum) in [
         ("queue", lines.iter().map(|line| upstream(line).queued).sum::<Duration>()),
-        ("upstream", lines.iter().filter_map(|line| upstream(line).took).sum()),
+        ("upstream", lines.iter().filter_map(|line| upstream(line).response_time).sum()),
     ] {
         let metric = |kind: &str| admin.metric(&format!("rookery_{name}_seconds_{kind}"));
         assert_eq!(metric("count"), Some(count), "{name}");
@@ -85,8 +85,11 @@ fn what_a_worker_died_with_is_a_d() {
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);
     let line = log.line();
-    assert_eq!((line.ended, upstream(&line).worker), (Some(Ended::Died), Some(worker(0, 1))));
-    assert_eq!((upstream(&line).took, upstream(&line).retries()), (None, 0));
+    assert_eq!(
+        (line.ended, upstream(&line).worker),
+        (Some(TerminationState::WorkerDied), Some(worker(0, 1)))
+    );
+    assert_eq!((upstream(&line).response_time, upstream(&line).retries()), (None, 0));
     // And one whose reply had begun.
     front.join(5);
     let mut client = front.connect();
@@ -97,9 +100,9 @@ fn what_a_worker_died_with_is_a_d() {
     let line = log.line();
     assert_eq!(
         (line.status, line.ended, upstream(&line).worker),
-        (200, Some(Ended::Died), Some(worker(5, 2)))
+        (200, Some(TerminationState::WorkerDied), Some(worker(5, 2)))
     );
-    assert!(upstream(&line).took.is_some());
+    assert!(upstream(&line).response_time.is_some());
 }
 
 #[test]
@@ -125,10 +128,10 @@ fn what_nobody_had_time_for_is_a_q() {
         let upstream = upstream(line);
         assert_eq!(
             (line.status, line.ended, upstream.worker),
-            (503, Some(Ended::Queue), None),
+            (503, Some(TerminationState::Queue), None),
             "{line:?}"
         );
-        assert_eq!((upstream.retries(), upstream.took), (0, None));
+        assert_eq!((upstream.retries(), upstream.response_time), (0, None));
     }
     let full =
         Frontend::with(1, PoolLimits { sessions: 1, ..PoolLimits::default() }, Config::default());
@@ -136,7 +139,7 @@ fn what_nobody_had_time_for_is_a_q() {
     let mut client = full.connect();
     assert_eq!((client.upgrade("/ws").status, log.line().ended), (101, None));
     assert_eq!(full.connect().upgrade("/ws").status, 503);
-    assert_eq!(log.line().ended, Some(Ended::Queue));
+    assert_eq!(log.line().ended, Some(TerminationState::Queue));
 }
 
 #[test]
@@ -146,8 +149,8 @@ fn what_took_too_long_is_a_t() {
     let log = front.log();
     assert_eq!(front.connect().get("/hold").status, 504);
     let line = log.line();
-    assert_eq!((line.status, line.ended), (504, Some(Ended::Time)));
-    assert_eq!((upstream(&line).worker, upstream(&line).took), (Some(worker(0, 1)), None));
+    assert_eq!((line.status, line.ended), (504, Some(TerminationState::Timeout)));
+    assert_eq!((upstream(&line).worker, upstream(&line).response_time), (Some(worker(0, 1)), None));
 }
 
 #[test]
@@ -166,10 +169,14 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
         client.reset_on_close();
         drop(client);
         let line = log.line();
-        assert_eq!((line.status, line.ended), (499, Some(Ended::Client)), "{path}");
+        assert_eq!(
+            (line.status, line.ended),
+            (499, Some(TerminationState::ClientDisconnected)),
+            "{path}"
+        );
         let upstream = upstream(&line);
         assert_eq!(
-            (upstream.worker, upstream.took),
+            (upstream.worker, upstream.response_time),
             (Some(worker(0, 1)).filter(|_| has_worker), None),
             "{path}"
         );
@@ -187,7 +194,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
     let line = log.line();
     assert_eq!(
         (line.status, line.ended, upstream(&line).worker),
-        (200, Some(Ended::Client), Some(worker(0, 1)))
+        (200, Some(TerminationState::ClientDisconnected), Some(worker(0, 1)))
     );
 }
 

@@ -58,8 +58,8 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
     let alone = Server::with_closure_and_echo(Config::default(), |exchange| {
         let lines: Vec<_> =
             exchange.headers().map(|line| [line.name, b": ", line.value, b"\n"].concat()).collect();
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&lines.concat());
+        exchange.begin_response(200);
+        exchange.set_response_body(&lines.concat());
     });
     let listener =
         alone.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();

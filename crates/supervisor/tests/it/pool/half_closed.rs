@@ -4,7 +4,7 @@ use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rookery_exchange::Ended;
+use rookery_exchange::TerminationState;
 use rookery_server::Config;
 use rookery_supervisor::{PoolLimits, SessionAffinity};
 
@@ -35,8 +35,8 @@ fn is_gone(client: &mut Client, log: &Log) {
         String::from_utf8_lossy(&client.read)
     );
     let line = log.line();
-    assert_eq!((line.status, line.ended), (499, Some(Ended::Client)));
-    assert!(line.upstream.unwrap().waits_since.is_none());
+    assert_eq!((line.status, line.ended), (499, Some(TerminationState::ClientDisconnected)));
+    assert!(line.upstream.unwrap().queued_since.is_none());
 }
 
 #[test]
@@ -107,7 +107,13 @@ fn one_that_has_to_wait_again_counts_as_gone() {
     assert!(!client.fill() && client.read.is_empty());
     let mut seen = [log.line(), log.line()].map(|line| (line.status, line.ended));
     seen.sort_unstable_by_key(|(status, _)| *status);
-    assert_eq!(seen, [(499, Some(Ended::Client)), (502, Some(Ended::Died))]);
+    assert_eq!(
+        seen,
+        [
+            (499, Some(TerminationState::ClientDisconnected)),
+            (502, Some(TerminationState::WorkerDied))
+        ]
+    );
     queued(&front, 0.0);
 }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rookery_exchange::{AppWaker, Command, Event, Exchange, Given, Link, Payload, StreamRules};
+use rookery_exchange::{
+    AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
+};
 use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
 use rookery_supervisor::{Backend, WorkerId};
 use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader, now};
@@ -160,7 +162,7 @@ pub(crate) fn answer(
             head(link, scoreboard, gate, exchange);
             link.flush();
         }
-        Event::Request(exchange) if exchange.is_departed() => {
+        Event::Request(exchange) if exchange.is_client_disconnected() => {
             // As R does with a request whose client has gone.
             scoreboard.take();
             link.send(Command::Respond(exchange));
@@ -188,7 +190,7 @@ pub(crate) fn answer(
                 if ticket.is_none() {
                     // Of a client of its own.
                     let (handed, begun) = exchange.times();
-                    scoreboard.tally().answer(exchange.reply().status(), handed, begun, now());
+                    scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
                 }
                 link.send(Command::Respond(exchange));
             }
@@ -223,11 +225,11 @@ fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: B
     if len.is_some_and(|len| len.unwrap() > 10_000_000)
         || exchange.header(b"transfer-encoding").is_some()
     {
-        exchange.begin_reply(413);
-        exchange.set_reply_body(b"larger than the app takes");
+        exchange.begin_response(413);
+        exchange.set_response_body(b"larger than the app takes");
         link.send(Command::Respond(exchange));
     } else {
-        link.send(Command::Proceed(exchange));
+        link.send(Command::ReadBody(exchange));
     }
 }
 
@@ -270,8 +272,8 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
         }
         "call" => format!("{:?}", call.unwrap()).into_bytes(),
         "ws" => {
-            exchange.begin_reply(101);
-            exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+            exchange.begin_response(101);
+            exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
             return;
         }
         // This one among them.
@@ -296,13 +298,13 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             said.stdout.trim_ascii().to_vec()
         }
         "heads" => {
-            exchange.begin_reply(200);
-            exchange.push_reply_header(b"X-Long", &vec![b'x'; number]).unwrap();
+            exchange.begin_response(200);
+            exchange.push_response_header(b"X-Long", &vec![b'x'; number]).unwrap();
             return;
         }
         "public" => {
-            exchange.begin_reply(200);
-            exchange.push_reply_header(b"Cache-Control", b"max-age=60, public").unwrap();
+            exchange.begin_response(200);
+            exchange.push_response_header(b"Cache-Control", b"max-age=60, public").unwrap();
             return;
         }
         "refuse" => {
@@ -314,20 +316,20 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
             path.clone().into_bytes()
         }
     };
-    exchange.begin_reply(status);
-    exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-    exchange.push_reply_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
-    exchange.set_reply_body(&body);
+    exchange.begin_response(status);
+    exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+    exchange.set_response_body(&body);
 }
 
 /// As many pieces as the path says, the last of them when the gate is open.
 fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
-    exchange.begin_reply(200);
-    let body = link.stream(StreamRules::default());
+    exchange.begin_response(200);
+    let body = link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
-    exchange.set_reply_stream(body);
+    exchange.set_response_stream(body);
     scoreboard.done(now());
     link.send(Command::Respond(exchange));
     for at in 0..count {
@@ -336,12 +338,12 @@ fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange:
             gate.pass();
         }
         let piece = format!("piece {at}\n").into_bytes();
-        if flow.give(piece.len()) == Given::Over {
+        if flow.admit(piece.len()) == ChunkAdmission::Ended {
             break;
         }
-        link.send(Command::Piece { stream, payload: Payload::Pooled(piece), goes_on: false });
+        link.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
     }
-    link.send(Command::End { stream });
+    link.send(Command::EndStream { stream });
 }
 
 /// What this process was given: open descriptors above the standard three that a program of its would have.

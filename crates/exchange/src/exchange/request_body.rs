@@ -3,14 +3,14 @@
 use std::fs::File;
 use std::io;
 
-use crate::block::Block;
-use crate::span::Span;
+use super::arena_slice::ArenaSlice;
+use super::body_buffer::BodyBuffer;
 
 /// The body of a request, whole before the application sees it.
 #[derive(Debug, Default)]
 pub struct RequestBody {
-    segments: Vec<Span>,
-    block: Option<Block>,
+    segments: Vec<ArenaSlice>,
+    block: Option<BodyBuffer>,
     file: Option<File>,
     len: u64,
 }
@@ -51,16 +51,16 @@ impl RequestBody {
         // SAFETY: spans of the exchange that holds this body, borrowed with it (a body is only reached through its
         // exchange, whose `reset` resets the body before the arena).
         let behind = self.segments.iter().map(|span| unsafe { span.bytes() });
-        self.block.iter().map(Block::bytes).chain(behind)
+        self.block.iter().map(BodyBuffer::bytes).chain(behind)
     }
 
     /// The block that holds the whole body, if one does.
-    pub fn block(&self) -> Option<&Block> {
+    pub fn block(&self) -> Option<&BodyBuffer> {
         self.block.as_ref().filter(|_| self.segments.is_empty())
     }
 
     /// Moves what is in memory into `block`, where what follows goes as long as there is room.
-    pub fn use_block(&mut self, mut block: Block) {
+    pub fn use_block(&mut self, mut block: BodyBuffer) {
         if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
             self.segments.clear();
             self.block = Some(block);
@@ -108,8 +108,8 @@ impl RequestBody {
 
     /// Bytes of memory held, the arena's aside.
     pub(crate) fn capacity(&self) -> usize {
-        self.segments.capacity() * size_of::<Span>()
-            + self.block.as_ref().map_or(0, Block::capacity)
+        self.segments.capacity() * size_of::<ArenaSlice>()
+            + self.block.as_ref().map_or(0, BodyBuffer::capacity)
     }
 
     /// Adds bytes to the block. `false` when there is none, or no room in it.
@@ -119,7 +119,7 @@ impl RequestBody {
         is_in
     }
 
-    pub(crate) fn push(&mut self, segment: Span) {
+    pub(crate) fn push(&mut self, segment: ArenaSlice) {
         if segment.len() == 0 {
             return;
         }
@@ -148,7 +148,7 @@ const KEPT_SEGMENTS: usize = 64;
 mod tests {
     use std::sync::Arc;
 
-    use crate::{Blocks, Exchange};
+    use crate::{BodyBufferPool, Exchange};
 
     #[test]
     fn reading_at_every_offset_and_length_gives_the_body() {
@@ -158,7 +158,7 @@ mod tests {
             exchange.begin(1, 1, 0);
             for (at, piece) in [&b"abc"[..], b"", b"d", b"efghij"].into_iter().enumerate() {
                 if moved_before == Some(at) {
-                    let block = Arc::new(Blocks::default()).take(10).unwrap();
+                    let block = Arc::new(BodyBufferPool::default()).take(10).unwrap();
                     exchange.body_mut().use_block(block);
                 }
                 exchange.push_body(piece);

@@ -3,7 +3,7 @@
 //! The names clients really send are a table, so that neither side hashes or builds them: the server looks the
 //! name up once, and the application keeps an object of its own per index.
 
-use crate::span::Span;
+use super::arena_slice::ArenaSlice;
 
 /// One header of a request, duplicates already joined.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +30,9 @@ pub struct KnownHeader {
 /// A header as it is kept in an exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredHeader {
-    pub(crate) name: Span,
-    pub(crate) cgi: Span,
-    pub(crate) value: Span,
+    pub(crate) name: ArenaSlice,
+    pub(crate) cgi: ArenaSlice,
+    pub(crate) value: ArenaSlice,
     pub(crate) known: u8,
 }
 

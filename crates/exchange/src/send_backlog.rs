@@ -16,9 +16,9 @@ const LOW_MARK: usize = 64 << 10;
 /// # Allocation
 /// One, with the handshake. A message costs either side a few loads and stores, none of them locked.
 #[derive(Debug, Default)]
-pub struct Backlog {
+pub struct SendBacklog {
     /// Bytes of messages that the application has sent; it alone writes this.
-    given: AtomicU64,
+    sent: AtomicU64,
     /// Of those, what has arrived at the server, which alone writes this and the next.
     arrived: AtomicU64,
     /// Bytes that wait there, as they will go over the wire.
@@ -28,7 +28,7 @@ pub struct Backlog {
     is_over: AtomicBool,
 }
 
-impl Backlog {
+impl SendBacklog {
     // ---- the application's side ----
 
     /// Counts a message in, before it is sent: whether the application may go on at once, or is to wait for
@@ -36,12 +36,12 @@ impl Backlog {
     /// ended, and nothing is to be sent.
     ///
     /// An application that does not wait need not count.
-    pub fn give(&self, len: usize) -> Option<bool> {
+    pub fn count_sent(&self, len: usize) -> Option<bool> {
         if self.is_over() {
             return None;
         }
-        let given = self.given.load(Ordering::Relaxed);
-        self.given.store(given + len as u64, Ordering::Relaxed);
+        let sent = self.sent.load(Ordering::Relaxed);
+        self.sent.store(sent + len as u64, Ordering::Relaxed);
         let is_high = self.waiting() > HIGH_MARK;
         if is_high {
             // Before the message is sent: the server, which writes it after that, sees it.
@@ -67,14 +67,14 @@ impl Backlog {
     fn on_the_way(&self) -> usize {
         let arrived = self.arrived.load(Ordering::Acquire);
         // Nothing, for an application that does not count.
-        usize::try_from(self.given.load(Ordering::Relaxed).saturating_sub(arrived))
+        usize::try_from(self.sent.load(Ordering::Relaxed).saturating_sub(arrived))
             .unwrap_or(usize::MAX)
     }
 
     // ---- the server's side ----
 
     /// A message of `len` bytes has arrived, with which `queued` wait.
-    pub fn has_arrived(&self, len: usize, queued: usize) {
+    pub fn on_arrived(&self, len: usize, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
         if queued > HIGH_MARK {
             self.is_awaited.store(true, Ordering::Relaxed);
@@ -84,12 +84,12 @@ impl Backlog {
     }
 
     /// So many bytes still wait.
-    pub fn has_left(&self, queued: usize) {
+    pub fn on_written(&self, queued: usize) {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
     /// Nothing waits at the server any more. Says whether the application is to be told.
-    pub fn is_drained(&self) -> bool {
+    pub fn take_drained(&self) -> bool {
         self.queued.store(0, Ordering::Relaxed);
         self.is_awaited.load(Ordering::Relaxed)
             && self.on_the_way() <= LOW_MARK
@@ -109,40 +109,40 @@ mod tests {
 
     #[test]
     fn who_is_told_to_wait_is_told_when_it_has_been_written() {
-        let backlog = Backlog::default();
-        assert_eq!(backlog.give(HIGH_MARK), Some(true));
-        assert_eq!(backlog.give(1), Some(false));
+        let backlog = SendBacklog::default();
+        assert_eq!(backlog.count_sent(HIGH_MARK), Some(true));
+        assert_eq!(backlog.count_sent(1), Some(false));
         assert_eq!(backlog.waiting(), HIGH_MARK + 1);
-        backlog.has_arrived(HIGH_MARK, HIGH_MARK + 10);
+        backlog.on_arrived(HIGH_MARK, HIGH_MARK + 10);
         assert_eq!(backlog.waiting(), HIGH_MARK + 11, "with its header");
-        backlog.has_left(500);
-        backlog.has_arrived(1, 503);
+        backlog.on_written(500);
+        backlog.on_arrived(1, 503);
         assert_eq!(backlog.waiting(), 503);
-        assert!(backlog.is_drained());
-        assert!(!backlog.is_drained(), "once");
+        assert!(backlog.take_drained());
+        assert!(!backlog.take_drained(), "once");
         assert_eq!(backlog.waiting(), 0);
     }
 
     #[test]
     fn it_is_not_told_while_much_is_on_its_way() {
-        let backlog = Backlog::default();
-        assert_eq!(backlog.give(2 * HIGH_MARK), Some(false));
-        assert_eq!(backlog.give(2 * HIGH_MARK), Some(false));
-        backlog.has_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
-        assert!(!backlog.is_drained());
-        backlog.has_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
-        assert!(backlog.is_drained());
+        let backlog = SendBacklog::default();
+        assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
+        assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
+        backlog.on_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
+        assert!(!backlog.take_drained());
+        backlog.on_arrived(2 * HIGH_MARK, 2 * HIGH_MARK);
+        assert!(backlog.take_drained());
     }
 
     #[test]
     fn one_that_does_not_count_is_told_of_what_the_server_has() {
-        let backlog = Backlog::default();
-        backlog.has_arrived(HIGH_MARK, HIGH_MARK);
-        assert!(!backlog.is_drained());
-        backlog.has_arrived(1, HIGH_MARK + 1);
+        let backlog = SendBacklog::default();
+        backlog.on_arrived(HIGH_MARK, HIGH_MARK);
+        assert!(!backlog.take_drained());
+        backlog.on_arrived(1, HIGH_MARK + 1);
         assert_eq!(backlog.waiting(), HIGH_MARK + 1);
-        assert!(backlog.is_drained());
+        assert!(backlog.take_drained());
         backlog.end();
-        assert_eq!((backlog.give(1), backlog.waiting()), (None, 0));
+        assert_eq!((backlog.count_sent(1), backlog.waiting()), (None, 0));
     }
 }

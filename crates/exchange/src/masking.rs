@@ -15,15 +15,15 @@ const SECRET: usize = 16;
 /// Returns the parts of a target, in order, with secrets replaced: `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
-pub fn shown(target: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Shown { rest: target, before: None, is_secret_next: false }
+pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Masked { rest: target, before: None, is_secret_next: false }
 }
 
-/// Appends a target with its secrets masked, as by [`shown`], to `out`, and at most `most` bytes of
+/// Appends a target with its secrets masked, as by [`masked`], to `out`, and at most `most` bytes of
 /// the result.
-pub fn write_shown(target: &[u8], most: usize, out: &mut Vec<u8>) {
+pub fn write_masked(target: &[u8], most: usize, out: &mut Vec<u8>) {
     let end = out.len().saturating_add(most);
-    for part in shown(target) {
+    for part in masked(target) {
         let room = end - out.len();
         if part.len() >= room {
             out.extend_from_slice(&part[..room]);
@@ -33,14 +33,14 @@ pub fn write_shown(target: &[u8], most: usize, out: &mut Vec<u8>) {
     }
 }
 
-struct Shown<'a> {
+struct Masked<'a> {
     rest: &'a [u8],
     /// The byte before `rest`.
     before: Option<u8>,
     is_secret_next: bool,
 }
 
-impl<'a> Iterator for Shown<'a> {
+impl<'a> Iterator for Masked<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -59,7 +59,7 @@ impl<'a> Iterator for Shown<'a> {
     }
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Masked<'a> {
     fn advance(&mut self, len: usize) -> &'a [u8] {
         let (passed, rest) = self.rest.split_at(len);
         self.before = passed.last().copied().or(self.before);
@@ -111,7 +111,7 @@ mod tests {
     const TOKEN: &str = "0123456789abcdef0123456789ABCDEF";
 
     fn text(target: &str) -> String {
-        String::from_utf8(shown(target.as_bytes()).flatten().copied().collect()).unwrap()
+        String::from_utf8(masked(target.as_bytes()).flatten().copied().collect()).unwrap()
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let target = format!("/session/{TOKEN}/download");
         for most in 0..40 {
             let mut out = b"GET ".to_vec();
-            write_shown(target.as_bytes(), most, &mut out);
+            write_masked(target.as_bytes(), most, &mut out);
             let expected = "GET /session/<...>/download".as_bytes();
             assert_eq!(out, &expected[..expected.len().min(4 + most)]);
         }

@@ -1,11 +1,11 @@
 //! Memory for a large body, in one piece, that the application can take over without copying.
 //!
-//! A body of 1 MB costs R a fresh mapping, 250 page faults and a copy when it becomes a vector of R's. A [`Block`]
+//! A body of 1 MB costs R a fresh mapping, 250 page faults and a copy when it becomes a vector of R's. A [`BodyBuffer`]
 //! is lent instead, so that the vector is made over the bytes where they lie, and blocks that come back are used again.
 //!
 //! # Ground rules
 //! - The bytes of a block are written while it has one owner and never again once it was lent.
-//! - A block goes back to its [`Blocks`] when the exchange has let go of it and the borrower has returned it,
+//! - A block goes back to its [`BodyBufferPool`] when the exchange has let go of it and the borrower has returned it,
 //!   whichever comes last; both may happen on any thread.
 
 use std::alloc::{Layout, alloc, dealloc};
@@ -32,7 +32,7 @@ struct Head {
     owners: AtomicUsize,
     is_lent: AtomicBool,
     capacity: usize,
-    home: Arc<Blocks>,
+    home: Arc<BodyBufferPool>,
 }
 
 const _: () = assert!(size_of::<Head>() <= DATA);
@@ -43,12 +43,12 @@ const _: () = assert!(size_of::<Head>() <= DATA);
 /// It keeps no more bytes than were taken between the last two returns, and never more than 64 MiB: a burst is
 /// forgotten when the next blocks come back.
 #[derive(Default)]
-pub struct Blocks {
-    shelf: Mutex<Shelf>,
+pub struct BodyBufferPool {
+    free_list: Mutex<FreeList>,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct FreeList {
     free: Vec<(usize, Allocation)>,
     bytes: usize,
     /// Bytes taken since blocks last came back, and between the two times before.
@@ -63,9 +63,9 @@ struct Allocation(NonNull<u8>);
 // SAFETY: an address of plain memory with one owner.
 unsafe impl Send for Allocation {}
 
-impl Blocks {
+impl BodyBufferPool {
     /// A block with room for `len` bytes, or `None` when there is no memory.
-    pub fn take(self: &Arc<Self>, len: usize) -> Option<Block> {
+    pub fn take(self: &Arc<Self>, len: usize) -> Option<BodyBuffer> {
         let capacity = len.max(1).checked_next_multiple_of(GRAIN)?;
         let (capacity, start) = match self.reuse(capacity) {
             Some((capacity, allocation)) => (capacity, allocation.0),
@@ -81,39 +81,41 @@ impl Blocks {
         let block = start.cast::<Head>();
         // SAFETY: the allocation is ours, large enough and aligned for a head.
         unsafe { block.write(head) };
-        Some(Block { head: block, len: 0 })
+        Some(BodyBuffer { head: block, len: 0 })
     }
 
     fn reuse(&self, capacity: usize) -> Option<(usize, Allocation)> {
         // A forked child inherits a lock that may be held; nobody waits for it then.
-        let mut shelf = self.shelf.try_lock().ok()?;
-        if shelf.is_returning {
-            shelf.is_returning = false;
-            shelf.taken_before = shelf.taken;
-            shelf.taken = 0;
+        let mut free_list = self.free_list.try_lock().ok()?;
+        if free_list.is_returning {
+            free_list.is_returning = false;
+            free_list.taken_before = free_list.taken;
+            free_list.taken = 0;
         }
-        shelf.taken = shelf.taken.saturating_add(capacity);
+        free_list.taken = free_list.taken.saturating_add(capacity);
         // The block that came back last is the likeliest to be in the processor's cache.
-        let at =
-            shelf.free.iter().rposition(|(size, _)| (capacity..=2 * capacity).contains(size))?;
-        let found = shelf.free.swap_remove(at);
-        shelf.bytes -= found.0;
+        let at = free_list
+            .free
+            .iter()
+            .rposition(|(size, _)| (capacity..=2 * capacity).contains(size))?;
+        let found = free_list.free.swap_remove(at);
+        free_list.bytes -= found.0;
         Some(found)
     }
 
     /// Keeps the allocation, or frees it.
     fn put_back(&self, capacity: usize, allocation: Allocation) {
-        if let Ok(mut shelf) = self.shelf.try_lock() {
-            shelf.is_returning = true;
-            let bound = shelf.taken.max(shelf.taken_before).min(KEPT_BYTES);
-            while shelf.bytes > bound {
-                let Some((size, extra)) = shelf.free.pop() else { break };
-                shelf.bytes -= size;
+        if let Ok(mut free_list) = self.free_list.try_lock() {
+            free_list.is_returning = true;
+            let bound = free_list.taken.max(free_list.taken_before).min(KEPT_BYTES);
+            while free_list.bytes > bound {
+                let Some((size, extra)) = free_list.free.pop() else { break };
+                free_list.bytes -= size;
                 free(size, extra);
             }
-            if shelf.bytes + capacity <= bound {
-                shelf.bytes += capacity;
-                shelf.free.push((capacity, allocation));
+            if free_list.bytes + capacity <= bound {
+                free_list.bytes += capacity;
+                free_list.free.push((capacity, allocation));
                 return;
             }
         }
@@ -122,23 +124,23 @@ impl Blocks {
 
     /// Bytes of blocks that are kept for the next.
     pub fn kept(&self) -> usize {
-        self.shelf.lock().map_or(0, |shelf| shelf.bytes)
+        self.free_list.lock().map_or(0, |free_list| free_list.bytes)
     }
 }
 
-impl Drop for Blocks {
+impl Drop for BodyBufferPool {
     fn drop(&mut self) {
-        if let Ok(shelf) = self.shelf.get_mut() {
-            for (capacity, allocation) in shelf.free.drain(..) {
+        if let Ok(free_list) = self.free_list.get_mut() {
+            for (capacity, allocation) in free_list.free.drain(..) {
                 free(capacity, allocation);
             }
         }
     }
 }
 
-impl fmt::Debug for Blocks {
+impl fmt::Debug for BodyBufferPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Blocks({} bytes kept)", self.kept())
+        write!(f, "BodyBufferPool({} bytes kept)", self.kept())
     }
 }
 
@@ -154,17 +156,17 @@ fn free(capacity: usize, Allocation(start): Allocation) {
 }
 
 /// A body's memory. The exchange that fills it owns it.
-pub struct Block {
+pub struct BodyBuffer {
     head: NonNull<Head>,
     len: usize,
 }
 
 // SAFETY: an address of plain memory that one owner writes to, and atomics.
-unsafe impl Send for Block {}
+unsafe impl Send for BodyBuffer {}
 // SAFETY: shared access only reads.
-unsafe impl Sync for Block {}
+unsafe impl Sync for BodyBuffer {}
 
-impl Block {
+impl BodyBuffer {
     /// Copies `bytes` behind those that are there. `false` when there is no room for them, or when the block was lent.
     pub fn push(&mut self, bytes: &[u8]) -> bool {
         let head = self.head();
@@ -197,7 +199,7 @@ impl Block {
         !self.head().is_lent.load(Ordering::Relaxed)
     }
 
-    /// Lends the bytes, which are not to be written to, until [`Block::give_back`]. Once per block: `None` afterwards.
+    /// Lends the bytes, which are not to be written to, until [`BodyBuffer::give_back`]. Once per block: `None` afterwards.
     pub fn lend(&self) -> Option<NonNull<u8>> {
         let head = self.head();
         if head.is_lent.swap(true, Ordering::Relaxed) {
@@ -224,16 +226,16 @@ impl Block {
     }
 }
 
-impl Drop for Block {
+impl Drop for BodyBuffer {
     fn drop(&mut self) {
         // SAFETY: this owner is the exchange.
         unsafe { let_go(self.head) };
     }
 }
 
-impl fmt::Debug for Block {
+impl fmt::Debug for BodyBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} of {} bytes)", self.len, self.head().capacity)
+        write!(f, "BodyBuffer({} of {} bytes)", self.len, self.head().capacity)
     }
 }
 
@@ -261,7 +263,7 @@ unsafe fn let_go(head: NonNull<Head>) {
 mod tests {
     use super::*;
 
-    fn filled(blocks: &Arc<Blocks>, len: usize) -> Block {
+    fn filled(blocks: &Arc<BodyBufferPool>, len: usize) -> BodyBuffer {
         let mut block = blocks.take(len).unwrap();
         for byte in 0..len {
             assert!(block.push(&[byte as u8]));
@@ -271,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_block_is_given_once_and_lives_until_both_have_let_go() {
-        let blocks = Arc::new(Blocks::default());
+        let blocks = Arc::new(BodyBufferPool::default());
         for exchange_first in [true, false] {
             let block = filled(&blocks, 1_000);
             let lent = block.lend().unwrap();
@@ -284,7 +286,7 @@ mod tests {
                 assert_eq!(unsafe { lent.add(999).read() }, 999u16 as u8);
             }
             // SAFETY: lent above, used no more.
-            unsafe { Block::give_back(lent) };
+            unsafe { BodyBuffer::give_back(lent) };
             if let Some(block) = rest {
                 assert_eq!(block.bytes()[999], 999u16 as u8);
             }
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn nothing_is_written_behind_the_capacity_or_after_lending() {
-        let blocks = Arc::new(Blocks::default());
+        let blocks = Arc::new(BodyBufferPool::default());
         let mut block = blocks.take(GRAIN).unwrap();
         assert!(block.push(&vec![1; GRAIN]));
         assert!(!block.push(&[2]));
@@ -303,13 +305,13 @@ mod tests {
         assert!(!lent.push(&[4]));
         assert_eq!(lent.bytes(), [0, 1, 2]);
         // SAFETY: lent above, used no more.
-        unsafe { Block::give_back(start) };
+        unsafe { BodyBuffer::give_back(start) };
     }
 
     #[test]
     fn a_burst_is_forgotten() {
-        let blocks = Arc::new(Blocks::default());
-        let burst: Vec<Block> = (0..10).map(|_| filled(&blocks, 10)).collect();
+        let blocks = Arc::new(BodyBufferPool::default());
+        let burst: Vec<BodyBuffer> = (0..10).map(|_| filled(&blocks, 10)).collect();
         drop(burst);
         assert_eq!(blocks.kept(), 10 * GRAIN);
         for _ in 0..3 {
@@ -321,14 +323,14 @@ mod tests {
 
     #[test]
     fn a_lent_block_outlives_its_server() {
-        let blocks = Arc::new(Blocks::default());
+        let blocks = Arc::new(BodyBufferPool::default());
         let block = filled(&blocks, 5);
         let lent = block.lend().unwrap();
         drop((block, blocks));
         // SAFETY: still the borrower's; given back once.
         unsafe {
             assert_eq!(lent.add(4).read(), 4);
-            Block::give_back(lent);
+            BodyBuffer::give_back(lent);
         }
     }
 }

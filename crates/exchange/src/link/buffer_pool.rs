@@ -13,12 +13,12 @@ pub(super) fn is_kept(buffer: &Vec<u8>) -> bool {
 
 /// The empty buffers that are kept, and the sum of their capacities.
 #[derive(Default)]
-pub(super) struct Buffers {
+pub(super) struct BufferPool {
     kept: Vec<Vec<u8>>,
     bytes: usize,
 }
 
-impl Buffers {
+impl BufferPool {
     pub(super) fn take(&mut self) -> Vec<u8> {
         let buffer = self.kept.pop().unwrap_or_default();
         self.bytes -= buffer.capacity();

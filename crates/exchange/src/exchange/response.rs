@@ -3,24 +3,24 @@
 use std::fmt;
 use std::fs::File;
 
+use super::arena_slice::ArenaSlice;
 use crate::payload::Lease;
-use crate::span::Span;
-use crate::stream::Stream;
+use crate::streamed_body::StreamedBody;
 
 /// What the application answers. Framing (Content-Length, Date, HEAD, 204, 304) is the server's business.
 #[derive(Debug, Default)]
-pub struct Reply {
+pub struct Response {
     status: u16,
-    headers: Vec<(Span, Span)>,
-    body: ReplyBody,
-    copied: Option<Span>,
+    headers: Vec<(ArenaSlice, ArenaSlice)>,
+    body: ResponseBody,
+    copied: Option<ArenaSlice>,
     is_failure: bool,
-    compression: Option<Compression>,
+    compression: Option<WebSocketCompression>,
 }
 
 /// How the messages of a WebSocket are to be compressed (RFC 7692), if its client takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Compression {
+pub struct WebSocketCompression {
     /// 1 (fastest) to 9 (smallest).
     pub level: u8,
     /// Bytes; a shorter message is sent as it is.
@@ -31,11 +31,11 @@ pub struct Compression {
 
 /// The body of a reply.
 #[derive(Debug, Default)]
-pub enum ReplyBody {
+pub enum ResponseBody {
     /// None given.
     #[default]
     None,
-    /// In the exchange: see [`Exchange::reply_copied`](crate::Exchange::reply_copied).
+    /// In the exchange: see [`Exchange::response_copy`](crate::Exchange::reply_copied).
     Copied,
     /// Memory of the application, given back when sent.
     Lent(Lease),
@@ -47,7 +47,7 @@ pub enum ReplyBody {
         len: u64,
     },
     /// Pieces that come after the reply.
-    Stream(Stream),
+    Stream(StreamedBody),
 }
 
 /// Why a header of a reply was refused: it would have split the response or be no header at all.
@@ -60,7 +60,7 @@ pub enum HeaderError {
     Value,
 }
 
-impl Reply {
+impl Response {
     /// The status code; 101 accepts a WebSocket.
     pub fn status(&self) -> u16 {
         self.status
@@ -77,27 +77,27 @@ impl Reply {
     }
 
     /// How the messages of the WebSocket that it accepts are compressed; none: not at all.
-    pub fn compression(&self) -> Option<Compression> {
+    pub fn compression(&self) -> Option<WebSocketCompression> {
         self.compression
     }
 
     /// Has them compressed.
-    pub fn set_compression(&mut self, compression: Compression) {
+    pub fn set_compression(&mut self, compression: WebSocketCompression) {
         self.compression = Some(compression);
     }
 
     /// The body.
-    pub fn body(&self) -> &ReplyBody {
+    pub fn body(&self) -> &ResponseBody {
         &self.body
     }
 
     /// Takes the body out.
-    pub fn take_body(&mut self) -> ReplyBody {
+    pub fn take_body(&mut self) -> ResponseBody {
         std::mem::take(&mut self.body)
     }
 
     /// Sets a body that is not copied.
-    pub fn set_body(&mut self, body: ReplyBody) {
+    pub fn set_body(&mut self, body: ResponseBody) {
         self.copied = None;
         self.body = body;
     }
@@ -106,33 +106,33 @@ impl Reply {
         self.status = status;
     }
 
-    pub(crate) fn push_header(&mut self, name: Span, value: Span) {
+    pub(crate) fn push_header(&mut self, name: ArenaSlice, value: ArenaSlice) {
         self.headers.push((name, value));
     }
 
-    pub(crate) fn set_copied(&mut self, body: Span) {
+    pub(crate) fn set_copied(&mut self, body: ArenaSlice) {
         self.copied = Some(body);
-        self.body = ReplyBody::Copied;
+        self.body = ResponseBody::Copied;
     }
 
-    pub(crate) fn copied(&self) -> Option<Span> {
+    pub(crate) fn copied(&self) -> Option<ArenaSlice> {
         self.copied
     }
 
-    pub(crate) fn headers(&self) -> &[(Span, Span)] {
+    pub(crate) fn headers(&self) -> &[(ArenaSlice, ArenaSlice)] {
         &self.headers
     }
 
     /// Bytes of its table.
     pub(crate) fn capacity(&self) -> usize {
-        self.headers.capacity() * size_of::<(Span, Span)>()
+        self.headers.capacity() * size_of::<(ArenaSlice, ArenaSlice)>()
     }
 
     pub(crate) fn reset(&mut self) {
         self.status = 0;
         self.headers.clear();
         self.headers.shrink_to(KEPT_HEADERS);
-        self.body = ReplyBody::None;
+        self.body = ResponseBody::None;
         self.copied = None;
         self.is_failure = false;
         self.compression = None;

@@ -13,76 +13,76 @@ pub struct UpstreamWorker {
     pub epoch: u64,
 }
 
-/// What ended a request that was not simply answered, by the letters of `HAProxy`'s log.
+/// What termination_state a request that was not simply answered, by the letters of `HAProxy`'s log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum TerminationState {
     /// Too many waited, or it waited too long, or there are as many sessions as there may be.
     Queue,
-    /// Its worker ended.
-    Died,
+    /// Its worker termination_state.
+    WorkerDied,
     /// It took longer than it may.
-    Time,
+    Timeout,
     /// Its client left, or did not take the reply.
-    Client,
+    ClientDisconnected,
 }
 
-impl Ended {
+impl TerminationState {
     /// As a log has it.
     pub fn letter(self) -> char {
         match self {
-            Ended::Queue => 'Q',
-            Ended::Died => 'D',
-            Ended::Time => 'T',
-            Ended::Client => 'C',
+            TerminationState::Queue => 'Q',
+            TerminationState::WorkerDied => 'D',
+            TerminationState::Timeout => 'T',
+            TerminationState::ClientDisconnected => 'C',
         }
     }
 }
 
 /// See the module. Written by the application as the request goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Upstream {
+pub struct UpstreamLog {
     /// The worker that it was given to last.
     pub worker: Option<UpstreamWorker>,
     /// How often it was given to one.
-    pub given: u32,
+    pub attempts: u32,
     /// How long it has waited for workers.
     pub queued: Duration,
     /// Since when it waits for one, if it does.
-    pub waits_since: Option<Instant>,
+    pub queued_since: Option<Instant>,
     /// From its going to the worker to the head of the reply.
-    pub took: Option<Duration>,
-    /// What ended it, where the application knows.
-    pub ended: Option<Ended>,
+    pub response_time: Option<Duration>,
+    /// What termination_state it, where the application knows.
+    pub termination_state: Option<TerminationState>,
     /// A number by which requests of one client are known that come back to their worker. It says nothing of the cookie.
     pub session: Option<u64>,
 }
 
-impl Upstream {
+impl UpstreamLog {
     /// It waits for a worker.
-    pub fn waits(&mut self, since: Instant) {
-        self.waits_since = Some(since);
+    pub fn on_queued(&mut self, since: Instant) {
+        self.queued_since = Some(since);
     }
 
     /// It is given to a worker.
-    pub fn goes(&mut self, worker: UpstreamWorker, now: Instant) {
-        self.stops_waiting(now);
+    pub fn on_assigned(&mut self, worker: UpstreamWorker, now: Instant) {
+        self.stop_waiting(now);
         self.worker = Some(worker);
-        self.given += 1;
+        self.attempts += 1;
     }
 
     /// It is answered in place of a worker.
-    pub fn ends(&mut self, ended: Option<Ended>, now: Instant) {
-        self.stops_waiting(now);
-        self.ended = ended;
+    pub fn on_terminated(&mut self, termination_state: Option<TerminationState>, now: Instant) {
+        self.stop_waiting(now);
+        self.termination_state = termination_state;
     }
 
     /// How often it was given to another worker.
     pub fn retries(&self) -> u32 {
-        self.given.saturating_sub(1)
+        self.attempts.saturating_sub(1)
     }
 
-    pub(crate) fn stops_waiting(&mut self, now: Instant) {
-        if let Some(since) = self.waits_since.take() {
+    pub(crate) fn stop_waiting(&mut self, now: Instant) {
+        if let Some(since) = self.queued_since.take() {
             self.queued += now.saturating_duration_since(since);
         }
     }
@@ -95,18 +95,18 @@ mod tests {
     #[test]
     fn what_it_waits_for_each_worker_is_added_up() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
-        let mut upstream = Upstream::default();
+        let mut upstream = UpstreamLog::default();
         assert_eq!(upstream.retries(), 0);
         for (at, slot) in [(0, 3), (10, 4)] {
             let since = start + second * at;
-            upstream.waits(since);
-            upstream.goes(UpstreamWorker { slot, pid: 1, epoch: 2 }, since + second * 2);
+            upstream.on_queued(since);
+            upstream.on_assigned(UpstreamWorker { slot, pid: 1, epoch: 2 }, since + second * 2);
         }
-        upstream.ends(Some(Ended::Died), start + second * 100);
+        upstream.on_terminated(Some(TerminationState::WorkerDied), start + second * 100);
         let slot = upstream.worker.unwrap().slot;
         assert_eq!((upstream.queued, upstream.retries(), slot), (second * 4, 1, 4));
-        upstream.waits(start);
-        upstream.ends(Some(Ended::Queue), start + second);
-        assert_eq!((upstream.queued, upstream.waits_since), (second * 5, None));
+        upstream.on_queued(start);
+        upstream.on_terminated(Some(TerminationState::Queue), start + second);
+        assert_eq!((upstream.queued, upstream.queued_since), (second * 5, None));
     }
 }

@@ -1,7 +1,7 @@
-//! A reply whose body comes in pieces, after the reply: what it is, and how much of it waits.
+//! A reply whose body comes in chunks, after the reply: what it is, and how much of it waits.
 //!
 //! # Ground rules
-//! - The application counts a piece in ([`Flow::give`]) before it sends it; the server counts it out when it has been written to
+//! - The application counts a piece in ([`StreamFlow::admit`]) before it sends it; the server counts it out when it has been written to
 //!   the client's socket. So both know at any time how much waits, wherever it lies.
 //! - What waits is bounded: past [`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes) nothing more is taken. One piece may
 //!   go past it, while less than the stream's mark waits.
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 /// body, and as uvicorn's mark.
 pub const HIGH_MARK: usize = 64 << 10;
 
-/// The same for an application that is asked: it gives nothing but when there is room, so what waits is several pieces and not all that it
-/// has. With pieces of 64 KiB one alone would have application and server wait for each other in turn, twice a piece.
-pub const ASK_MARK: usize = 256 << 10;
+/// The same for an application that is asked: it gives nothing but when there is room, so what waits is several chunks and not all that it
+/// has. With chunks of 64 KiB one alone would have application and server wait for each other in turn, twice a piece.
+pub const PULL_HIGH_MARK: usize = 256 << 10;
 
 /// Bytes that wait below which an application that waits is told to go on: so that it is not told for each piece.
 pub const LOW_MARK: usize = 16 << 10;
 
 /// Pieces that may be on their way to the server. Each costs some 130 bytes beside its own, so this is 32 MiB.
-const PIECES: usize = 256 << 10;
+const MAX_CHUNKS: usize = 256 << 10;
 
 /// How the server is to treat a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ const PIECES: usize = 256 << 10;
     clippy::struct_excessive_bools,
     reason = "each is a question of its own, and any may be asked of a stream"
 )]
-pub struct StreamRules {
-    /// The application gives pieces when it is [asked](crate::Event::Want), and not else.
+pub struct StreamOptions {
+    /// The application gives chunks when it is [asked](crate::Event::Pull), and not else.
     pub is_pulled: bool,
     /// The head leaves at once, and does not wait for the first piece.
-    pub is_prompt: bool,
-    /// Its bytes are server-sent events (HTML, 9.2), in pieces of whole ones. It begins with a comment, and when its server stops,
+    pub sends_head_first: bool,
+    /// Its bytes are server-sent events (HTML, 9.2), in chunks of whole ones. It begins with a comment, and when its server stops,
     /// it ends in order with a time after which the client is to come again.
     pub is_events: bool,
     /// Seconds without a byte after which events are followed by a comment, for the sake of proxies that cut what is silent;
@@ -47,33 +47,33 @@ pub struct StreamRules {
     pub failed_status: u16,
 }
 
-/// The body of a reply that comes in pieces.
+/// The body of a reply that comes in chunks.
 #[derive(Debug, Clone)]
-pub struct Stream {
+pub struct StreamedBody {
     /// How it is to be treated.
-    pub rules: StreamRules,
+    pub rules: StreamOptions,
     /// How much of it waits.
-    pub flow: Arc<Flow>,
+    pub flow: Arc<StreamFlow>,
 }
 
 /// What the application is told when it has given a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Given {
+pub enum ChunkAdmission {
     /// Send it, and go on.
-    More,
-    /// Send it, and wait for [`Event::Room`](crate::Event::Room).
-    Enough,
-    /// Too much waits: it is not to be sent, and the stream to be cut ([`Departure::Slow`]).
-    Slow,
+    Continue,
+    /// Send it, and wait for [`Event::Writable`](crate::Event::Room).
+    Pause,
+    /// Too much waits: it is not to be sent, and the stream to be cut ([`StreamEnd::Slow`]).
+    ClientTooSlow,
     /// The reply's Content-Length has fewer bytes: it is not to be sent, and the stream to be cut.
-    TooLong,
+    ExceedsLength,
     /// The stream is over: it is not to be sent.
-    Over,
+    Ended,
 }
 
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Departure {
+pub enum StreamEnd {
     /// The client's system has all of it.
     Done = 0,
     /// The client went away.
@@ -88,34 +88,34 @@ pub enum Departure {
     Stop = 5,
 }
 
-impl Departure {
+impl StreamEnd {
     /// In one word, as applications and logs have it.
     pub fn name(self) -> &'static str {
         match self {
-            Departure::Done => "done",
-            Departure::Client => "client",
-            Departure::Error => "error",
-            Departure::Slow => "slow",
-            Departure::Timeout => "timeout",
-            Departure::Stop => "stop",
+            StreamEnd::Done => "done",
+            StreamEnd::Client => "client",
+            StreamEnd::Error => "error",
+            StreamEnd::Slow => "slow",
+            StreamEnd::Timeout => "timeout",
+            StreamEnd::Stop => "stop",
         }
     }
 }
 
 /// How much of a stream waits to be written: shared by application and server.
 #[derive(Debug)]
-pub struct Flow {
+pub struct StreamFlow {
     /// The most that may wait.
     most: usize,
-    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`ASK_MARK`], or the most if that is less.
+    /// What waits from which on the application is to wait too: [`HIGH_MARK`] or [`PULL_HIGH_MARK`], or the most if that is less.
     mark: usize,
     /// The reply's Content-Length, [`NO_LENGTH`] without one.
     length: AtomicU64,
     /// Bytes the application has given.
-    given: AtomicU64,
+    pushed: AtomicU64,
     waiting: AtomicUsize,
     /// Pieces on their way to the server.
-    pieces: AtomicUsize,
+    chunks: AtomicUsize,
     /// Whether the application waits to be told that there is room.
     is_awaited: AtomicBool,
     is_over: AtomicBool,
@@ -123,22 +123,22 @@ pub struct Flow {
 
 const NO_LENGTH: u64 = u64::MAX;
 
-impl Stream {
+impl StreamedBody {
     /// A stream of which up to `most` bytes may wait ([`QueueLimits::stream_bytes`](crate::QueueLimits::stream_bytes)).
-    pub fn new(rules: StreamRules, most: usize) -> Stream {
-        Stream { rules, flow: Arc::new(Flow::new(most, rules.is_pulled)) }
+    pub fn new(rules: StreamOptions, most: usize) -> StreamedBody {
+        StreamedBody { rules, flow: Arc::new(StreamFlow::new(most, rules.is_pulled)) }
     }
 }
 
-impl Flow {
-    pub(crate) fn new(most: usize, is_pulled: bool) -> Flow {
-        Flow {
+impl StreamFlow {
+    pub(crate) fn new(most: usize, is_pulled: bool) -> StreamFlow {
+        StreamFlow {
             most,
-            mark: most.min(if is_pulled { ASK_MARK } else { HIGH_MARK }),
+            mark: most.min(if is_pulled { PULL_HIGH_MARK } else { HIGH_MARK }),
             length: AtomicU64::new(NO_LENGTH),
-            given: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
-            pieces: AtomicUsize::new(0),
+            chunks: AtomicUsize::new(0),
             is_awaited: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
@@ -151,30 +151,30 @@ impl Flow {
     // ---- the application's side ----
 
     /// Counts a piece of `len` bytes in, before it is sent.
-    pub fn give(&self, len: usize) -> Given {
+    pub fn admit(&self, len: usize) -> ChunkAdmission {
         if self.is_over() {
-            return Given::Over;
+            return ChunkAdmission::Ended;
         }
-        let given = self.given.load(Ordering::Relaxed).saturating_add(len as u64);
+        let given = self.pushed.load(Ordering::Relaxed).saturating_add(len as u64);
         if self.length().is_some_and(|length| given > length) {
-            return Given::TooLong;
+            return ChunkAdmission::ExceedsLength;
         }
         // What little waits says nothing of the client: a piece is taken then, however large it is. So whoever is asked for one is
         // not refused it.
         let is_behind = self.waiting() >= self.mark;
         let is_full = is_behind && self.waiting() > self.most.saturating_sub(len);
-        if is_full || self.pieces.load(Ordering::Relaxed) >= PIECES {
-            return Given::Slow;
+        if is_full || self.chunks.load(Ordering::Relaxed) >= MAX_CHUNKS {
+            return ChunkAdmission::ClientTooSlow;
         }
-        self.given.store(given, Ordering::Relaxed);
-        self.pieces.fetch_add(1, Ordering::Relaxed);
+        self.pushed.store(given, Ordering::Relaxed);
+        self.chunks.fetch_add(1, Ordering::Relaxed);
         let waiting = self.waiting.fetch_add(len, Ordering::Relaxed) + len;
         if waiting < self.mark {
-            return Given::More;
+            return ChunkAdmission::Continue;
         }
         // Before the piece is sent: the server, which writes it after that, sees it.
         self.is_awaited.store(true, Ordering::Release);
-        Given::Enough
+        ChunkAdmission::Pause
     }
 
     // ---- both sides ----
@@ -185,13 +185,13 @@ impl Flow {
     }
 
     /// Whether the application can go on: less waits than its mark.
-    pub fn has_room(&self) -> bool {
+    pub fn has_capacity(&self) -> bool {
         self.waiting() < self.mark
     }
 
     /// Bytes the application has given.
-    pub fn given(&self) -> u64 {
-        self.given.load(Ordering::Relaxed)
+    pub fn pushed(&self) -> u64 {
+        self.pushed.load(Ordering::Relaxed)
     }
 
     /// The reply's Content-Length, if it has one.
@@ -207,17 +207,17 @@ impl Flow {
     // ---- the server's side ----
 
     /// A piece has arrived.
-    pub fn has_arrived(&self) {
-        self.pieces.fetch_sub(1, Ordering::Relaxed);
+    pub fn on_chunk_arrived(&self) {
+        self.chunks.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The server adds `len` bytes of its own.
-    pub fn add(&self, len: usize) {
+    pub fn add_server_bytes(&self, len: usize) {
         self.waiting.fetch_add(len, Ordering::Relaxed);
     }
 
     /// `len` bytes have been written. Says whether the application is to be told that there is room.
-    pub fn has_left(&self, len: usize) -> bool {
+    pub fn on_written(&self, len: usize) -> bool {
         let waiting = self.waiting.fetch_sub(len, Ordering::Relaxed) - len;
         waiting < LOW_MARK && self.is_awaited.swap(false, Ordering::Acquire)
     }
@@ -230,7 +230,7 @@ impl Flow {
 
 /// What a client that accepts events is told instead of a 503: to come again in a while. At any status but 200 a browser
 /// gives up for good (HTML, 9.2.3).
-pub const EVENTS_LATER: &str = "retry: 5000\n\n";
+pub const EVENTS_RETRY: &str = "retry: 5000\n\n";
 
 /// Whether a client with this `Accept` takes server-sent events.
 pub fn accepts_events(accept: &[u8]) -> bool {
@@ -246,43 +246,43 @@ mod tests {
 
     #[test]
     fn marks_and_limits() {
-        let flow = Flow::new(100 << 10, false);
-        assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
-        assert_eq!(flow.give(1), Given::Enough);
-        assert_eq!(flow.give(36 << 10), Given::Enough);
-        assert_eq!((flow.give(1), flow.waiting()), (Given::Slow, 100 << 10));
-        assert!(!flow.has_left((100 << 10) - LOW_MARK));
-        assert!(flow.has_left(1), "below the low mark it is told, once");
-        assert!(!flow.has_left(1));
+        let flow = StreamFlow::new(100 << 10, false);
+        assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
+        assert_eq!(flow.admit(1), ChunkAdmission::Pause);
+        assert_eq!(flow.admit(36 << 10), ChunkAdmission::Pause);
+        assert_eq!((flow.admit(1), flow.waiting()), (ChunkAdmission::ClientTooSlow, 100 << 10));
+        assert!(!flow.on_written((100 << 10) - LOW_MARK));
+        assert!(flow.on_written(1), "below the low mark it is told, once");
+        assert!(!flow.on_written(1));
         flow.end();
-        assert_eq!(flow.give(1), Given::Over);
+        assert_eq!(flow.admit(1), ChunkAdmission::Ended);
     }
 
     #[test]
     fn who_is_asked_may_be_further_ahead() {
-        let flow = Flow::new(1 << 20, true);
-        assert_eq!(flow.give(ASK_MARK - 1), Given::More);
-        assert!(flow.has_room());
-        assert_eq!(flow.give(1), Given::Enough);
-        assert!(!flow.has_room());
-        flow.has_left(1);
-        assert!(flow.has_room());
+        let flow = StreamFlow::new(1 << 20, true);
+        assert_eq!(flow.admit(PULL_HIGH_MARK - 1), ChunkAdmission::Continue);
+        assert!(flow.has_capacity());
+        assert_eq!(flow.admit(1), ChunkAdmission::Pause);
+        assert!(!flow.has_capacity());
+        flow.on_written(1);
+        assert!(flow.has_capacity());
     }
 
     #[test]
     fn who_is_asked_is_never_refused() {
         for most in [1, 30 << 10, 100 << 10, 150 << 10, 1 << 20] {
             for piece in [1, 20 << 10, 64 << 10, 2 << 20] {
-                let flow = Flow::new(most, true);
+                let flow = StreamFlow::new(most, true);
                 for _ in 0..100 {
-                    let given = flow.give(piece);
+                    let given = flow.admit(piece);
                     assert!(
-                        matches!(given, Given::More | Given::Enough),
+                        matches!(given, ChunkAdmission::Continue | ChunkAdmission::Pause),
                         "{piece} of {most}: {given:?}"
                     );
-                    assert_eq!(given == Given::More, flow.has_room());
-                    if !flow.has_room() {
-                        flow.has_left(flow.waiting());
+                    assert_eq!(given == ChunkAdmission::Continue, flow.has_capacity());
+                    if !flow.has_capacity() {
+                        flow.on_written(flow.waiting());
                     }
                 }
             }
@@ -293,7 +293,7 @@ mod tests {
     fn who_accepts_events() {
         for (accept, expected) in [
             ("text/event-stream", true),
-            ("application/json, Text/Event-Stream;q=0.9", true),
+            ("application/json, Text/Event-StreamedBody;q=0.9", true),
             ("*/*", false),
             ("text/event-streams", false),
             ("", false),
@@ -304,29 +304,29 @@ mod tests {
 
     #[test]
     fn a_piece_is_taken_however_large_it_is_while_little_waits() {
-        let flow = Flow::new(100 << 10, false);
-        assert_eq!(flow.give(HIGH_MARK - 1), Given::More);
-        assert_eq!(flow.give(1 << 20), Given::Enough);
-        assert_eq!(flow.give(1), Given::Slow);
+        let flow = StreamFlow::new(100 << 10, false);
+        assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
+        assert_eq!(flow.admit(1 << 20), ChunkAdmission::Pause);
+        assert_eq!(flow.admit(1), ChunkAdmission::ClientTooSlow);
     }
 
     #[test]
     fn no_more_than_the_length() {
-        let flow = Flow::new(1000, false);
+        let flow = StreamFlow::new(1000, false);
         flow.set_length(Some(5));
-        assert_eq!(flow.give(3), Given::More);
-        assert_eq!(flow.give(3), Given::TooLong);
-        assert_eq!((flow.give(2), flow.given()), (Given::More, 5));
+        assert_eq!(flow.admit(3), ChunkAdmission::Continue);
+        assert_eq!(flow.admit(3), ChunkAdmission::ExceedsLength);
+        assert_eq!((flow.admit(2), flow.pushed()), (ChunkAdmission::Continue, 5));
     }
 
     #[test]
-    fn pieces_of_nothing_are_bounded_too() {
-        let flow = Flow::new(usize::MAX, false);
-        for _ in 0..PIECES {
-            assert_eq!(flow.give(0), Given::More);
+    fn chunks_of_nothing_are_bounded_too() {
+        let flow = StreamFlow::new(usize::MAX, false);
+        for _ in 0..MAX_CHUNKS {
+            assert_eq!(flow.admit(0), ChunkAdmission::Continue);
         }
-        assert_eq!(flow.give(0), Given::Slow);
-        flow.has_arrived();
-        assert_eq!(flow.give(0), Given::More);
+        assert_eq!(flow.admit(0), ChunkAdmission::ClientTooSlow);
+        flow.on_chunk_arrived();
+        assert_eq!(flow.admit(0), ChunkAdmission::Continue);
     }
 }
