@@ -41,8 +41,8 @@ impl ResponseStreams {
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
     ) {
-        if let ReplyBody::Stream(given) = exchange.reply().body() {
-            let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
+        if let ReplyBody::Stream(parts) = exchange.reply().body() {
+            let stream = ResponseStream::new(connections, dispatch, exchange, parts.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }
