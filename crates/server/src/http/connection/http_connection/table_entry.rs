@@ -160,7 +160,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn is_substream(&self) -> bool {
-        !self.is_http2_stream
+        self.is_http2_stream
     }
 
     fn is_cut_by_stop(&self) -> bool {
