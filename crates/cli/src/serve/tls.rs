@@ -65,9 +65,9 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
         Ok(()) => log_line("TLS: the certificates have been read anew"),
-        Err(error) => log_line(&format!(
-            "TLS: {error}. New connections are given the certificate from before"
-        )),
+        Err(error) => {
+            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
+        }
     }
 }
 

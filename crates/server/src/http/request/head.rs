@@ -24,7 +24,7 @@ pub(crate) fn request_id(
     };
     let external_id =
         supervisor_id.or_else(|| if is_trusted { only("x-request-id") } else { None });
-    RequestId::of(id, external_id, only("traceparent"))
+    RequestId::choose(id, external_id, only("traceparent"))
 }
 
 /// Rejects heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110,
