@@ -184,7 +184,7 @@ impl<S: Adapter> Endpoint<S> {
     /// [`SendError::Closed`] after a close frame, and [`SendError::Broken`] after a failed write.
     pub fn ping(&mut self, now: S::Time) -> Result<u32, SendError> {
         self.check_open()?;
-        let (number, payload) = self.pings.send(now);
+        let (number, payload) = self.pings.next_ping(now);
         self.send_control(OpCode::Ping, &payload);
         Ok(number)
     }

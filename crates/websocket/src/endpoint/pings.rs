@@ -67,7 +67,7 @@ impl<T: Time> Pings<T> {
     }
 
     /// The payload of a ping that goes out now, and its number.
-    pub(super) fn send(&mut self, now: T) -> (u32, [u8; 4]) {
+    pub(super) fn next_ping(&mut self, now: T) -> (u32, [u8; 4]) {
         let number = self.last.0.wrapping_add(1);
         self.last = (number, Some(now));
         (number, number.to_be_bytes())
@@ -75,7 +75,7 @@ impl<T: Time> Pings<T> {
 
     /// A pong has come: the round trip, if it answers the last ping. One that answers an earlier ping, or none, which
     /// RFC 6455, 5.5.3 allows, measures nothing.
-    pub(super) fn pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
+    pub(super) fn on_pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
         let (number, sent) = self.last;
         if payload != number.to_be_bytes() {
             return None;
@@ -132,12 +132,12 @@ mod tests {
         let mut pings = Pings::default();
         let at = Duration::from_secs;
         assert!(!pings.is_answered(1));
-        let (first, payload) = pings.send(at(1));
-        let (second, later) = pings.send(at(2));
-        assert_eq!(pings.pong(&payload, || at(3)), None);
+        let (first, payload) = pings.next_ping(at(1));
+        let (second, later) = pings.next_ping(at(2));
+        assert_eq!(pings.on_pong(&payload, || at(3)), None);
         assert!(!pings.is_answered(first));
-        assert_eq!(pings.pong(&later, || at(5)), Some(at(3)));
+        assert_eq!(pings.on_pong(&later, || at(5)), Some(at(3)));
         assert!(pings.is_answered(first) && pings.is_answered(second));
-        assert_eq!(pings.pong(&later, || at(6)), None, "once");
+        assert_eq!(pings.on_pong(&later, || at(6)), None, "once");
     }
 }

@@ -74,7 +74,7 @@ impl<S: Adapter> Endpoint<S> {
         let all = input.len();
         let (mut n, mut step) = match decoder.step(input, mode) {
             Ok(stepped) => stepped,
-            Err(violation) => return Err(self.breach(violation, rules, now)),
+            Err(violation) => return Err(self.on_violation(violation, rules, now)),
         };
         self.counters.count(|statistics| statistics.fragments_received = decoder.fragments());
         match &step {
@@ -125,16 +125,16 @@ impl<S: Adapter> Endpoint<S> {
     ) -> Result<(), Violation> {
         self.counters.count(|statistics| statistics.controls_received += 1);
         match opcode {
-            OpCode::Ping => self.pong(payload, rules),
+            OpCode::Ping => self.on_ping(payload, rules),
             OpCode::Pong => {
-                if let Some(round_trip) = self.pings.pong(payload, now) {
+                if let Some(round_trip) = self.pings.on_pong(payload, now) {
                     self.counters.count(|statistics| statistics.round_trip = Some(round_trip));
                 }
             }
             OpCode::Close => {
                 let reason = match CloseReason::parse(payload) {
                     Ok(reason) => reason,
-                    Err(violation) => return Err(self.breach(violation, rules, now)),
+                    Err(violation) => return Err(self.on_violation(violation, rules, now)),
                 };
                 // An empty one is not on the heap.
                 self.reason = reason.reason.into();
@@ -151,7 +151,7 @@ impl<S: Adapter> Endpoint<S> {
 
     /// The peer broke the protocol.
     #[cold]
-    fn breach(
+    fn on_violation(
         &mut self,
         violation: Violation,
         rules: &Rules<TimeSpan<S>>,

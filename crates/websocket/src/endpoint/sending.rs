@@ -307,7 +307,7 @@ impl<S: Adapter> Endpoint<S> {
     }
 
     /// Each ping of a batch is answered, in order, as long as the peer keeps up.
-    pub(super) fn pong(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
+    pub(super) fn on_ping(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
         if self.is_broken || !self.closing.may_send() {
             return;
         }

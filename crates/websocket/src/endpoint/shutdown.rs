@@ -26,7 +26,7 @@ pub enum IoAction {
         /// Until the peer ends its stream; else only what is there.
         waits: bool,
     },
-    /// End our side of the stream, and then call [`Endpoint::on_shut_down`](crate::endpoint::Endpoint::shut).
+    /// End our side of the stream, and then call [`Endpoint::on_shut_down`](crate::endpoint::Endpoint::on_shut_down).
     ShutDown,
     /// Drop the transport.
     Over,

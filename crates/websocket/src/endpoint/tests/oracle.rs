@@ -35,29 +35,29 @@ pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// What the peer has said, once all of it has come.
+/// What the peer has events, once all of it has come.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum PeerEvent {
     Text(Vec<u8>),
     Binary(Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>),
-    Breach { code: u16, why: &'static str },
+    Violation { code: u16, reason: &'static str },
 }
 
 /// What differs between two adapters.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct Settings {
     pub(super) role: Role,
     pub(super) mode: CloseMode,
-    pub(super) says_why: bool,
+    pub(super) sends_reason: bool,
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "what has happened, each by itself")]
 pub(super) struct Oracle {
-    manner: Manner,
+    settings: Settings,
     rules: Rules<Duration>,
     /// All frames ever queued, behind one another, and where each ends.
     pub(super) sent: Vec<u8>,
@@ -83,9 +83,9 @@ pub(super) struct Oracle {
 }
 
 impl Oracle {
-    pub(super) fn new(manner: Manner, rules: Rules<Duration>) -> Oracle {
+    pub(super) fn new(settings: Settings, rules: Rules<Duration>) -> Oracle {
         Oracle {
-            manner,
+            settings,
             rules,
             sent: Vec::new(),
             ends: Vec::new(),
@@ -142,7 +142,7 @@ impl Oracle {
     }
 
     pub(super) fn push(&mut self, fin: bool, opcode: u8, payload: &[u8]) {
-        self.sent.extend(frame(self.manner.role, fin, opcode, payload));
+        self.sent.extend(frame(self.settings.role, fin, opcode, payload));
         self.ends.push(self.sent.len());
     }
 
@@ -183,7 +183,7 @@ impl Oracle {
         self.slot = None;
     }
 
-    fn say(&mut self, code: Option<u16>, reason: &str) {
+    fn send_close(&mut self, code: Option<u16>, reason: &str) {
         self.slot = None;
         if !self.is_broken {
             let mut payload = code.map_or(Vec::new(), |code| code.to_be_bytes().to_vec());
@@ -194,7 +194,7 @@ impl Oracle {
 
     pub(super) fn close(&mut self, code: u16, reason: &str, now: Duration) {
         if self.may_send() {
-            self.say(Some(code), reason);
+            self.send_close(Some(code), reason);
             self.has_sent_close = true;
             self.deadline = Some(now + self.rules.close_timeout);
         }
@@ -209,12 +209,12 @@ impl Oracle {
 
     pub(super) fn fail(&mut self, code: u16, reason: &str, now: Duration) {
         if self.may_send() {
-            self.say(Some(code), reason);
+            self.send_close(Some(code), reason);
         }
         self.has_failed = true;
         self.deadline = Some(now + self.rules.close_timeout);
         if matches!(self.io_action(), IoAction::Serve | IoAction::Flush) {
-            self.end(match self.manner.mode {
+            self.end(match self.settings.mode {
                 CloseMode::Prompt => &[
                     IoAction::Flush,
                     IoAction::Drain { waits: false },
@@ -231,26 +231,26 @@ impl Oracle {
         }
     }
 
-    pub(super) fn hear(&mut self, heard: &Heard, now: Duration) {
-        match heard {
-            Heard::Ping(payload) if self.may_send() && !self.is_broken => {
+    pub(super) fn on_event(&mut self, event: &PeerEvent, now: Duration) {
+        match event {
+            PeerEvent::Ping(payload) if self.may_send() && !self.is_broken => {
                 if self.slot.is_none() && self.keeps_up() {
                     self.push(true, PONG, payload);
                 } else {
                     self.slot = Some(payload.clone());
                 }
             }
-            Heard::Pong(payload) if *payload == self.pings.to_be_bytes() => {
+            PeerEvent::Pong(payload) if *payload == self.pings.to_be_bytes() => {
                 self.answered = self.pings
             }
-            Heard::Close(code) => {
+            PeerEvent::Close(code) => {
                 if self.may_send() {
-                    self.say(*code, "");
+                    self.send_close(*code, "");
                 }
                 self.peer_closed = Some(code.unwrap_or(1005));
                 self.deadline = Some(now + self.rules.close_timeout);
                 if self.io_action() == IoAction::Serve {
-                    self.end(match self.manner.role {
+                    self.end(match self.settings.role {
                         Role::Server => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
                         Role::Client => &[
                             IoAction::Flush,
@@ -261,8 +261,8 @@ impl Oracle {
                     });
                 }
             }
-            Heard::Breach { code, why } => {
-                self.fail(*code, if self.manner.says_why { why } else { "" }, now);
+            PeerEvent::Violation { code, reason } => {
+                self.fail(*code, if self.settings.sends_reason { reason } else { "" }, now);
             }
             _ => {}
         }
@@ -290,7 +290,7 @@ impl Oracle {
     pub(super) fn on_read_closed(&mut self) {
         self.is_read_closed = true;
         match self.io_action() {
-            IoAction::Serve => self.end(match self.manner.mode {
+            IoAction::Serve => self.end(match self.settings.mode {
                 CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
                 CloseMode::Lingering => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
             }),
@@ -308,7 +308,7 @@ impl Oracle {
         }
         let has_shut = !self.steps.is_empty()
             && !self.steps.iter().skip(1).any(|action| *action == IoAction::ShutDown);
-        self.end(match self.manner.mode {
+        self.end(match self.settings.mode {
             CloseMode::Lingering => &[IoAction::Reset],
             CloseMode::Prompt if has_shut => &[IoAction::Over],
             CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
@@ -326,7 +326,7 @@ impl Oracle {
         self.deadline = self.deadline.map(|_| now + self.rules.close_timeout);
     }
 
-    pub(super) fn heard_something(&mut self) {
+    pub(super) fn on_input(&mut self) {
         self.unanswered = None;
     }
 
