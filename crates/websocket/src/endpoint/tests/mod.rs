@@ -1,4 +1,4 @@
-//! The core against a naive oracle: any split of the bytes, any order of calls and times.
+//! Compares the endpoint with a naive oracle: any split of the bytes, any order of calls and times.
 
 mod oracle;
 
@@ -10,10 +10,10 @@ use super::*;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKey, Violation};
 
-/// As `Connection`: all in one buffer.
+/// The adapter of `Connection`: all output in one buffer.
 struct Joined;
 
-/// As the server: small chunks, so that few bytes make many of them.
+/// An adapter like the server's, with small buffers, so that few bytes make many segments.
 pub(super) struct Chunked;
 
 macro_rules! adapter {
@@ -61,7 +61,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -72,7 +72,8 @@ impl Random {
     }
 }
 
-/// What a peer says, and after which of its bytes each thing has been events.
+/// Returns the bytes that a peer sends, and the events that are complete after each number of
+/// bytes.
 fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>) {
     let peer = if role == Role::Server { Role::Client } else { Role::Server };
     let (mut wire, mut events) = (Vec::new(), Vec::new());
@@ -117,7 +118,7 @@ fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>)
         };
         events.push((wire.len(), event));
     }
-    // Nothing of this may count, or it does as bytes do.
+    // A message after the end counts only as bytes.
     let is_over = events
         .iter()
         .any(|(_, event)| matches!(event, PeerEvent::Close(_) | PeerEvent::Violation { .. }));
@@ -127,7 +128,7 @@ fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>)
     (wire, events)
 }
 
-/// The bytes up to the one by which it is known.
+/// Appends the bytes of a protocol violation, up to the byte that proves it.
 fn violation(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> PeerEvent {
     let (bytes, violation) = match random.below(4) {
         0 => (vec![0x83, 0x80], Violation::OpCode(3)),
@@ -214,7 +215,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// Some bytes come.
+    /// Feeds some bytes.
     fn feed(&mut self) {
         if self.oracle.is_read_closed || self.oracle.is_over() {
             return;
@@ -263,7 +264,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         assert_eq!(shown, expected);
     }
 
-    /// The transport takes some of what waits, or nothing.
+    /// Writes some of the queued bytes, or none.
     fn write(&mut self) {
         self.oracle.look();
         let output = self.endpoint.output(&self.rules);
@@ -332,7 +333,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.push(true, BINARY, &payload);
     }
 
-    /// A message in chunks goes on, or is given up.
+    /// Continues a fragmented message, or gives it up.
     fn chunk(&mut self) {
         if !self.oracle.is_within {
             let begun = self.endpoint.begin_fragmented();
@@ -378,7 +379,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// What a adapter does.
+    /// Performs the current I/O action.
     fn do_action(&mut self) {
         match self.endpoint.io_action() {
             IoAction::Flush if self.endpoint.pending() > 0 => return,
@@ -390,7 +391,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.done(self.oracle.io_action());
     }
 
-    /// What comes at any time, in order or not.
+    /// Makes calls that are possible at any time.
     fn interfere(&mut self) {
         let now = self.now;
         match self.random.below(24) {

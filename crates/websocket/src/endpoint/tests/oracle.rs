@@ -1,5 +1,5 @@
-//! One end of a WebSocket as somebody would write it down who has all the time and memory: lists of frames, and the end as a
-//! list of steps.
+//! A model of one side of a WebSocket that spends time and memory freely: lists of frames, and the
+//! close as a list of steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) const PONG: u8 = 10;
 
 pub(super) const KEY: [u8; 4] = [0xA1, 0x05, 0x7E, 0x33];
 
-/// A frame of one that is in `role` (RFC 6455, 5.2).
+/// Encodes a frame that a sender in `role` sends (RFC 6455, 5.2).
 pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mask = if role == Role::Client { 0x80 } else { 0 };
     let mut out = vec![opcode | if fin { 0x80 } else { 0 }];
@@ -35,7 +35,7 @@ pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// What the peer has events, once all of it has come.
+/// An event, once all of its bytes have been received.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PeerEvent {
     Text(Vec<u8>),
@@ -46,7 +46,7 @@ pub(super) enum PeerEvent {
     Violation { code: u16, reason: &'static str },
 }
 
-/// What differs between two adapters.
+/// The settings in which two adapters differ.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     pub(super) role: Role,
@@ -59,7 +59,7 @@ pub(super) struct Settings {
 pub(super) struct Oracle {
     settings: Settings,
     rules: Rules<Duration>,
-    /// All frames ever queued, behind one another, and where each ends.
+    /// All frames ever queued, one after the other, and the end of each.
     pub(super) sent: Vec<u8>,
     ends: Vec<usize>,
     pub(super) written: usize,
@@ -67,7 +67,7 @@ pub(super) struct Oracle {
     pub(super) holds_pongs: bool,
     pub(super) is_broken: bool,
     has_sent_close: bool,
-    /// With which number the peer has closed; 1005 stands for none.
+    /// The code with which the peer has closed; 1005 stands for a close frame without one.
     pub(super) peer_closed: Option<u16>,
     pub(super) has_failed: bool,
     pub(super) is_read_closed: bool,
@@ -78,7 +78,8 @@ pub(super) struct Oracle {
     unanswered: Option<Duration>,
     pub(super) pings: u32,
     pub(super) answered: u32,
-    /// What is still to be done, the first of them now; empty while it is open.
+    /// The steps of the close that remain, the current one first; empty while the connection is
+    /// open.
     steps: VecDeque<IoAction>,
 }
 
@@ -146,7 +147,7 @@ impl Oracle {
         self.ends.push(self.sent.len());
     }
 
-    /// Looking at what is to be written lets the pong out that had to wait.
+    /// Sends the pong that had to wait, as looking at the output does.
     pub(super) fn look(&mut self) {
         if self.pending().is_empty() || self.keeps_up() {
             if let Some(payload) = self.slot.take() {
@@ -159,7 +160,7 @@ impl Oracle {
         !self.holds_pongs && self.pending().len() < self.rules.high_water
     }
 
-    /// What waits was cut to `len` bytes: whole frames, with the one that has begun to leave.
+    /// Cuts the queue to `len` bytes: whole frames, with the one that is being written.
     pub(super) fn cut(&mut self, len: usize) {
         if len == self.pending().len() {
             return;
