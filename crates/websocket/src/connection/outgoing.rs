@@ -111,7 +111,7 @@ impl Prepared {
         let mut plain = Vec::new();
         encode_frame(&mut plain, kind.opcode(), true, None, payload);
         let deflater =
-            config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
+            config.and_then(|config| Deflater::new(&Agreed::PREPARED, Role::Server, config));
         let compressed = deflater
             .filter(|deflater| deflater.is_worth_compressing(payload.len()))
             .map(|mut deflater| {

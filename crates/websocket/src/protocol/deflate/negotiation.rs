@@ -103,7 +103,7 @@ pub struct Agreed {
 impl Agreed {
     /// What a message compressed by itself needs.
     #[cfg(feature = "tokio")]
-    pub(crate) const ALONE: Agreed = Agreed {
+    pub(crate) const PREPARED: Agreed = Agreed {
         server_takeover: Takeover::None,
         client_takeover: Takeover::None,
         server_bits: WindowBits::MAX,
