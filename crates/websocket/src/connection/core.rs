@@ -30,7 +30,8 @@ use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 /// The compiler warns when it is ignored, because a dropped message must not go unnoticed:
 /// ```compile_fail
 /// # #![deny(unused_must_use)]
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), rookery_websocket::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rookery_websocket::Error> {
 /// use rookery_websocket::{Config, Parts};
 /// let mut server = Parts::server(tokio::io::duplex(64).0).connection(Config::default());
 /// server.queue("hello")?;

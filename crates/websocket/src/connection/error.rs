@@ -56,14 +56,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io(error) => write!(f, "transport: {error}"),
-            Error::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Error::Violation(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Error::Eof => f.write_str("the connection ended without a close frame"),
             Error::Closed => f.write_str("the connection is closed"),
             Error::TimedOut => f.write_str("the deadline passed"),
             Error::Cancelled => f.write_str("cancelled"),
-            Error::MessageFirst => f.write_str("a message came before the pong"),
+            Error::MessageFirst => f.write_str("a message arrived before the pong"),
             Error::PongTimeout => f.write_str("the peer did not answer a ping"),
-            Error::Abandoned => f.write_str("a message was given up half way"),
+            Error::Abandoned => f.write_str("a message was not finished"),
             Error::Handshake(error) => error.fmt(f),
             Error::Refused(refusal) => write!(f, "refused: {refusal}"),
             Error::HandshakeTimeout => f.write_str("the handshake took too long"),

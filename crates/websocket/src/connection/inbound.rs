@@ -364,7 +364,7 @@ impl Inbound {
     ) -> Poll<Result<Option<Step>, Error>> {
         loop {
             let is_pending = match core.endpoint.io_action() {
-                IoAction::Serve => unreachable!("asked before"),
+                IoAction::Serve => unreachable!("the endpoint is closing"),
                 IoAction::Flush => match core.poll_flush(cx) {
                     Poll::Pending => true,
                     Poll::Ready(flushed) => {

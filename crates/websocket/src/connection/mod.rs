@@ -55,7 +55,8 @@ use crate::protocol::{CloseCode, Ending, ReadMode};
 /// is incomplete. The first deadline or keep-alive ping creates the connection's timer.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), rookery_websocket::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rookery_websocket::Error> {
 /// use rookery_websocket::{Config, Parts};
 /// let (here, there) = tokio::io::duplex(1024);
 /// let mut client = Parts::client(here).connection(Config::default());

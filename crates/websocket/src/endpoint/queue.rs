@@ -115,15 +115,15 @@ impl<S: Adapter> Queue<S> {
             self.advance_overflow(n - left);
             return self.is_empty();
         }
-        assert!(n == left, "no more leaves than waits");
+        assert!(n == left, "at most the queued bytes are written");
         true
     }
 
     /// Removes `n` bytes from the overflow, and makes its first frames the head.
     #[cold]
     fn advance_overflow(&mut self, mut n: usize) {
-        let overflow = self.overflow.as_mut().expect("asked before");
-        overflow.len = overflow.len.checked_sub(n).expect("no more leaves than waits");
+        let overflow = self.overflow.as_mut().expect("the caller has checked it");
+        overflow.len = overflow.len.checked_sub(n).expect("at most the queued bytes are written");
         n += overflow.written;
         overflow.written = 0;
         while let Some(first) = overflow.segments.front() {
@@ -135,7 +135,7 @@ impl<S: Adapter> Queue<S> {
                 }
             } else if let Segment::Frames(_) = first {
                 let Some(Segment::Frames(frames)) = overflow.segments.pop_front() else {
-                    unreachable!("just seen")
+                    unreachable!("matched above")
                 };
                 overflow.len -= frames.len() - n;
                 S::return_buffer(std::mem::replace(&mut self.head, frames));
@@ -257,14 +257,17 @@ impl<S: Adapter> Queue<S> {
     #[cold]
     fn overflow_tail(&mut self) -> &mut Vec<u8> {
         let overflow = self.overflow.get_or_insert_default();
-        let joins = matches!(overflow.segments.back(), Some(Segment::Frames(frames)) if frames.len() < S::BUFFER_SIZE);
-        if !joins {
+        let has_space = match overflow.segments.back() {
+            Some(Segment::Frames(frames)) => frames.len() < S::BUFFER_SIZE,
+            _ => false,
+        };
+        if !has_space {
             overflow.segments.push_back(Segment::Frames(S::take_buffer()));
             overflow.counted = 0;
         }
         match overflow.segments.back_mut() {
             Some(Segment::Frames(frames)) => frames,
-            _ => unreachable!("the last segment is one of frames: it was pushed if it was not"),
+            _ => unreachable!("a segment of frames was pushed above"),
         }
     }
 

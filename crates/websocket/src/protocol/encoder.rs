@@ -72,7 +72,7 @@ pub fn encode_message(
     payload: &[u8],
     deflater: Option<&mut Deflater>,
 ) {
-    assert!(!opcode.is_control(), "a control frame is no chunk of a message (RFC 6455, 5.4)");
+    assert!(!opcode.is_control(), "a control frame is not part of a message (RFC 6455, 5.4)");
     let is_last = fin == Fin::Last;
     let Some(deflater) = deflater else {
         return encode_frame(out, opcode, is_last, mask, payload);
@@ -102,7 +102,7 @@ pub fn encode_message(
 /// # Panics
 /// If `opcode` is not that of a control frame.
 pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, payload: &[u8]) {
-    assert!(opcode.is_control(), "a message is not cut");
+    assert!(opcode.is_control(), "only control frames are truncated");
     encode_frame(out, opcode, true, mask, &payload[..payload.len().min(CONTROL_MAX as usize)]);
 }
 

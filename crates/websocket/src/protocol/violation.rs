@@ -59,14 +59,14 @@ impl fmt::Display for Violation {
             Violation::LongControl => f.write_str("control frame of more than 125 bytes"),
             Violation::Length => f.write_str("bad frame length"),
             Violation::Mask => f.write_str("wrong masking"),
-            Violation::Continuation => f.write_str("continuation of nothing"),
-            Violation::Interleaved => f.write_str("message within a message"),
+            Violation::Continuation => f.write_str("continuation frame without a message"),
+            Violation::Interleaved => f.write_str("new message before the end of the current one"),
             Violation::Utf8 => f.write_str("text is not UTF-8"),
             Violation::ClosePayload => f.write_str("close frame of one byte"),
             Violation::CloseCode(code) => write!(f, "close code {code} must not be sent"),
             Violation::TooBig => f.write_str("message too big"),
             Violation::Fragments => f.write_str("message in too many frames"),
-            Violation::Inflate => f.write_str("compressed message does not inflate"),
+            Violation::Inflate => f.write_str("compressed message is not valid deflate data"),
         }
     }
 }

@@ -130,7 +130,7 @@ fn take_state(kind: Kind) -> Deflate {
 fn give_state(kind: Kind, mut state: Deflate) {
     POOL.with_borrow_mut(|pool| {
         if pool.len() == POOLED_STATES {
-            pool.remove(0); // the least recently used state, whose parameters may no longer be needed
+            pool.remove(0); // the least recently used state
         }
         state.reset();
         pool.push((kind, state));

@@ -154,7 +154,8 @@ fn the_first_offer_that_can_be_granted_is_taken() {
         ("permessage-deflate", Some("permessage-deflate")),
         ("x, Permessage-Deflate; client_max_window_bits", Some("permessage-deflate")),
         (
-            "permessage-deflate; server_max_window_bits=7, permessage-deflate; server_no_context_takeover",
+            "permessage-deflate; server_max_window_bits=7, \
+             permessage-deflate; server_no_context_takeover",
             Some("permessage-deflate; server_no_context_takeover"),
         ),
         (

@@ -22,7 +22,8 @@ use crate::protocol::handshake::{accept_key, elements};
 /// request.write(&mut head);
 /// assert!(head.starts_with(b"GET /chat?room=1 HTTP/1.1\r\nHost: example.org\r\n"));
 ///
-/// assert_eq!(ClientRequest::new("example.org", "/\u{fc}", nonce).unwrap_err(), BadRequest::Target);
+/// let refused = ClientRequest::new("example.org", "/\u{fc}", nonce);
+/// assert_eq!(refused.unwrap_err(), BadRequest::Target);
 /// # Ok::<(), BadRequest>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -92,8 +93,8 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Head(bad) => bad.fmt(f),
             HandshakeError::Status(status) => write!(f, "the server answered with status {status}"),
             HandshakeError::NoUpgrade => f.write_str("the server did not upgrade to websocket"),
-            HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not answer the key"),
-            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not asked for"),
+            HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
+            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not requested"),
             HandshakeError::Extension(refused) => refused.fmt(f),
         }
     }
@@ -110,24 +111,30 @@ impl From<BadRequest> for HandshakeError {
 impl fmt::Display for BadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadRequest::Host => f.write_str("the host is empty or has characters that a host does not have"),
+            BadRequest::Host => {
+                f.write_str("the host is empty or has characters that are invalid in a host")
+            }
             BadRequest::Target => f.write_str(
-                "the target has to begin with / and to have all characters percent-encoded that RFC 3986 does not allow in a path or query",
+                "the target has to begin with /, and characters that RFC 3986 does not allow in a \
+                 path or query have to be percent-encoded",
             ),
             BadRequest::Subprotocol(name) => {
-                write!(f, "the subprotocol {name:?} is named twice or has characters that HTTP does not allow in it")
+                write!(
+                    f,
+                    "the subprotocol {name:?} occurs twice or has characters that HTTP does not allow"
+                )
             }
             BadRequest::HeaderName(name) => {
-                write!(f, "{name:?} cannot be the name of a header: it has characters that HTTP does not allow")
+                write!(f, "the header name {name:?} has characters that HTTP does not allow")
             }
             BadRequest::HeaderValue(name) => {
                 write!(f, "the value of the header {name} has characters that HTTP does not allow")
             }
             BadRequest::ReservedHeader(name) if is_named(name, "sec-websocket-protocol") => {
-                write!(f, "the header {name} is sent by the handshake: name the subprotocols as such")
+                write!(f, "the handshake sends the header {name}; use the setting for subprotocols")
             }
             BadRequest::ReservedHeader(name) => {
-                write!(f, "the header {name} is the handshake's own and cannot be set")
+                write!(f, "the header {name} is sent by the handshake and cannot be set")
             }
         }
     }
@@ -214,7 +221,7 @@ impl ClientRequest {
 
     /// Appends the head of the request.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let all = "a vector takes all";
+        let all = "writing to a vector cannot fail";
         write!(out, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.target, self.host).expect(all);
         out.extend_from_slice(
             b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n",

@@ -15,7 +15,7 @@ pub fn accept_key(key: &[u8]) -> AcceptKey {
     let mut accept = [0; 28];
     base64::engine::general_purpose::STANDARD
         .encode_slice(digest, &mut accept)
-        .expect("twenty bytes are 28 characters");
+        .expect("20 bytes are 28 characters");
     accept
 }
 

@@ -93,10 +93,11 @@ impl Refusal {
         let body = self.to_string();
         write!(
             out,
-            "HTTP/1.1 {status} {reason}\r\n{header}Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "HTTP/1.1 {status} {reason}\r\n{header}Content-Type: text/plain\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
-        .expect("a vector takes all");
+        .expect("writing to a vector cannot fail");
     }
 }
 
@@ -104,14 +105,14 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::Head(bad) => return bad.fmt(f),
-            Refusal::Method => "a WebSocket begins with a GET",
-            Refusal::HttpVersion => "a WebSocket needs HTTP/1.1",
-            Refusal::Host => "exactly one Host is needed",
-            Refusal::NoUpgrade => "no upgrade to websocket is asked for",
+            Refusal::Method => "the method has to be GET",
+            Refusal::HttpVersion => "a WebSocket handshake needs HTTP/1.1",
+            Refusal::Host => "the request needs exactly one Host header",
+            Refusal::NoUpgrade => "the request does not upgrade to websocket",
             Refusal::Key => "Sec-WebSocket-Key is not 16 bytes in base64",
-            Refusal::Version => "only version 13 is spoken",
-            Refusal::Origin => "this origin may not connect",
-            Refusal::Body => "an upgrade has no body",
+            Refusal::Version => "only WebSocket version 13 is supported",
+            Refusal::Origin => "the origin is not allowed",
+            Refusal::Body => "the request must not have a body",
         })
     }
 }
@@ -257,10 +258,11 @@ fn is_key(key: &[u8]) -> bool {
 impl Accepted {
     /// Appends the whole 101 response.
     pub fn write_response(&self, out: &mut Vec<u8>) {
-        let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ";
+        let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Connection: Upgrade\r\nSec-WebSocket-Accept: ";
         out.extend_from_slice(start);
         out.extend_from_slice(&self.accept);
-        let all = "a vector takes all";
+        let all = "writing to a vector cannot fail";
         if let Some(subprotocol) = &self.subprotocol {
             write!(out, "\r\nSec-WebSocket-Protocol: {subprotocol}").expect(all);
         }
