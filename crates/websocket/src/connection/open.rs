@@ -347,13 +347,12 @@ mod tests {
         let config = ClientConfig::default().header("Sec-WebSocket-Key", "x");
         let refused = client(here, "host", "/", &config).await.map(|_| ());
         let reserved = BadRequest::ReservedHeader("Sec-WebSocket-Key".to_owned());
-        assert!(
-            matches!(refused, Err(Error::Handshake(HandshakeError::Request(bad))) if bad == reserved)
-        );
+        let reserved = HandshakeError::Request(reserved);
+        assert!(matches!(refused, Err(Error::Handshake(error)) if error == reserved));
         let mut sent = Vec::new();
         there.read_to_end(&mut sent).await.unwrap();
         assert!(sent.is_empty());
-        // The client does not connect first: port 0 would be another error.
+        // Nothing connects to port 0 first, because that would be another error.
         let refused =
             connect("ws://127.0.0.1:0/\u{fc}", &ClientConfig::default()).await.map(|_| ());
         let target = HandshakeError::Request(BadRequest::Target);
