@@ -121,7 +121,7 @@ impl fmt::Display for BadRequest {
             BadRequest::Subprotocol(name) => {
                 write!(
                     f,
-                    "the subprotocol {name:?} occurs twice or has characters that are invalid in HTTP"
+                    "the subprotocol {name:?} occurs twice or has characters that are invalid"
                 )
             }
             BadRequest::HeaderName(name) => {
