@@ -1,22 +1,25 @@
-# A chat room: whoever has the page open sees what anybody writes.
+# A chat room: every open page shows all messages.
 #
-#   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
-#   rookery serve examples/chat.R   the same with an access log; --port 9000 for another port
+#   Rscript examples/chat.R         then open http://127.0.0.1:8000 in two windows
+#   rookery serve examples/chat.R   the same with an access log
+#
+# PORT=9000 before the first command, or --port 9000 in the second, changes the port.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "chat"))[[1]]
-# The style sheet and the icon of all pages.
+# The style sheet and the icon of all example pages.
 shared <- file.path(dirname(page), "shared")
 
-# Characters of a message that are passed on; the rest is cut off.
+# The maximum length of a message in characters. Longer messages are cut off.
 longest <- 500L
 
-# The open WebSockets, each under its number.
+# The open WebSockets, by number.
 sockets <- list()
 opened <- 0L
 
@@ -24,13 +27,14 @@ broadcast <- function(text) {
   for (ws in sockets) ws$send(text)
 }
 
-# Lines that begin with a star are the room's own; the page shows them in another style.
+# Lines that begin with a star are messages of the room itself, which the page shows in another
+# style.
 announce <- function() {
   broadcast(sprintf("* %d in the room", length(sockets)))
 }
 
 app <- list(
-  # Served without R: the page is there even while R is busy.
+  # Served without R, so the page loads even while R is busy.
   staticPaths = list("/" = page, "/shared" = shared),
   onWSOpen = function(ws) {
     opened <<- opened + 1L
@@ -47,7 +51,7 @@ app <- list(
   }
 )
 
-# runServer() in three lines, so that the address is printed once it is listened at.
+# The same as runServer(), in three lines, so that the address is printed once the server listens.
 server <- startServer("127.0.0.1", port, app)
 cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
 tryCatch(service(0), finally = server$stop())

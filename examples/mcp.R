@@ -1,24 +1,27 @@
-# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools in R that a language model may call.
+# An MCP server over streamable HTTP (https://modelcontextprotocol.io, revision 2025-11-25): tools
+# in R that a language model can call.
 #
-#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client; PORT=9000 in front for another port
+#   Rscript examples/mcp.R          then give http://127.0.0.1:8000/mcp to an MCP client
 #   rookery serve examples/mcp.R    the same with an access log
 #
-# A call that takes long answers with events: its progress while it runs, and its result at the end. A client that loses its
-# connection half way comes again with the id of the last event that it saw, and gets the rest: the call has gone on meanwhile.
-# It needs the package jsonlite.
+# The response to a long tool call is an event stream: progress while the call runs, and its result
+# at the end. A client that loses its connection reconnects with the id of the last event that it
+# received, and gets the remaining events, because the call continues meanwhile. This example needs
+# the package jsonlite.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# Events of a stream that are kept for clients that come again, and sessions, of which the oldest makes room.
+# How many events of a stream are kept for clients that reconnect, and how many sessions. Past that
+# the oldest is dropped.
 kept_events <- 200L
 most_sessions <- 100L
 revisions <- c("2025-11-25", "2025-06-18", "2025-03-26")
 
-# ---- tools: each is given its arguments and a function for its progress, and returns text, or a promise of it ----
+# ---- tools: each gets its arguments and a progress function, and returns text or a promise ----
 
-# A list that is `{}` also when it is empty.
+# Returns a list that becomes `{}` in JSON also if it is empty.
 object <- function(...) if (...length() == 0) structure(list(), names = character()) else list(...)
 
 tools <- list(
@@ -33,7 +36,10 @@ tools <- list(
       required = list("data", "column")
     ),
     call = function(arguments, progress) {
-      data <- switch(as.character(arguments$data), mtcars = mtcars, iris = iris, airquality = airquality, stop("there is no such data set"))
+      data <- switch(
+        as.character(arguments$data),
+        mtcars = mtcars, iris = iris, airquality = airquality, stop("there is no such data set")
+      )
       column <- as.character(arguments$column)
       if (!isTRUE(column %in% names(data))) stop("there is no such column: ", toString(names(data)))
       paste(utils::capture.output(summary(data[[column]])), collapse = "\n")
@@ -46,19 +52,26 @@ tools <- list(
       properties = object(slices = object(type = "integer", minimum = 1L, maximum = 1000L)),
       required = list("slices")
     ),
-    # In slices, between which R serves. What cannot be cut up belongs in another process: return its promise.
+    # The work is done in slices, between which R serves requests. Run work that cannot be divided
+    # in another process, and return its promise.
     call = function(arguments, progress) {
       slices <- as.integer(arguments$slices)
-      if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) stop("`slices` must be from 1 to 1000")
+      if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) {
+        stop("`slices` must be from 1 to 1000")
+      }
       done <- 0L
       inside <- 0
       promises::promise(function(resolve, reject) {
         slice <- function() {
           inside <<- inside + sum(runif(20000)^2 + runif(20000)^2 < 1)
           done <<- done + 1L
-          # FALSE: the client has cancelled the call.
+          # FALSE means that the client has cancelled the call.
           if (!progress(done, slices)) return(reject("cancelled"))
-          if (done < slices) later::later(slice, 0.01) else resolve(format(4 * inside / (20000 * slices)))
+          if (done < slices) {
+            later::later(slice, 0.01)
+          } else {
+            resolve(format(4 * inside / (20000 * slices)))
+          }
         }
         later::later(slice)
       })
@@ -66,26 +79,26 @@ tools <- list(
   )
 )
 
-# ---- sessions: an id, and streams of events that can be gone on with ----
+# ---- sessions: an id, and event streams that can be resumed ----
 
 sessions <- list()
 
 new_session <- function() {
   session <- new.env()
-  # Nobody guesses it.
+  # Random, so that no client can guess it.
   session$id <- paste(readBin("/dev/urandom", "raw", 16), collapse = "")
   session$streams <- list()
   session$calls <- list()
   sessions[[session$id]] <<- session
   while (length(sessions) > most_sessions) end_session(sessions[[1]])
-  # The one that a GET listens to: what belongs to no call.
+  # The stream for GET, with the messages that belong to no call.
   new_stream(session, "news")
   session
 }
 
 end_session <- function(session) {
   for (stream in session$streams) if (!is.null(stream$to)) stream$to$close()
-  # What still runs finds that it was cancelled.
+  # Calls that still run find that they are cancelled.
   session$calls <- list()
   sessions[[session$id]] <<- NULL
 }
@@ -95,7 +108,7 @@ new_stream <- function(session, name) {
   stream$name <- name
   stream$number <- 0L
   stream$events <- list()
-  # The last that was sent to somebody, and who gets them now.
+  # The number of the last event that was sent, and the current receiver of events.
   stream$sent <- 0L
   stream$to <- NULL
   stream$is_over <- FALSE
@@ -119,7 +132,8 @@ pass_on <- function(stream, to, event) {
   stream$sent <- event$number
 }
 
-# Sends a stream to whoever asks for it, from behind `number` on: one client at a time.
+# Sends the events after `number` to the client that requests the stream. A stream has one client at
+# a time.
 attach <- function(stream, number) {
   if (!is.null(stream$to)) stream$to$close()
   to <- sse_response()
@@ -135,10 +149,16 @@ attach <- function(stream, number) {
 
 # ---- JSON-RPC ----
 
-json <- function(value) as.character(jsonlite::toJSON(value, auto_unbox = TRUE, null = "null", digits = NA))
+json <- function(value) {
+  as.character(jsonlite::toJSON(value, auto_unbox = TRUE, null = "null", digits = NA))
+}
 result_of <- function(id, result) list(jsonrpc = "2.0", id = id, result = result)
-error_of <- function(id, code, message) list(jsonrpc = "2.0", id = id, error = list(code = code, message = message))
-text_result <- function(text, is_error = FALSE) list(content = list(list(type = "text", text = text)), isError = is_error)
+error_of <- function(id, code, message) {
+  list(jsonrpc = "2.0", id = id, error = list(code = code, message = message))
+}
+text_result <- function(text, is_error = FALSE) {
+  list(content = list(list(type = "text", text = text)), isError = is_error)
+}
 
 answer <- function(status, value = NULL, headers = list()) {
   type <- if (!is.null(value)) list("Content-Type" = "application/json")
@@ -173,39 +193,50 @@ call_tool <- function(session, message) {
     }
     is_wanted
   }
-  value <- tryCatch(tool$call(message$params$arguments, progress), error = function(condition) condition)
+  value <- tryCatch(
+    tool$call(message$params$arguments, progress),
+    error = function(condition) condition
+  )
   if (!inherits(value, "promise")) {
     session$calls[[key]] <- NULL
     failed <- inherits(value, "error")
-    return(answer(200L, result_of(message$id, text_result(if (failed) conditionMessage(value) else value, failed))))
+    text <- if (failed) conditionMessage(value) else value
+    return(answer(200L, result_of(message$id, text_result(text, failed))))
   }
-  # It takes long: events, the first of which has an id and no data, so that the client can come again from the beginning.
+  # For a long call, an event stream. Its first event has an id and no data, so that the client can
+  # resume from the beginning.
   session$made <- (if (is.null(session$made)) 0L else session$made) + 1L
   stream <- new_stream(session, paste0("call-", session$made))
   emit(stream, "")
   end <- function(result) {
-    # A call that was cancelled has no answer.
+    # A cancelled call gets no response.
     if (is.null(session$calls[[key]])) {
       if (!is.null(stream$to)) stream$to$close()
       session$streams[[stream$name]] <- NULL
     } else {
       session$calls[[key]] <- NULL
       emit(stream, json(result_of(message$id, result)), is_last = TRUE)
-      # Kept for a while for a client that lost its connection just before the end.
+      # The stream is kept for a while, for a client that loses its connection just before the end.
       later::later(function() session$streams[[stream$name]] <- NULL, 60)
     }
   }
   promises::then(
     value,
     function(text) end(text_result(text)),
-    function(reason) end(text_result(if (inherits(reason, "condition")) conditionMessage(reason) else as.character(reason), TRUE))
+    function(reason) {
+      text <- if (inherits(reason, "condition")) conditionMessage(reason) else as.character(reason)
+      end(text_result(text, TRUE))
+    }
   )
   attach(stream, 0L)
 }
 
 post <- function(req, session) {
   text <- rawToChar(req$rook.input$read())
-  message <- tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(condition) NULL)
+  message <- tryCatch(
+    jsonlite::fromJSON(text, simplifyVector = FALSE),
+    error = function(condition) NULL
+  )
   if (!is.list(message) || !identical(message$jsonrpc, "2.0")) {
     return(answer(400L, error_of(NULL, -32700L, "this is no JSON-RPC message")))
   }
@@ -216,17 +247,22 @@ post <- function(req, session) {
     return(session())
   }
   if (is.null(message$id) || is.null(message$method)) {
-    if (identical(message$method, "notifications/cancelled")) session$calls[[json(message$params$requestId)]] <- NULL
+    if (identical(message$method, "notifications/cancelled")) {
+      session$calls[[json(message$params$requestId)]] <- NULL
+    }
     if (identical(message$method, "notifications/initialized")) {
       params <- list(level = "info", data = paste("R", getRversion(), "is at your service"))
-      emit(session$streams$news, json(list(jsonrpc = "2.0", method = "notifications/message", params = params)))
+      notice <- list(jsonrpc = "2.0", method = "notifications/message", params = params)
+      emit(session$streams$news, json(notice))
     }
     return(answer(202L))
   }
   switch(message$method,
     "ping" = answer(200L, result_of(message$id, object())),
     "tools/list" = {
-      listed <- lapply(names(tools), function(name) c(list(name = name), tools[[name]][c("description", "inputSchema")]))
+      listed <- lapply(names(tools), function(name) {
+        c(list(name = name), tools[[name]][c("description", "inputSchema")])
+      })
       answer(200L, result_of(message$id, list(tools = listed)))
     },
     "tools/call" = call_tool(session, message),
@@ -235,7 +271,8 @@ post <- function(req, session) {
   )
 }
 
-# The stream of a session's news, or what is left of the one that was broken off.
+# Responds with the stream of a session's messages, or with the rest of a stream that was
+# interrupted.
 listen <- function(req, session) {
   if (!grepl("text/event-stream", req$HTTP_ACCEPT %||% "", fixed = TRUE)) {
     return(answer(406L))
@@ -244,7 +281,7 @@ listen <- function(req, session) {
   if (is.null(seen)) {
     return(attach(session$streams$news, session$streams$news$sent))
   }
-  # It is the client's text.
+  # The value comes from the client, so it may be anything.
   parts <- regmatches(seen, regexec("^([a-z]+(?:-[0-9]{1,9})?)/([0-9]{1,9})$", seen))[[1]]
   stream <- if (length(parts) == 3) session$streams[[parts[[2]]]]
   if (is.null(stream)) answer(404L) else attach(stream, as.integer(parts[[3]]))
@@ -252,8 +289,9 @@ listen <- function(req, session) {
 
 `%||%` <- function(x, y) if (is.null(x)) y else x
 
-# A page of any site can send requests to this machine: what comes from a page comes with its origin. (A server for others asks
-# for a token as well, and has TLS.)
+# Returns whether a request comes from a page of this machine, or from no page. A page of any site
+# can send requests to this machine, and the browser then names the page's origin. (A server for
+# others also requires a token, and uses TLS.)
 is_of_this_machine <- function(origin) {
   is.null(origin) || grepl("^https?://(localhost|127[.]0[.]0[.]1|\\[::1\\])(:[0-9]+)?$", origin)
 }
@@ -269,9 +307,11 @@ app <- function(req) {
     return(answer(405L, headers = list(Allow = "POST, GET, DELETE")))
   }
   if (!is.null(req$HTTP_MCP_PROTOCOL_VERSION) && !req$HTTP_MCP_PROTOCOL_VERSION %in% revisions) {
-    return(answer(400L, error_of(NULL, -32600L, "this revision of the protocol is not spoken here")))
+    problem <- "this revision of the protocol is not spoken here"
+    return(answer(400L, error_of(NULL, -32600L, problem)))
   }
-  # 404 tells a client to begin anew. A function: to initialize is what needs no session.
+  # 404 makes a client start a new session. This is a function because `initialize` needs no
+  # session.
   id <- req$HTTP_MCP_SESSION_ID
   session <- if (is.null(id)) {
     function() answer(400L, error_of(NULL, -32600L, "there is no MCP-Session-Id"))
@@ -293,7 +333,7 @@ app <- function(req) {
   listen(req, session)
 }
 
-# runServer() in three lines, so that the address is printed once it is listened at.
+# The same as runServer(), in three lines, so that the address is printed once the server listens.
 server <- startServer("127.0.0.1", port, app)
 cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
 tryCatch(service(0), finally = server$stop())

@@ -1,28 +1,31 @@
-# The progress of a long job, in every page that is open: a job is started once, pages come and go.
+# The progress of a long job in every open page. The job is started once; pages may be opened and
+# closed.
 #
-#   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows; PORT=9000 in front for another port
+#   Rscript examples/progress.R       then open http://127.0.0.1:8000 in two windows
 #   rookery serve examples/progress.R the same with an access log
 #
-# The job is done in slices, between which R serves. What cannot be cut into slices belongs in another process (package mirai, or
-# callr), whose promise or file tells how far it is.
+# The job is done in slices, between which R serves requests. Work that cannot be divided into
+# slices belongs in another process (package mirai, or callr), which reports its progress by a
+# promise or a file.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "progress"))[[1]]
-# The style sheet and the icon of all pages.
+# The style sheet and the icon of all example pages.
 shared <- file.path(dirname(page), "shared")
 
 slices <- 100L
 points_of_slice <- 50000L
-# Seconds between two slices, which others get: the job takes some five.
+# Seconds between two slices, for other requests. The job takes about five seconds.
 pause <- 0.05
 
 job <- list(done = 0L, inside = 0, is_running = FALSE)
-# The event streams of the pages that are open.
+# The event streams of the open pages.
 pages <- list()
 
 state <- function() {
@@ -34,7 +37,7 @@ state <- function() {
 }
 
 tell <- function() {
-  # Those that have gone are forgotten, and one that does not read is not waited for: write() never waits.
+  # Streams that have ended are removed. write() never waits for a client that does not read.
   pages <<- Filter(function(page) page$is_open(), pages)
   for (page in pages) page$send(state(), event = "progress")
 }
@@ -52,14 +55,15 @@ slice <- function() {
 
 start <- function(req) {
   if (job$is_running) {
-    return(list(status = 409L, headers = list("Content-Type" = "text/plain"), body = "The job runs already.\n"))
+    headers <- list("Content-Type" = "text/plain")
+    return(list(status = 409L, headers = headers, body = "The job runs already.\n"))
   }
   job <<- list(done = 0L, inside = 0, is_running = TRUE)
   later::later(slice)
   list(status = 202L, headers = list("Content-Type" = "text/plain"), body = "Started.\n")
 }
 
-# A page that comes, or comes again, is told the state first.
+# A page that connects or reconnects first gets the current state.
 follow <- function(req) {
   page <- sse_response(on_close = function(reason) message("A page has left: ", reason))
   page$send(state(), event = "progress")
@@ -69,7 +73,10 @@ follow <- function(req) {
 
 app <- list(
   # Served without R.
-  staticPaths = list("/" = page, "/shared" = shared, "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()),
+  staticPaths = list(
+    "/" = page, "/shared" = shared,
+    "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()
+  ),
   call = function(req) {
     switch(paste(req$REQUEST_METHOD, req$PATH_INFO),
       "POST /start" = start(req),
@@ -79,7 +86,7 @@ app <- list(
   }
 )
 
-# runServer() in three lines, so that the address is printed once it is listened at.
+# The same as runServer(), in three lines, so that the address is printed once the server listens.
 server <- startServer("127.0.0.1", port, app)
 cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
 tryCatch(service(0), finally = server$stop())

@@ -1,49 +1,58 @@
-# A language model's tokens, in a page while they are made: server-sent events from a function that R asks.
+# The tokens of a language model, shown in a page as they are produced: server-sent events from a
+# function that returns one token at each call.
 #
-#   Rscript examples/tokens.R       then open http://127.0.0.1:8000; PORT=9000 in front for another port, THINKING=1 for a model that
-#                                   thinks for a second about each token
+#   Rscript examples/tokens.R       then open http://127.0.0.1:8000
 #   rookery serve examples/tokens.R the same with an access log
 #
-# The model is a toy that runs here: from the two words before, the next. With a real one the handler is one line:
-# `sse_body(chat$stream_async(prompt), event = "token")`, with `chat` of package ellmer.
+# With the environment variable THINKING=1 the model needs a second for each token.
+#
+# The model is a toy within this process: it chooses the next word by the two words before it. With
+# a real model the handler is one line: `sse_body(chat$stream_async(prompt), event = "token")`, with
+# `chat` of package ellmer.
 
 library(rookery)
 
 port <- as.integer(Sys.getenv("PORT", "8000"))
 
-# The page lies beside this script: in the folder that `rookery serve` starts in, or else where Rscript found the script.
+# The folder of the page, which is beside this script. `rookery serve` starts in that folder; for
+# Rscript the path of the script is used.
 script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
 page <- Filter(dir.exists, file.path(c(".", dirname(script), "examples"), "tokens"))[[1]]
-# The style sheet and the icon of all pages.
+# The style sheet and the icon of all example pages.
 shared <- file.path(dirname(page), "shared")
 
-# Tokens of an answer, characters of a prompt that are read, and seconds that the model thinks about each token.
+# The maximum number of tokens of a response, of characters of a prompt, and the seconds for each
+# token.
 longest <- 200L
 longest_prompt <- 500L
 thinking <- as.numeric(Sys.getenv("THINKING", "0.03"))
 
 learned <- "
-  The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is a rookery. A rookery is a noisy
-  place, because every rook has something to say. In the morning the rooks leave the rookery and fly to the fields. In the fields the
-  rooks look for worms and for grain. In the evening the rooks fly home to the rookery, and every rook has something to say of the
-  fields. A young rook has a black beak. An old rook has a grey beak and has something to say of the young. The crow is a bird of the
-  fields, and the crow lives alone. A crow in a crowd is a rook, and a rook alone is a crow. The rook builds its nest of twigs in a
-  tall tree. The nest of a rook is close to the nest of another rook. The young rooks leave the nest in the spring and fly to the
-  fields with the old. A rook that finds grain tells the other rooks. A rook that finds nothing follows a rook that looks full.
+  The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is
+  a rookery. A rookery is a noisy place, because every rook has something to say. In the morning
+  the rooks leave the rookery and fly to the fields. In the fields the rooks look for worms and
+  for grain. In the evening the rooks fly home to the rookery, and every rook has something to say
+  of the fields. A young rook has a black beak. An old rook has a grey beak and has something to
+  say of the young. The crow is a bird of the fields, and the crow lives alone. A crow in a crowd
+  is a rook, and a rook alone is a crow. The rook builds its nest of twigs in a tall tree. The
+  nest of a rook is close to the nest of another rook. The young rooks leave the nest in the
+  spring and fly to the fields with the old. A rook that finds grain tells the other rooks. A rook
+  that finds nothing follows a rook that looks full.
 "
 words <- scan(text = learned, what = "", quiet = TRUE)
-# What follows each pair of words; the end is followed by the beginning.
+# The words that follow each pair of words. The end of the text is followed by its beginning.
 pairs <- paste(words, c(words[-1], words[[1]]))
 followers <- split(c(words[-(1:2)], words[1:2]), pairs)
 beginnings <- which(grepl("[.]$", c(".", words)) & seq_len(length(words) + 1) < length(words))
 
-# A function that promises the next token each time it is asked, and gives NULL at the end of the answer: what coro's async
-# generators do.
+# Returns a function that returns a promise of the next token at each call, and NULL at the end of
+# the response, as coro's async generators do.
 generate <- function(prompt) {
   asked <- tolower(scan(text = gsub("[^[:alnum:] ]", " ", prompt), what = "", quiet = TRUE))
-  # Begins with a sentence on what was asked for, if it knows one.
+  # Begins with a sentence about the prompt, if the text has one.
   sentences <- Filter(function(i) tolower(words[[i + 1]]) %in% asked, beginnings)
-  start <- if (length(sentences) > 0) sentences[[sample.int(length(sentences), 1)]] else beginnings[[sample.int(length(beginnings), 1)]]
+  from <- if (length(sentences) > 0) sentences else beginnings
+  start <- from[[sample.int(length(from), 1)]]
   said <- character()
   function() {
     n <- length(said)
@@ -56,12 +65,15 @@ generate <- function(prompt) {
       choices[[sample.int(length(choices), 1)]]
     }
     said <<- c(said, token)
-    # Thinks elsewhere: R answers others meanwhile.
-    promises::promise(function(resolve, reject) later::later(function() resolve(paste0(token, " ")), thinking))
+    # Stands for a model in another process: R serves other requests meanwhile.
+    promises::promise(function(resolve, reject) {
+      later::later(function() resolve(paste0(token, " ")), thinking)
+    })
   }
 }
 
-# The tokens, and an event that says that they were all: without it the page would come again, as it does after a lost connection.
+# Adds a last event that marks the end. Without it the page would reconnect, as after a lost
+# connection.
 with_end <- function(tokens) {
   is_over <- FALSE
   function() {
@@ -77,7 +89,8 @@ with_end <- function(tokens) {
 
 answer <- function(req) {
   prompt <- decodeURIComponent(sub("^[?]prompt=", "", req$QUERY_STRING))
-  # A page that lost its connection half way does not get another answer behind the half that it has.
+  # A page that reconnects in the middle of a response does not get a second response after the
+  # first half.
   if (!is.null(req$HTTP_LAST_EVENT_ID) || is.na(prompt)) {
     return(list(status = 204L, headers = list(), body = ""))
   }
@@ -85,8 +98,10 @@ answer <- function(req) {
   sse_body(
     with_end(generate(substr(prompt, 1L, longest_prompt))),
     map = function(it) sse_event(it$data, event = it$event, id = "1"),
-    # The page was closed, or its reader pressed Stop: nothing more is asked of the model.
-    on_close = function(reason) message(sprintf("An answer ended after %.1f s: %s", Sys.time() - began, reason))
+    # The page was closed, or its user pressed Stop, so the model produces no more tokens.
+    on_close = function(reason) {
+      message(sprintf("An answer ended after %.1f s: %s", Sys.time() - began, reason))
+    }
   )
 }
 
@@ -94,11 +109,15 @@ app <- list(
   # Served without R.
   staticPaths = list("/" = page, "/shared" = shared, "/answer" = excludeStaticPath()),
   call = function(req) {
-    if (req$PATH_INFO == "/answer") answer(req) else list(status = 404L, headers = list(), body = "Not found\n")
+    if (req$PATH_INFO == "/answer") {
+      answer(req)
+    } else {
+      list(status = 404L, headers = list(), body = "Not found\n")
+    }
   }
 )
 
-# runServer() in three lines, so that the address is printed once it is listened at.
+# The same as runServer(), in three lines, so that the address is printed once the server listens.
 server <- startServer("127.0.0.1", port, app)
 cat("http://127.0.0.1:", server$getPort(), " (Ctrl-C stops)\n", sep = "")
 tryCatch(service(0), finally = server$stop())

@@ -1,14 +1,14 @@
 # A small API: `rookery serve examples/plumber`, then for instance
 #   curl localhost:8000/square -H 'Content-Type: application/json' -d '{"x": [1, 2, 3]}'
 #   curl localhost:8000/upload -F file=@README.md
-# and http://localhost:8000/www/ in a browser. Nothing in it knows of rookery.
+# and http://localhost:8000/www/ in a browser. Nothing in this API depends on rookery.
 
 #* @apiTitle An API on rookery
 
-# What has been uploaded since the start: a name and a size each.
+# The uploads since the start, each with a name and a size.
 uploads <- list()
 
-#* Adds a header to every answer.
+#* Adds a header to every response.
 #* @filter served-by
 function(req, res) {
   res$setHeader("X-Served-By", "rookery")
@@ -28,13 +28,13 @@ function(req, res) {
   list(x = x, squares = x^2)
 }
 
-#* A route that fails: plumber answers 500, and the log says why.
+#* Fails: plumber responds with 500, and the log has the reason.
 #* @get /error
 function() {
   stop("the database is away")
 }
 
-#* An answer that takes its time without holding up the others.
+#* Responds after some seconds, without delaying other requests.
 #* @param seconds How long
 #* @get /wait
 #* @serializer unboxedJSON
@@ -47,7 +47,7 @@ function(seconds = 1) {
   })
 }
 
-#* Takes files of a form, any number and of any size that fits the memory.
+#* Accepts files of a form, any number, and of any size that fits into memory.
 #* @post /upload
 #* @parser multi
 #* @parser octet
@@ -55,7 +55,9 @@ function(seconds = 1) {
 #* @serializer unboxedJSON
 function(req) {
   files <- Filter(function(part) !is.null(part$filename), req$body)
-  taken <- lapply(unname(files), function(part) list(name = part$filename, bytes = length(part$value)))
+  taken <- lapply(unname(files), function(part) {
+    list(name = part$filename, bytes = length(part$value))
+  })
   uploads <<- c(uploads, taken)
   taken
 }

@@ -1,16 +1,16 @@
-# A small Shiny app that uses each of Shiny's ways to talk to a server: a WebSocket for the slider, the plot and the
-# text, a POST for the upload, a GET for the download, and a URL for the bookmark.
+# A small Shiny app that uses all kinds of requests that Shiny sends: a WebSocket for the slider,
+# the plot and the text, a POST for the upload, a GET for the download, and a URL for the bookmark.
 #
 #   make run
 #
-# It is plain Shiny: nothing in it knows which server it runs on.
+# It is plain Shiny, and depends on no server in particular.
 
 library(shiny)
 
 # Shiny's own limit is 5 MB.
 options(shiny.maxRequestSize = 64 * 1024^2)
 
-# How much of an uploaded file is shown, and how long a line of it may be.
+# How many lines of an uploaded file are shown, and how many characters of a line.
 shown_lines <- 5L
 shown_width <- 80L
 
@@ -37,7 +37,8 @@ ui <- function(request) {
   )
 }
 
-# The first lines of a file as text, whatever is in it. Reads no more than it shows.
+# Returns the first lines of a file as text, whatever the file contains. Reads no more than is
+# shown.
 first_lines <- function(path) {
   bytes <- readBin(path, "raw", n = shown_lines * shown_width)
   printable <- bytes == as.raw(0x0a) | (bytes >= as.raw(0x20) & bytes < as.raw(0x7f))
@@ -50,14 +51,20 @@ server <- function(input, output, session) {
   message("session started: ", session$token)
   session$onSessionEnded(function() message("session ended: ", session$token))
 
-  breaks <- reactive(seq(min(faithful$waiting), max(faithful$waiting), length.out = input$bins + 1L))
+  breaks <- reactive({
+    seq(min(faithful$waiting), max(faithful$waiting), length.out = input$bins + 1L)
+  })
 
   output$plot <- renderPlot({
-    hist(faithful$waiting, breaks = breaks(), main = input$title, xlab = "Minutes", col = "grey80", border = "white")
+    hist(
+      faithful$waiting, breaks = breaks(), main = input$title, xlab = "Minutes",
+      col = "grey80", border = "white"
+    )
   })
 
   output$summary <- renderText({
-    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, diff(range(faithful$waiting)) / input$bins)
+    width <- diff(range(faithful$waiting)) / input$bins
+    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, width)
   })
 
   output$upload <- renderTable({

@@ -86,7 +86,7 @@ log_pump <- function() {
   }
   lost <- .Call(ffi_log_lost)
   if (lost > 0) {
-    log_error("access log", NULL, paste(lost, "lines were lost: R did not come to them in time"))
+    log_error("access log", NULL, paste(lost, "lines were dropped because R did not read them in time"))
   }
   invisible()
 }

@@ -84,16 +84,16 @@ acme <- function(
   arguments_of("acme()", "rookery_bad_tls", {
     others <- c("email", "agree_tos", "staging", "directory", "profile", "challenge", "ca", "dir")
     domain <- take_deprecated(list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others)$domain
-    check_texts(domain, "domain", "names of hosts, such as \"app.example.org\"")
+    check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
-      check_texts(email, "email", "addresses of mail")
+      check_texts(email, "email", "email addresses")
     }
     check_flag(agree_tos, "agree_tos")
     check_flag(staging, "staging")
     if (!is.null(directory)) {
       check_string(directory, "directory")
       if (staging) {
-        abort_argument("`staging` is Let's Encrypt's, and `directory` names another authority: give one of them.")
+        abort_argument("`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each other: give only one.")
       }
     }
     if (!is.null(profile)) {

@@ -1,13 +1,15 @@
-# Arguments are looked at where they are given: what is wrong with one says so there, and not in a handler.
+# Checks of arguments, made when an object is created, so that errors name the argument instead of
+# occurring later in a handler.
 
-forked_server <- "this server belongs to the process that this one was forked from: use it there, or start another one here with startServer()."
+forked_server <- "this server belongs to the process from which this one was forked: use it in that process, or start another server here with startServer()."
 
 restored_server <- paste(
-  "this server was started by another R session, and saved and restored since; it does not run in this one.",
-  "Start it anew with startServer()."
+  "this server was started by another R session, saved and restored; it does not run in this session.",
+  "Start it again with startServer()."
 )
 
-# What an app may be: see startServer(). Of a list the parts are looked at as well; an environment may get them later.
+# Checks an app as startServer() describes it. The fields of a list are checked as well; an
+# environment may get its fields later.
 check_app <- function(app) {
   is_holder <- is.null(app) || is.list(app) || is.environment(app) || isS4(app)
   if (!is.function(app) && !is_holder) {
@@ -33,8 +35,8 @@ app_fields <- c(
   "call", "onHeaders", "onWSOpen", "onError", "staticPaths", "staticPathOptions", "wsProtocols", "wsOrigins", "wsCompression"
 )
 
-# Returns the misspelt fields of an app, as c(cal = "call"): fields that differ only in case, in `_`
-# or in one letter from a known field that the app does not have.
+# Returns the misspelt fields of an app, as c(cal = "call"). These are fields that differ from a
+# missing known field only in case, in `_` or in one letter.
 misspelt_fields <- function(app) {
   names <- if (is.list(app) || is.environment(app)) names(app)
   missing <- setdiff(app_fields, names)
@@ -56,7 +58,7 @@ check_status <- function(status) {
   }
 }
 
-# The headers of a response: a named list, or a named vector. What is in them is checked when it is sent.
+# Checks that headers are a named list or vector. Their values are checked when they are sent.
 check_response_headers <- function(headers) {
   is_fields <- is.list(headers) || is.atomic(headers) || is.environment(headers) || is.pairlist(headers)
   is_named <- is.environment(headers) || length(headers) == 0 || !(is.null(names(headers)) || anyNA(names(headers)) || any(names(headers) == ""))
@@ -71,14 +73,14 @@ check_flag <- function(value, name) {
   }
 }
 
-# One string that is not empty.
+# Checks for one non-empty string.
 check_string <- function(value, name) {
   if (!is.character(value) || length(value) != 1 || is.na(value) || !nzchar(value)) {
     abort_argument("`", name, "` must be one string, not ", describe(value), ".")
   }
 }
 
-# The bits of a umask, as an integer.
+# Returns the bits of a umask as an integer.
 check_mask <- function(mask) {
   is_number <- is.numeric(mask) && length(mask) == 1 && !is.na(mask) && mask == trunc(mask)
   if (!is_number || mask < -1 || mask > 511) {
@@ -89,7 +91,7 @@ check_mask <- function(mask) {
   as.integer(mask)
 }
 
-# A value, in a message: 42, "x", NA, or what it is an object of.
+# Describes a value for a message: 42, "x", NA, or the class of an object.
 describe <- function(value) {
   if (is.null(value)) {
     return("NULL")
@@ -114,7 +116,7 @@ describe <- function(value) {
   paste0(article, kind, size)
 }
 
-# Each value as text, and numbers without an exponent: "100000", not "1e+05".
+# Returns each value as text, with numbers in full: "100000", not "1e+05".
 plain_text <- function(values) {
   if (!is.numeric(values)) {
     return(as.character(values))

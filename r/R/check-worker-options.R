@@ -1,13 +1,12 @@
-# Options about workers: they have the same names in R, in YAML and on the command line.
+# Options about workers, which have the same names in R, in `_server.yml` and on the command line.
 
-# Checks the value of an option, NULL for one that was not given. Messages name `where` it was
-# given.
+# Checks the value of an option; NULL if it was not given. `where` names the source in messages.
 check_worker_option <- function(value, name, where) {
   if (!is.null(value)) setting_value(value, name, where, "rookery_bad_argument")
 }
 
-# Returns `workers` of serve() as workers_config() does; NULL where no workers are requested, and this
-# session's own R process serves.
+# Converts the argument `workers` of serve() to the form of workers_config(). Returns NULL if this
+# session's own R process serves, without workers.
 check_workers <- function(workers) {
   if (is.null(workers) || inherits(workers, "rookery_workers")) {
     return(workers)

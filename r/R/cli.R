@@ -20,7 +20,7 @@ cli_main <- function(text) {
           # R's functions for paths do not accept such a path.
           abort(
             paste0(
-              "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is no text in the encoding of this locale: rename it, or start with ",
+              "`", iconv(asked$target, "", "UTF-8", sub = "byte"), "` is not valid text in the encoding of this locale: rename it, or start with ",
               "LC_ALL=C in the environment."
             ),
             "rookery_bad_target"
@@ -140,7 +140,7 @@ install_cli <- function(dir = "~/.local/bin", ..., overwrite = FALSE) {
   is_there <- file.exists(command) || (!is.na(link) && nzchar(link))
   is_ours <- grepl("/rookery/exec/rookery$", link)
   if (is_there && !is_ours && !overwrite) {
-    abort(paste0("`", command, "` exists already and is not rookery's: see `overwrite`."), "rookery_no_cli")
+    abort(paste0("`", command, "` exists and is not a link to rookery: `overwrite = TRUE` replaces it."), "rookery_no_cli")
   }
   unlink(command)
   if (!file.symlink(program, command)) {

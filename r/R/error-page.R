@@ -63,7 +63,7 @@ error_html <- function(report) {
       paste0("<title>", html_text(hide(message), 200L), "</title>"),
       paste0("<style>", page_style, "</style></head>"), "<body>", "<header>", about, "</header>", "<main>",
       frames_html(report$trace, hide), request_html(request, hide),
-      "<p class=quiet>Shown as rookery.error_detail asks for it, to a browser of this machine only.</p>",
+      "<p class=quiet>This page is shown because rookery.error_detail is full, and only to a browser on this machine.</p>",
       "</main>", "</body>", "</html>"
     ),
     "\n", collapse = ""
@@ -76,7 +76,7 @@ error_html <- function(report) {
 frames_html <- function(trace, hide) {
   count <- length(trace$call)
   if (count == 0) {
-    return(c("<h2>Calls</h2>", "<p class=quiet>None are known: of a promise, or of a stack that overflowed, they are gone.</p>"))
+    return(c("<h2>Calls</h2>", "<p class=quiet>The calls are unknown, as after a promise or a stack overflow.</p>"))
   }
   at <- rev(seq_len(count))
   is_package <- !is.na(trace$package[at])
@@ -115,7 +115,7 @@ frame_html <- function(trace, frame, hide, is_open) {
   title <- paste0("<code>", html_text(hide(trace$call[[frame]])), "</code>", place)
   lines <- source_lines(source, line)
   if (length(lines) == 0) {
-    return(paste0("<details><summary>", title, "</summary><p class=quiet>R has kept no source of it.</p></details>"))
+    return(paste0("<details><summary>", title, "</summary><p class=quiet>R has no source code of it.</p></details>"))
   }
   text <- paste(formatC(names(lines), width = max(nchar(names(lines)))), html_text(hide(lines), page_value))
   is_here <- names(lines) == line

@@ -214,8 +214,8 @@ note_app_500 <- function(route, request_id) {
     .globals$reported_ids <- setdiff(.globals$reported_ids, request_id)
     return(invisible())
   }
-  text <- "the app answered with status 500 itself"
-  log_error_report(list(label = "its own answer", route = readable(route), request_id = request_id, text = text))
+  text <- "the app itself responded with status 500"
+  log_error_report(list(label = "its own response", route = readable(route), request_id = request_id, text = text))
 }
 
 error_place <- function(report) {
@@ -266,7 +266,7 @@ call_on_error <- function(report) {
     }
   )
   if (inherits(value, "promise")) {
-    log_error("onError", NULL, "its response must be there at once: a promise of one is not waited for")
+    log_error("onError", NULL, "its response must not be a promise")
   }
   is_response <- (is.list(value) || is.environment(value)) && !is.null(tryCatch(value[["status"]], error = function(error) NULL))
   if (is_response) value

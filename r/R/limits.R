@@ -94,7 +94,7 @@ check_limits <- function(limits) {
     return(limits)
   }
   if (!is.list(limits) || (length(limits) > 0 && is.null(names(limits)))) {
-    abort_limit("`limits` must be made by server_limits(), or be a list with names, not ", describe(limits), ".")
+    abort_limit("`limits` must be the value of server_limits() or a named list, not ", describe(limits), ".")
   }
   do.call(server_limits, limits)
 }
@@ -151,10 +151,10 @@ format_limit <- function(value, kind) {
 format.rookery_limits <- function(x, ...) {
   table <- limit_table()
   if (length(x) == 0) {
-    return("<rookery_limits: all as by default>")
+    return("<rookery_limits: all defaults>")
   }
   values <- vapply(names(x), function(name) format_limit(x[[name]], table$kind[table$name == name]), "")
-  c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others as by default")
+  c("<rookery_limits>", paste0("  ", format(names(x)), "  ", values), "  all others are defaults")
 }
 
 #' @export
@@ -179,8 +179,8 @@ apply_limits <- function(limits) {
   } else if (is_asked_for(found) && !identical(lapply(.globals$limits, `[[`, "value"), set_names(lapply(found, `[[`, "value"), table$name))) {
     abort(
       paste0(
-        "The servers of a process share their limits, and one runs, or has just been stopped, with others.\n",
-        "Give the first one these limits, or stop all of them, run service(NA), and start anew."
+        "All servers of a process have the same limits, and a server with other limits runs or has just been stopped.\n",
+        "Give these limits to the first server, or stop all servers, call service(NA), and start the server again."
       ),
       "rookery_bad_limit",
       argument = "limits"
@@ -197,7 +197,7 @@ is_asked_for <- function(found) {
 check_shares <- function(values, table) {
   total <- sum(values[startsWith(table$name, "share_")])
   if (total > 100) {
-    abort(paste0("The shares of `max_client_memory` are ", total, " % in all: they must be 100 % at most."), "rookery_bad_limit", argument = "limits")
+    abort(paste0("The shares of `max_client_memory` are ", total, " % in total, but must be at most 100 %."), "rookery_bad_limit", argument = "limits")
   }
 }
 

@@ -157,7 +157,7 @@ body_resume <- function(receiver) {
 # Evaluates code that calls functions of the app outside of an event. If a function fails, the error
 # is reported, and the queued chunks are processed all the same.
 body_try <- function(receiver, expression) {
-  condition <- simpleError("interrupted, or left by a restart")
+  condition <- simpleError("interrupted, or ended by a restart")
   is_left <- TRUE
   on.exit(
     if (is_left) {

@@ -92,7 +92,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
     source <- connection_source(source)
   } else if (!is.function(source)) {
     abort_argument(
-      "`source` must be a function that gives a chunk each time it is called, or a connection, not ", describe(source), "."
+      "`source` must be a function that returns a chunk each time it is called, or a connection, not ", describe(source), "."
     )
   }
   new_source(source, on_close, compress)
@@ -173,14 +173,14 @@ connection_source <- function(con) {
   kind <- summary(con)$class
   if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
     warning(
-      "Reading a connection of class ", kind, " holds R up while it waits: use a promise of its chunks, or fetch it in another process.",
+      "Reading a connection of class ", kind, " blocks R while it waits: use promises of its chunks, or read it in another process.",
       call. = FALSE
     )
   }
   if (!isOpen(con)) {
     open(con, "rb")
   } else if (kind == "textConnection") {
-    abort_argument("`source` is a connection of text, which gives no bytes: use rawConnection(), or a function that gives strings.")
+    abort_argument("`source` is a text connection, which has no bytes: use rawConnection(), or a function that returns strings.")
   } else if (summary(con)$text != "binary") {
     abort_argument("`source` is a connection that is open in text mode: open it with \"rb\".")
   }
@@ -266,7 +266,7 @@ early_chunks <- function(source) {
 }
 
 abort_too_short <- function(missing) {
-  text <- "bytes before its Content-Length: it is cut, so that its client sees that"
+  text <- "bytes before its Content-Length and was therefore aborted"
   abort(paste("the stream was closed", format(missing), text), "rookery_bad_stream")
 }
 
@@ -382,7 +382,7 @@ push_methods <- local({
 on_stream_collected <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {
-    text <- "R has collected the stream's object before `$close()`: the stream is cut. Keep the object where it can be closed."
+    text <- "R has collected the stream's object before `$close()`, so the stream was aborted. Keep a reference to the object until it is closed."
     .Call(ffi_stream_on_collected, source, text)
   }
 }

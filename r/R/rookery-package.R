@@ -1,52 +1,64 @@
 #' rookery: a fast HTTP and WebSocket server for R
 #'
-#' An app is a list, an environment or an R6 object with a function `call`, which takes a request and returns a
-#' response; `onHeaders`, which sees a request before its body has been read; and `onWSOpen`, which is given each
-#' [WebSocket]. See [startServer()] for all of it, and [runServer()] for the shortest way to serve one.
+#' An app is a function of a request, or a list, an environment or an R6 object
+#' with a function `call` that takes a request and returns a response. It may
+#' also have `onHeaders`, which is called before the body of a request is read,
+#' and `onWSOpen`, which is called with each [WebSocket]. [startServer()]
+#' describes apps, and [runServer()] is the shortest way to serve one.
 #'
-#' The network runs on a thread of its own, in Rust. R is called on its main thread only, whenever [service()],
-#' [runServer()] or the event loop of package later has its turn.
+#' Connections are handled on a separate thread, in Rust. R code runs on R's
+#' main thread only, while [service()], [runServer()] or the event loop of
+#' package later runs.
 #'
 #' @section Errors:
-#' Each error that this package raises has the class `rookery_error` and a more specific class, with
-#' which you can handle it:
-#' `tryCatch(startServer(...), rookery_no_server = function(error) error$reason)`. It has a field
-#' `$argument`, the name of the argument, field or setting that is wrong, or else `$reason`, the
-#' cause as one string.
-#' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong. Such an error has a
-#'   further class if it comes from [tls_config()] or [acme()] (`rookery_bad_tls`),
-#'   [WebSocketClient] (`rookery_bad_client`), [workers_config()] (`rookery_bad_workers`) or
-#'   [server_limits()] (`rookery_bad_limit`).
-#' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`, `rookery_bad_setting`,
-#'   `rookery_bad_target`: an argument of [serve()], or a value in a `_server.yml`, is wrong.
-#' * `rookery_no_server`: a server cannot be started; `$reason` says why. [serve()] raises
-#'   `rookery_port_in_use` and `rookery_no_address` instead. `rookery_no_port`: no port is free.
-#'   `rookery_no_client`: a client cannot be started.
-#' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`, `rookery_no_cli`,
-#'   `rookery_httpuv_loaded`: something that is needed (an app, a package, the command `rookery`) is
-#'   missing, or httpuv has been loaded already.
-#' * `rookery_exit`: the R process that served a path has ended; `$status` is its exit status.
-#' * `rookery_service_failed`: [service()] cannot go on.
-#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`, `rookery_restored`: the object
-#'   cannot do this in its present state, or not in this R process.
-#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: a body or a stream is
-#'   wrong, or no longer available. `rookery_bad_app`, `rookery_bad_static_path`: an app or one of
-#'   its static paths is wrong.
+#' Each error that this package raises has the class `rookery_error` and a more
+#' specific class, with which you can handle it: `tryCatch(startServer(...),
+#' rookery_no_server = function(error) error$reason)`. The condition has either
+#' a field `$argument`, the name of the wrong argument, field or setting, or a
+#' field `$reason`, the cause as one string.
+#' * `rookery_bad_argument`: an argument, or a field of an argument, is wrong.
+#'   Such an error has a further class if it comes from [tls_config()] or
+#'   [acme()] (`rookery_bad_tls`), [WebSocketClient] (`rookery_bad_client`),
+#'   [workers_config()] (`rookery_bad_workers`) or [server_limits()]
+#'   (`rookery_bad_limit`).
+#' * `rookery_bad_address`, `rookery_bad_limit`, `rookery_bad_log`,
+#'   `rookery_bad_setting`, `rookery_bad_target`: an argument of [serve()], or a
+#'   value in a `_server.yml`, is wrong.
+#' * `rookery_no_server`: a server cannot be started; `$reason` says why.
+#'   [serve()] raises `rookery_port_in_use` and `rookery_no_address` instead.
+#'   `rookery_no_port`: no port is free. `rookery_no_client`: a client cannot be
+#'   started.
+#' * `rookery_no_target`, `rookery_no_package`, `rookery_no_compat`,
+#'   `rookery_no_cli`, `rookery_httpuv_loaded`: something that is needed (an
+#'   app, a package, the command `rookery`) is missing, or httpuv was loaded
+#'   before.
+#' * `rookery_exit`: the R process that served a path has ended; `$status` is
+#'   its exit status.
+#' * `rookery_service_failed`: [service()] cannot continue.
+#' * `rookery_bad_state`, `rookery_queue_full`, `rookery_in_fork`,
+#'   `rookery_restored`: the object cannot do this in its present state, or not
+#'   in this R process.
+#' * `rookery_bad_stream`, `rookery_body_gone`, `rookery_body_unreadable`: a
+#'   body or a stream is wrong, or no longer available. `rookery_bad_app`,
+#'   `rookery_bad_static_path`: an app or one of its static paths is wrong.
 #'
 #' Warnings have the class `rookery_warning` and a more specific class such as
-#' `rookery_unknown_field`, `rookery_client_failed` or `rookery_static_paths_unconfirmed`.
+#' `rookery_unknown_field`, `rookery_client_failed` or
+#' `rookery_static_paths_unconfirmed`.
 #'
 #' @section Names and lifecycle:
-#' Functions, arguments and methods of httpuv and of the package websocket have their names and
-#' positions, in camelCase. All others are in snake_case; what follows `...` in their arguments is
-#' given by name.
+#' Functions, arguments and methods of httpuv and of the package websocket have
+#' their original names and positions, in camelCase. All others are in
+#' snake_case, and arguments after `...` must be named.
 #'
-#' Stable is everything except what its help page calls experimental: [acme()], [workers_config()]
-#' and the arguments `workers` and `admin` of [serve()]. Their arguments and behaviour may change in
-#' any release, which the change log then says.
+#' Everything is stable except what its help page calls experimental: [acme()],
+#' [workers_config()] and the arguments `workers` and `admin` of [serve()].
+#' Their arguments and behaviour may change in any release, as the change log
+#' then says.
 #'
-#' A name that is replaced keeps working for one release. Its first use in a session gives a message
-#' of class `rookery_deprecated`. The vignette *From httpuv to Rookery* has a table of these names.
+#' A name that is replaced works for one more release. Its first use in a
+#' session gives a message of class `rookery_deprecated`. The vignette *From
+#' httpuv to Rookery* has a table of these names.
 #'
 #' @useDynLib rookery, .registration = TRUE
 #' @keywords internal

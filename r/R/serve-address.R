@@ -1,6 +1,7 @@
-# The address to serve on, and what to say when it cannot be had.
+# The address to serve on, and the error messages if the server cannot listen on it.
 
-# list(host =, port =, socket =, and with HTTPS tls =): a socket's path, or a host and a port.
+# Returns list(host =, port =, socket =), and with HTTPS also `tls`. Either `socket` is the path of
+# a Unix socket, or `host` and `port` are set.
 serve_address <- function(host, port, tls = NULL) {
   if (!is.null(tls) && !identical(tls, "dev") && !inherits(tls, "rookery_tls")) {
     abort_argument("`tls` must be made by tls_config(), or be \"dev\".", class = "rookery_bad_tls")
@@ -27,7 +28,7 @@ serve_address <- function(host, port, tls = NULL) {
   if (ipFamily(host) == -1L) {
     abort_argument(
       "`host` must be \"localhost\" or an IP address of this machine, not \"", host, "\": \"127.0.0.1\" is for this machine only, ",
-      "\"0.0.0.0\" and \"::\" are for all its networks.",
+      "\"0.0.0.0\" and \"::\" are for all networks.",
       class = "rookery_bad_address"
     )
   }
@@ -50,16 +51,18 @@ socket_path <- function(path) {
   file.path(normalizePath(dir, winslash = "/"), basename(path))
 }
 
-# Binds and lets go again: a framework that fails to bind says much less. A port of 0 becomes one that was free.
+# Listens on the address for a moment, because the errors of frameworks that fail to listen say much
+# less. Replaces port 0 by a free port.
 probe <- function(address) {
   if (is_worker()) {
-    # It listens where its supervisor does; frameworks take 0 for no port.
+    # A worker listens on its supervisor's address. Frameworks do not accept port 0.
     if (is.null(address$socket)) address$port <- chosen_port(address)
     return(address)
   }
   reason <- NULL
   server <- NULL
-  # Without HTTPS: a listener with it orders a certificate, and this one ends at once.
+  # Without HTTPS, because a listener with ACME would order a certificate, and this one is closed at
+  # once.
   tls <- .globals$tls
   .globals$tls <- NULL
   on.exit(.globals$tls <- tls)
@@ -96,7 +99,7 @@ abort_address <- function(address, reason) {
   holder <- if (address$port > 0) port_holder(address$port)
   if (grepl("in use", reason, fixed = TRUE)) {
     by <- if (is.null(holder)) {
-      paste0("by a process of another user, or one that cannot be seen from here; ", port_question(address$port))
+      paste0("by a process that this user cannot see; ", port_question(address$port))
     } else {
       paste0("by ", holder)
     }
@@ -110,9 +113,9 @@ abort_address <- function(address, reason) {
     )
   }
   hint <- if (grepl("denied", reason)) {
-    "\nPorts below 1024 are for the administrator on most systems: choose a higher one."
+    "\nOn most systems, ports below 1024 need administrator rights: choose a higher one."
   } else if (grepl("not available|assign", reason)) {
-    paste0("\nNo network interface of this machine has the address ", address$host, "; \"0.0.0.0\" is for all of them.")
+    paste0("\nNo network interface of this machine has the address ", address$host, "; use \"0.0.0.0\" for all interfaces.")
   }
   abort(
     paste0("Cannot listen on ", address$host, " port ", address$port, ": ", reason, ".", hint),
@@ -135,8 +138,9 @@ port_question <- function(port) {
   }
 }
 
-# "R (process 1234: command line, in its folder)" for the process that listens on a port, or NULL: from /proc, so on
-# Linux, and for the processes whose descriptors this user may see.
+# Returns "R (process 1234: command line, in its folder)" for the process that listens on a port, or
+# NULL. It is found in /proc, and therefore only on Linux and only if this user may see its
+# descriptors.
 port_holder <- function(port) {
   inodes <- listening_inodes(port)
   if (length(inodes) == 0) {
@@ -171,7 +175,7 @@ describe_process <- function(pid) {
     command <- paste0(substr(command, 1, 117), "...")
   }
   whose <- if (pid == as.character(Sys.getpid())) "this R session" else name[[1]]
-  # The command line of an R that serves says little of what it serves.
+  # The command line of an R process alone says little about what it serves.
   folder <- Sys.readlink(file.path("/proc", pid, "cwd"))
   about <- c(if (nzchar(command)) paste0(": ", command), if (nzchar(folder)) paste0(", in ", folder))
   paste0(whose, " (process ", pid, paste(about, collapse = ""), ")")

@@ -1,7 +1,8 @@
-# A path is served by an R of its own: started in the app's folder, so that its .Rprofile is read, with this session's
-# libraries and rookery's httpuv in front of them.
+# The R process that serves a path. It starts in the app's folder, so that R reads the app's
+# .Rprofile, and has this session's library paths, preceded by the library with rookery's httpuv.
 
-# Runs the child and waits for it. Its stdout and stderr are this process's; SIGINT, SIGTERM and SIGHUP are passed on.
+# Runs the child process and waits for it. The child writes to this process's stdout and stderr.
+# SIGINT, SIGTERM and SIGHUP are forwarded to it.
 serve_in_child <- function(found, address, dots, log, settings = list(), admin = list(), open = FALSE) {
   told <- tempfile("rookery-address-")
   on.exit(unlink(told))
@@ -12,7 +13,7 @@ serve_in_child <- function(found, address, dots, log, settings = list(), admin =
   run_child(command, found$label, opener(open, told))
 }
 
-# Runs a program that serves what is called `label`, until it ends, and calls `look` meanwhile.
+# Runs a program that serves `label` until it ends, and calls `look` meanwhile.
 run_child <- function(command, label, look = function() NULL) {
   pid <- with_child_environment(command, .Call(ffi_child_start, command$program, command$arguments))
   if (is.character(pid)) {
@@ -24,7 +25,7 @@ run_child <- function(command, label, look = function() NULL) {
   }
   if (status$code != 0) {
     abort(
-      paste0("The R that served ", label, " ended with status ", status$code, ": see its output above."),
+      paste0("The R process that served ", label, " ended with status ", status$code, ": see its output above."),
       "rookery_exit",
       status = status$code
     )
@@ -34,9 +35,10 @@ run_child <- function(command, label, look = function() NULL) {
 
 child_command <- function(found, address, dots, log, settings, parent, admin = list(), open = FALSE) {
   if (inherits(address$tls, "rookery_tls") && any(is_pem(address$tls$key))) {
-    # It would go through the environment, which whatever the child starts inherits.
+    # The password would be passed in the environment, which all processes started by the child
+    # inherit.
     abort(
-      "A key that is given as text, or with a password, cannot be handed to the R that serves a path: give the path of a file.",
+      "A key that is given as text, or with a password, cannot be passed to the R process that serves a path: give the path of a file.",
       "rookery_bad_tls"
     )
   }
@@ -60,13 +62,14 @@ child_command <- function(found, address, dots, log, settings, parent, admin = l
     environment = c(
       ROOKERY_INTERNAL_CHILD_SPEC = child_spec_write(spec),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
-      # Set by R CMD check for its own R, and not to be had by others.
+      # R CMD check sets it for its own R process, and other processes must not have it.
       R_TESTS = ""
     )
   )
 }
 
-# What the child is to do, as text for an environment variable; Linux takes 128 KiB in one.
+# Serializes the specification of the child to text for an environment variable, which Linux limits
+# to 128 KiB.
 child_spec_write <- function(spec) {
   text <- rawToChar(serialize(spec, NULL, ascii = TRUE))
   if (nchar(text, "bytes") > 100e3) {
@@ -84,7 +87,8 @@ child_spec_read <- function(text) {
   spec
 }
 
-# Evaluates `body` with the child's working directory and environment: a process takes both from its parent.
+# Evaluates `body` with the child's working directory and environment, because a process inherits
+# both from its parent.
 with_child_environment <- function(command, body) {
   names <- names(command$environment)
   before <- Sys.getenv(names, unset = NA)
@@ -100,16 +104,18 @@ with_child_environment <- function(command, body) {
   body
 }
 
-# list(code =, signal =): the exit status, as a shell counts it, and the last signal that was passed on, or 0.
+# Returns list(code =, signal =): the exit status as in a shell, and the last signal that was
+# forwarded, or 0.
 wait_for_child <- function(pid, look) {
   on.exit(.Call(ffi_child_forget))
   repeat {
     look()
     status <- tryCatch(
       .Call(ffi_child_wait, pid, 0.2),
-      # RStudio's stop sign interrupts R without a signal.
+      # The stop button of RStudio interrupts R without a signal.
       interrupt = function(interrupt) {
-        # As signals.c does for Ctrl-C: SIGINT would only end a Sys.sleep() in the child.
+        # SIGTERM, as in signals.c for Ctrl-C, because SIGINT would only interrupt a Sys.sleep() in
+        # the child.
         .Call(ffi_child_signal, pid, 15L)
         NULL
       }
@@ -120,10 +126,10 @@ wait_for_child <- function(pid, look) {
   }
 }
 
-# What inst/serve/child.R calls.
+# Called by inst/serve/child.R.
 child_main <- function(text) {
   spec <- child_spec_read(text)
-  # A parent that is killed takes its child along.
+  # Ends this process if its parent is killed.
   .Call(ffi_child_follow, spec$parent)
   options(spec$options)
   status <- tryCatch(

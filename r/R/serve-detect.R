@@ -1,8 +1,8 @@
-# What a path or an object is, and so what has to run it. Nothing of the app is evaluated here: files are read, never
-# sourced, because this runs in the session of the caller.
+# Detects what a path or an object is, and therefore what has to run it. Files of the app are read
+# but never evaluated, because this runs in the caller's session.
 
-# A target: `kind` says what runs it, `path` which file or folder, `dir` where the child R starts, `label` what is
-# printed.
+# Creates a target: `kind` says what runs the app, `path` which file or folder, `dir` in which
+# folder the R process starts, and `label` is shown to the user.
 new_target <- function(kind, path, dir, label, engine = NULL) {
   structure(list(kind = kind, path = path, dir = dir, label = label, engine = engine), class = "rookery_target")
 }
@@ -48,7 +48,7 @@ detect_folder <- function(dir) {
   if (length(documents) > 1) {
     abort_unknown(dir, paste0("it holds several documents with `runtime: shiny`: name one of ", quote_names(documents)))
   }
-  # The program `rookery` serves it without R when nothing else could be meant (target.rs).
+  # The program `rookery` serves such a folder without R (crates/cli/src/target.rs).
   if ("index.html" %in% entries && !any(grepl("[.]r$", entries, ignore.case = TRUE))) {
     return(new_target("site", dir, dir, "site"))
   }
@@ -80,7 +80,8 @@ detect_file <- function(file) {
   detect_script(file)
 }
 
-# An R file: plumber's annotations are comments, a Shiny app calls shinyApp(); anything else is run for its value.
+# Detects an R file: plumber's annotations are comments, and a Shiny app calls shinyApp(). Any other
+# file is evaluated for its value.
 detect_script <- function(file) {
   name <- basename(file)
   lines <- readLines(file, warn = FALSE, encoding = "UTF-8")
@@ -104,16 +105,18 @@ detect_script <- function(file) {
   if (length(parsed) == 0) {
     abort_unknown(file, "the file has no code")
   }
-  # Run for its value as well, which may be its own start().
+  # An ambiorix file is evaluated as well, and may call start() itself.
   if ("Ambiorix" %in% calls) {
     return(new_target("script", file, dirname(file), paste0("ambiorix app (", name, ")")))
   }
   new_target("script", file, dirname(file), paste0("the app that ", name, " ends with"))
 }
 
-# plumber2's convention: `engine` names the package whose launch_server() runs the folder.
+# Follows plumber2's convention that `engine` names the package whose launch_server() runs the
+# folder.
 detect_server_yml <- function(file) {
-  # This package's own file needs no other package, and a mistake in it is told when it is served.
+  # A `_server.yml` for rookery needs no other package. Mistakes in it are reported when it is
+  # served.
   if (nzchar(.Call(ffi_read_server_yml, file, FALSE))) {
     return(new_target("engine", file, dirname(file), paste0(basename(file), " (engine rookery)"), "rookery"))
   }
@@ -122,13 +125,13 @@ detect_server_yml <- function(file) {
     abort_unknown(file, "it has no `engine:` that names a package")
   }
   if (tolower(engine) == "rookery" && engine != "rookery") {
-    abort_file(file, paste0("its `engine:` is `", engine, "`, and names of packages have their case: `rookery`"))
+    abort_file(file, paste0("its `engine:` is `", engine, "`, but package names are case-sensitive: `rookery`"))
   }
   new_target("engine", file, dirname(file), paste0(basename(file), " (engine ", engine, ")"), engine)
 }
 
-# Whether the front matter of a document asks for Shiny. What rmarkdown calls a front matter lies between two lines of
-# three dashes, or dots at its end.
+# Returns whether the front matter of a document requests Shiny. As in rmarkdown, front matter is
+# enclosed in two lines of three dashes; the last line may have dots.
 is_shiny_document <- function(file) {
   lines <- readLines(file, n = front_matter_lines, warn = FALSE, encoding = "UTF-8")
   if (length(lines) == 0 || !grepl("^---\\s*$", lines[[1]])) {
@@ -141,19 +144,19 @@ is_shiny_document <- function(file) {
   front <- read_yaml(lines[seq_len(end - 1)[-1]], file)
   runtime <- front[["runtime"]]
   server <- front[["server"]]
-  # Quarto's is a word, or fields of which `type` is it.
+  # In Quarto, `server` is a string, or a list with a field `type`.
   type <- if (is.list(server)) server[["type"]] else server
   (is.character(runtime) && isTRUE(startsWith(runtime, "shiny"))) || identical(type, "shiny")
 }
 
-# Where a front matter is looked for.
+# The number of lines in which front matter is searched.
 front_matter_lines <- 200L
 
 read_yaml_file <- function(file) {
   read_yaml(readLines(file, warn = FALSE, encoding = "UTF-8"), file)
 }
 
-# The fields of a YAML file: a named list, empty when it has none. Nothing in it is evaluated.
+# Returns the fields of a YAML file as a named list. Code in the file is not evaluated.
 read_yaml <- function(lines, file) {
   if (!requireNamespace("yaml", quietly = TRUE)) {
     abort(
@@ -170,7 +173,7 @@ read_yaml <- function(lines, file) {
   if (is.list(fields)) fields else list()
 }
 
-# What an object is.
+# Detects the kind of an object.
 detect_object <- function(object) {
   if (inherits(object, "shiny.appobj")) {
     return(new_target("shiny", NULL, NULL, "Shiny app"))
@@ -178,7 +181,7 @@ detect_object <- function(object) {
   if (inherits(object, "Plumber") || inherits(object, "plumber")) {
     return(new_target("plumber", NULL, NULL, "plumber API"))
   }
-  # A Plumber2 is a Fire.
+  # A Plumber2 object is a Fire object as well.
   if (inherits(object, "Fire")) {
     return(new_target("fiery", NULL, NULL, if (inherits(object, "Plumber2")) "plumber2 API" else "fiery app"))
   }
@@ -188,7 +191,7 @@ detect_object <- function(object) {
   if (is.function(object)) {
     return(new_target("app", NULL, NULL, "a function of the request"))
   }
-  # As C does it: `$` would take a part of a name in a list.
+  # Exact matching as in C; `$` would match parts of names in a list.
   field <- function(name) {
     if (is.list(object) && !is.object(object)) {
       return(object[[name]])
@@ -209,14 +212,14 @@ what_is_served <- c(
   "a folder with _server.yml (with `engine:`, such as plumber2), app.R, server.R, entrypoint.R, plumber.R, or one R Markdown document",
   "a .R file with plumber's annotations, with a call of shinyApp(), or whose last value is an app",
   "an .Rmd file with `runtime: shiny`, a .qmd file with `server: shiny`",
-  "a site: a folder with index.html and no R file",
+  "a static site: a folder with index.html and without R files",
   "an app object of Shiny, plumber, plumber2, fiery or ambiorix, a function of the request, or a list with `call`"
 )
 
 abort_unknown <- function(path, reason) {
   abort(
     paste0(
-      "`", path, "` is nothing that can be served: ", reason, ".\nLooked for:\n",
+      "`", path, "` cannot be served: ", reason, ".\nLooked for:\n",
       paste0("  - ", what_is_served, collapse = "\n")
     ),
     "rookery_bad_target",
@@ -236,8 +239,8 @@ abort_no_path <- function(path) {
   abort(paste0("`", path, "` does not exist", where, ".", hint), "rookery_no_target", argument = "target")
 }
 
-# Names that differ by little: at most a third of the letters. Those that `name` is the beginning of
-# are near as well.
+# Returns similar names: those that differ in at most a third of their letters, and those that begin
+# with `name`.
 close_names <- function(name, candidates) {
   if (length(candidates) == 0) {
     return(character())
@@ -247,8 +250,7 @@ close_names <- function(name, candidates) {
   utils::head(candidates[is_close][order(distance[is_close])], 3)
 }
 
-# How many letters have to be put in, taken out or replaced; two letters in each other's place count
-# as one.
+# Returns the number of letters to insert, delete or replace. Two exchanged letters count as one.
 edits <- function(name, candidates) {
   letters <- function(names) vapply(strsplit(names, ""), function(parts) paste(sort(parts), collapse = ""), "")
   distance <- utils::adist(name, candidates)[1, ]
@@ -259,7 +261,7 @@ is_near <- function(name, candidates, most) {
   length(candidates) > 0 & edits(name, candidates) <= most
 }
 
-# " Did you mean `name`?", for the end of a message; "" when nothing is near.
+# Returns " Did you mean `name`?" for the end of a message, or "" if no name is similar.
 did_you_mean <- function(name, candidates) {
   near <- close_names(name, candidates)
   if (length(near) > 0) paste0(" Did you mean ", quote_names(near), "?") else ""

@@ -1,22 +1,23 @@
-# Quarto documents with `server: shiny`: Quarto makes the page, and rmarkdown runs what is in it for R, as `quarto serve` has it. Here so that
-# their R is ours: with the server, the workers and the limits that all others have.
+# Quarto documents with `server: shiny`. Quarto renders the page, and rmarkdown runs its R code, as
+# in `quarto serve`. rookery runs rmarkdown itself, so that these documents have the same server,
+# workers and limits as other apps.
 
 run_quarto <- function(file, address, dots) {
   quarto_render(file)
   before <- Sys.getenv("RMARKDOWN_RUN_PRERENDER", NA)
   on.exit(if (is.na(before)) Sys.unsetenv("RMARKDOWN_RUN_PRERENDER") else Sys.setenv(RMARKDOWN_RUN_PRERENDER = before))
-  # The page is there: rmarkdown would make another one.
+  # Quarto has rendered the page, and rmarkdown must not render it again.
   Sys.setenv(RMARKDOWN_RUN_PRERENDER = "0")
   run_rmarkdown(file, address, dots)
 }
 
-# The program: where package quarto looks for it as well.
+# Returns the path of Quarto, found in the same way as by package quarto.
 quarto_program <- function() {
   named <- Sys.getenv("QUARTO_PATH")
   unname(if (nzchar(named)) named else Sys.which("quarto"))
 }
 
-# Said before an R is started for it, where that can be.
+# Called before an R process is started for the document, if possible.
 check_quarto <- function(file) {
   program <- quarto_program()
   if (!nzchar(program) || file.access(program, 1) != 0) {
@@ -32,7 +33,8 @@ check_quarto <- function(file) {
   program
 }
 
-# Has the page made, unless it is newer than all that lies beside it. Workers start together, and one of them does it.
+# Renders the page unless it is newer than all files beside it. If several workers start together,
+# one of them renders it.
 quarto_render <- function(file) {
   program <- check_quarto(file)
   lock <- file.path(dirname(file), paste0(".", basename(file), ".rendering"))
@@ -43,18 +45,18 @@ quarto_render <- function(file) {
       return(invisible())
     }
     if (!dir.exists(lock)) {
-      # Nobody can make it here: whether Quarto can is Quarto's to say.
+      # No lock can be created in this folder; Quarto itself reports whether it can write there.
       return(run_quarto_program(program, file))
     }
     if (isTRUE(Sys.time() - file.mtime(lock) > quarto_lock_timeout)) {
-      # Whoever has made it was killed.
+      # The process that held the lock was killed.
       unlink(lock, recursive = TRUE)
     }
     Sys.sleep(0.1)
   }
 }
 
-# Longer than any page takes that is waited for.
+# The maximum time to wait for another process that renders the page.
 quarto_lock_timeout <- as.difftime(10, units = "mins")
 
 run_quarto_program <- function(program, file) {
@@ -64,7 +66,7 @@ run_quarto_program <- function(program, file) {
     what <- if (status != 0) paste0("Quarto ended with status ", status) else paste0("Quarto has not made `", basename(page), "`")
     abort(paste0("`", file, "` cannot be served: ", what, ", see its output above."), "rookery_no_quarto")
   }
-  # So that it counts as newer, whatever was copied beside it meanwhile.
+  # Makes the page newer than files that were copied beside it meanwhile.
   Sys.setFileTime(page, Sys.time())
   invisible()
 }

@@ -1,12 +1,13 @@
-# Makes a worker keep the version of a Shiny app that it read when it started.
+# Pins the version of a Shiny app that a worker has read at its start.
 #
-# Shiny reads `app.R`, `ui.R` and `server.R` again whenever they have changed, so a broken edit
-# would reach all running workers at once, and a failed reload could not leave them unchanged. A
-# worker therefore keeps the values that these files gave. Copying the folder was the alternative:
-# files that an app writes beside its code, such as a database, would then go to the copy.
+# Shiny reads `app.R`, `ui.R` and `server.R` again whenever they change. Without pinning, a broken
+# edit would reach all running workers at once, and a failed reload could not leave them unchanged.
+# A worker therefore keeps the values that these files returned. The alternative was to copy the
+# folder, but files that an app writes beside its code, such as a database, would then be written to
+# the copy.
 
-# Returns the path of a Shiny app, marked so that the app is kept in the version that is read now.
-# Outside of a worker, and if Shiny's own reloading is on, the path is returned unchanged. The
+# Returns the path of a Shiny app, marked so that the version that is read now is kept. If the
+# process is not a worker, or if Shiny's own reloading is on, the path is returned unchanged. The
 # result is a string, because runApp() looks for a DESCRIPTION beside a path.
 pin_shiny <- function(app) {
   if (!is.character(app) || !is_worker() || isTRUE(getOption("shiny.autoreload"))) {
@@ -37,8 +38,8 @@ pinned_app <- function(x) {
 shiny_sources <- c("appObj", "uiHandlerSource", "serverSource")
 
 # Replaces these functions by ones that always return the present value. Returns whether any of them
-# was found and the same could be done for all apps within. `start` is a function from the
-# environment in which they are defined.
+# was found and all apps within were pinned as well. `start` is a function from the environment in
+# which they are defined.
 pin_sources <- function(start) {
   beside <- if (is.function(start)) environment(start) else emptyenv()
   names <- Filter(function(name) is.function(get0(name, beside, inherits = FALSE)), shiny_sources)
@@ -51,8 +52,9 @@ pin_sources <- function(start) {
   is_pinned
 }
 
-# Pins the app that an `app.R` returned: one of shinyAppDir() or shinyAppFile() reads its own files,
-# one of shinyApp() reads none. Returns FALSE if it cannot be known whether the app reads files.
+# Pins the app that an `app.R` returned. An app of shinyAppDir() or shinyAppFile() reads files of
+# its own, and one of shinyApp() reads none. Returns FALSE if it is unknown whether the app reads
+# files.
 pin_inner <- function(app) {
   if (!inherits(app, "shiny.appobj")) {
     return(TRUE)
@@ -65,7 +67,7 @@ pin_inner <- function(app) {
   !has_files || pin_sources(source)
 }
 
-# Whether a function was made by package shiny, and not by an app that wraps one.
+# Returns whether a function was made by package shiny and not by an app that wraps such a function.
 is_shinys <- function(func) {
   is.function(func) && identical(topenv(environment(func)), asNamespace("shiny"))
 }

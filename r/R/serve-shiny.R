@@ -1,20 +1,20 @@
-# Shiny, and documents that are Shiny's: how they are run, and what is put into their pages.
+# Running Shiny apps and documents that use Shiny, and adding a script to their pages.
 
 run_shiny <- function(app, address, dots) {
   defaults <- list(appDir = pin_shiny(app), launch.browser = FALSE, quiet = TRUE, workerId = worker_id())
   where <- if (is.null(address$socket)) {
     list(host = address$host, port = address$port)
   } else {
-    # What Shiny takes for a socket: its path, with the umask as an attribute, and an error without one.
+    # The form in which Shiny accepts a socket: the path with the umask as an attribute.
     list(port = structure(address$socket, mask = as.integer(Sys.umask(NA))))
   }
   with_page_script(do.call(shiny::runApp, with_defaults(dots, c(defaults, where))))
 }
 
 run_rmarkdown <- function(file, address, dots) {
-  # In a worker the address is its supervisor's, and this is not listened on.
+  # A worker listens on its supervisor's address and not on this one.
   if (!is.null(address$socket) && !is_worker()) {
-    abort("An R Markdown document is served on a port only.", "rookery_bad_address")
+    abort("An R Markdown document can only be served on a port.", "rookery_bad_address")
   }
   shiny_args <- with_defaults(
     as.list(dots[["shiny_args"]]),
@@ -25,19 +25,21 @@ run_rmarkdown <- function(file, address, dots) {
   )
   dots[["shiny_args"]] <- NULL
   if (is_worker()) {
-    # A document is rendered for each session, so what is new to one that is open comes with a
-    # reload: see R/serve-shiny-pin.R.
+    # A document is rendered for each session, so open sessions get changes after a reload, see
+    # R/serve-shiny-pin.R.
     dots <- with_defaults(dots, list(auto_reload = FALSE))
   }
   with_page_script(do.call(rmarkdown::run, c(list(file = file, shiny_args = shiny_args), dots)))
 }
 
-# What Shiny puts into the URLs of its sessions as `w=`: by it a supervisor finds the R that has the session. Empty in one that is no worker.
+# Returns the worker id, which Shiny adds to the URLs of its sessions as `w=`. The supervisor finds
+# the worker of a session by it. Empty in a process that is not a worker.
 worker_id <- function() {
   if (is_worker()) Sys.getenv("ROOKERY_INTERNAL_WORKER_ID") else ""
 }
 
-# Evaluates `body`, which runs Shiny, with our script in its pages: inst/shiny/rookery-shiny.js.
+# Evaluates `body`, which runs Shiny, with rookery's script in Shiny's pages
+# (inst/shiny/rookery-shiny.js).
 with_page_script <- function(body) {
   prefix <- paste0("rookery-", utils::packageVersion("rookery"))
   shiny::addResourcePath(prefix, system.file("shiny", package = "rookery", mustWork = TRUE))
@@ -50,7 +52,8 @@ with_page_script <- function(body) {
   body
 }
 
-# A file and not its text: a page may forbid scripts within it (Content-Security-Policy). All of the values are ours.
+# Returns the tag of the script, which is a separate file because a Content-Security-Policy may
+# forbid inline scripts. All values in the tag are rookery's own.
 page_script <- function(prefix, reconnect, worker) {
   paste0(
     "<script src=\"", prefix, "/rookery-shiny.js\" data-reconnect=\"", reconnect, "\"",
@@ -58,7 +61,8 @@ page_script <- function(prefix, reconnect, worker) {
   )
 }
 
-# A response of Shiny's with `tag` at the end of its head, if it is a page that has Shiny's client.
+# Adds `tag` at the end of the head of a response of Shiny, if the response is a page that loads
+# Shiny's client.
 add_page_script <- function(response, tag) {
   content <- response$content
   is_text <- is.raw(content) || (is.character(content) && length(content) == 1 && !is.na(content))

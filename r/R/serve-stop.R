@@ -1,16 +1,18 @@
-# Ending gracefully. `docker stop` kills after 10 s, so all of it has to be over before. In seconds from the signal:
-# requests that R has not begun at `queued` are answered with 503; a handler that runs at `running` is interrupted, a
-# promise that is not settled is answered for. Sending that may take `closing`, and with the rest a second.
+# Graceful shutdown. It has to be complete within 10 s, after which `docker stop` kills the process.
+# The times are seconds from the signal. At `queued`, requests that R has not begun get status 503.
+# At `running`, a running handler is interrupted, and requests that wait for a promise get status
+# 503. Sending these responses may take `closing`, and the rest another second.
 drain_seconds <- list(queued = 7, running = 9, closing = 0.5)
 
-# Runs `body` so that Ctrl-C and SIGTERM end it gracefully, and returns its value, or NULL when it was told to end.
+# Runs `body` so that Ctrl-C and SIGTERM shut it down gracefully. Returns its value, or NULL if it
+# was shut down.
 with_graceful_stop <- function(body) {
   if (identical(.globals$serving, Sys.getpid())) {
-    # An engine that is rookery itself: the outer one ends both.
+    # If the engine is rookery itself, the outer call ends both.
     return(body)
   }
   .Call(ffi_signals_watch, drain_seconds$running)
-  # By its number: a child that is forked meanwhile watches for itself, if it serves.
+  # The process id, so that a forked child that serves handles its own signals.
   .globals$serving <- Sys.getpid()
   on.exit({
     .globals$serving <- NULL
@@ -20,7 +22,7 @@ with_graceful_stop <- function(body) {
   value <- withRestarts(
     withCallingHandlers(
       body,
-      # An interrupt that is no signal, as RStudio's, or one that came when time was up.
+      # An interrupt without a signal, as by RStudio, or after the time limit.
       interrupt = function(interrupt) stop_gracefully()
     ),
     rookery_stop = function() {
@@ -29,13 +31,13 @@ with_graceful_stop <- function(body) {
     }
   )
   if (interactive() && identical(signal, 15L)) {
-    # The process was told to end, not only the server.
+    # The signal was meant to end the process and not only the server.
     quit(save = "no", status = 0)
   }
   value
 }
 
-# What service() calls between two events when there is something to heed.
+# Called by service() between two events after a signal, and for records of the access log.
 handle_signals <- function(is_asked, is_reload) {
   log_pump()
   if (is_reload) {
@@ -46,24 +48,26 @@ handle_signals <- function(is_asked, is_reload) {
   }
 }
 
-# Ends what with_graceful_stop() runs. Does not return.
+# Shuts down what with_graceful_stop() runs. Does not return.
 stop_gracefully <- function() {
   if (!isTRUE(.globals$is_stopping)) {
     .globals$is_stopping <- TRUE
     on.exit(.globals$is_stopping <- FALSE)
     if (.Call(ffi_signals_seen) == 0L && length(listServers()) == 0) {
-      # Interrupted by R's own handler, as in Sys.sleep(); of a signal, signals.c tells.
+      # R's own handler interrupted R, as in Sys.sleep(). After a signal that signals.c handled,
+      # signals.c prints this line.
       message("Stopping: nothing is being served yet.")
     }
     drain_servers()
   }
-  # At once when R was interrupted while draining: time is up. Nothing interrupts this; it has a second, see
-  # ffi_signals_closing().
+  # If R was interrupted while it drained, the time is up, and the servers are closed at once.
+  # Interrupts are suspended; closing may take a second, see ffi_signals_closing().
   suspendInterrupts(close_servers())
   invokeRestart("rookery_stop")
 }
 
-# Stops accepting, closes WebSockets with 1001, and serves until everything is answered or time is up.
+# Stops accepting, closes WebSockets with 1001, and serves until all requests are answered or the
+# time is up.
 drain_servers <- function() {
   admin_drains()
   waiting <- 0
@@ -75,33 +79,34 @@ drain_servers <- function() {
     what <- if (waiting == 1) " connection is" else " connections are"
     message("Stopping: ", waiting, what, " being finished. A second signal ends at once.")
   }
-  # For new requests there is less time than for those begun.
+  # New requests get less time than those that R has begun.
   serve_rest(function() .Call(ffi_signals_left) > drain_seconds$running - drain_seconds$queued)
   refuse_rest(is_held = FALSE)
   serve_rest(function() .Call(ffi_signals_left) > 0)
 }
 
-# Answers what is left with 503, and stops.
+# Responds to the remaining requests with 503, and stops the servers.
 close_servers <- function() {
   .Call(ffi_signals_closing)
   refuse_rest(is_held = TRUE)
   until <- proc.time()[["elapsed"]] + drain_seconds$closing
   serve_rest(function() proc.time()[["elapsed"]] < until)
   stopAllServers()
-  # The closing callbacks of WebSockets.
+  # Runs the closing callbacks of WebSockets.
   for (i in 1:10) {
     service(NA)
   }
 }
 
-# Serves while there is time and somebody to serve.
+# Serves while time remains and connections are open.
 serve_rest <- function(has_time) {
   while (has_time() && sum(vapply(listServers(), connections_of, numeric(1))) > 0) {
     service(20)
   }
 }
 
-# From now on what R comes to is answered with 503, and with `is_held` what waits for a promise as well.
+# Makes further requests that reach R get status 503; with `is_held` also those that wait for a
+# promise.
 refuse_rest <- function(is_held) {
   for (server in listServers()) {
     .Call(ffi_refuse, listener_of(server), is_held)
@@ -112,7 +117,7 @@ listener_of <- function(server) {
   as.integer(server$.__enclos_env__$private$handle)
 }
 
-# How many connections and WebSockets of a server have not ended.
+# Returns the number of open connections and WebSockets of a server.
 connections_of <- function(server) {
   .Call(ffi_connections, listener_of(server))
 }

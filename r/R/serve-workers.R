@@ -1,22 +1,29 @@
-# R processes as workers: the options that serve() takes for them, and how serve() passes these options
-# to the program `rookery`, which supervises the R processes. The options are passed as command-line
-# arguments; those of a `_server.yml` are made in server-yml.R.
+# Workers: the options of serve() about them, and how serve() passes these options to the program
+# `rookery`, which supervises the R processes. The options are passed as command-line arguments.
+# server-yml.R creates those of a `_server.yml`.
 
 #' Several R processes
 #'
-#' What [serve()] takes for `workers`: how many R processes serve a path behind one address, and when one of them is replaced. One is
-#' supervised in the same way as several. It needs Linux.
-#' The same can be given on the command line (`rookery serve app/ --workers 4 --max-age 12h`), and among the `options:` of a `_server.yml` whose
-#' engine is rookery (`workers: 4`, `max_age: 12h`). Times are such as `"30s"`, `"5min"`, `"12h"`, or seconds; sizes such as `"2GB"`, or
-#' bytes.
+#' Creates the value of `workers` for [serve()]: how many R processes serve a
+#' path on one address, and when they are replaced. A single worker is
+#' supervised in the same way. Workers need Linux.
+#'
+#' The same options exist on the command line
+#' (`rookery serve app/ --workers 4 --max-age 12h`) and among the `options:` of
+#' a `_server.yml` with `engine: rookery` (`workers: 4`, `max_age: 12h`). Times
+#' are seconds, or strings such as `"30s"`, `"5min"` and `"12h"`; sizes are
+#' bytes, or strings such as `"2GB"`.
 #'
 #' @section Lifecycle:
 #' Experimental: arguments and behaviour may change in any release.
 #'
-#' @param workers How many serve, or `"auto"`: as many as there are processors.
-#' @param ... Must be empty: what follows is given by name. Deprecated are `kill_stuck`, `name` and `retry_begun`, the former names of
-#'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`; `request_timeout`, which is one of [server_limits()]; and `admin`, an
-#'   argument of [serve()].
+#' @param workers The number of R processes that serve, or `"auto"` for the
+#'   number of processors.
+#' @param ... Must be empty. The arguments after it must be named. Deprecated
+#'   are `kill_stuck`, `name` and `retry_begun`, the former names of
+#'   `worker_timeout`, `cookie_suffix` and `retry_safe_methods`;
+#'   `request_timeout`, which is now a limit in [server_limits()]; and `admin`,
+#'   which is now an argument of [serve()].
 #' @eval params_of_settings("workers_config")
 #' @return An object of class `rookery_workers`.
 #' @examples
@@ -63,7 +70,7 @@ workers_config <- function(
   structure(Filter(Negate(is.null), fields), class = "rookery_workers")
 }
 
-# Options that are arguments of other functions now.
+# Former options that are now arguments of other functions.
 moved_worker_options <- c(request_timeout = "`request_timeout` of server_limits()", admin = "`admin` of serve()")
 
 #' @export
@@ -79,15 +86,15 @@ print.rookery_workers <- function(x, ...) {
   invisible(x)
 }
 
-# Settings by name, as lines `name=value` for the program `rookery` (crates/cli/src/settings/r_arguments.rs): one
-# for each value of a list.
+# Formats named settings as lines `name=value` for the program `rookery`
+# (crates/cli/src/arguments.rs), one line for each element of a list.
 lines_of <- function(settings) {
   unlist(lapply(names(settings), function(name) {
     if (length(settings[[name]]) > 0) paste0(name, "=", texts_of(settings[[name]]))
   }))
 }
 
-# `tls` as serve() has it.
+# Formats the argument `tls` of serve().
 lines_of_tls <- function(tls) {
   if (is.null(tls) || identical(tls, "dev")) {
     return(lines_of(list(tls = tls)))
@@ -95,7 +102,7 @@ lines_of_tls <- function(tls) {
   if (any(is_pem(c(tls$cert, tls$key, tls$client_ca, tls$acme$ca)))) {
     abort(
       paste0(
-        "A certificate or key that is given as text, or with a password, cannot be handed to the program that starts several workers: ",
+        "A certificate or key that is given as text, or with a password, cannot be passed to the supervisor of the workers: ",
         "give the path of a file."
       ),
       "rookery_bad_tls"
@@ -107,14 +114,16 @@ lines_of_tls <- function(tls) {
   }
   settings <- c(settings_of_arguments("tls_config", tls), settings_of_arguments("acme", tls$acme))
   if (is.null(tls$client_ca)) settings$tls_client_auth <- NULL
-  # As an argument, a default would count more than the environment and the file.
+  # Omitted, because an argument takes precedence over the environment and the file, even if it is a
+  # default.
   for (name in c("http2", "http2_websockets")) if (isTRUE(settings[[name]])) settings[[name]] <- NULL
   if (isFALSE(settings$acme_staging)) settings$acme_staging <- NULL
   lines_of(settings)
 }
 
-# Serves a path with several workers, and waits for the end. The options of this session are weaker
-# than a `_server.yml` and the environment; what is given here is stronger.
+# Serves a path with several workers, and waits until the program ends. The options of this session
+# are passed as defaults that a `_server.yml` and the environment override; arguments of serve()
+# override both.
 serve_with_workers <- function(path, address, dots, log, settings, workers, open = FALSE) {
   if (length(dots) > 0) {
     abort(
@@ -151,7 +160,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
     arguments = c("serve", "--", normalizePath(path, winslash = "/", mustWork = TRUE)),
     dir = getwd(),
     environment = c(
-      # This R, and this session's libraries.
+      # The R installation and the libraries of this session.
       PATH = paste(R.home("bin"), Sys.getenv("PATH"), sep = .Platform$path.sep),
       R_LIBS = paste(unique(c(compat_library(), .libPaths())), collapse = .Platform$path.sep),
       ROOKERY_INTERNAL_ARGUMENTS = paste(encode_lines(lines), collapse = "\n"),
@@ -162,7 +171,7 @@ serve_with_workers <- function(path, address, dots, log, settings, workers, open
   run_child(command, paste0("`", path, "`"))
 }
 
-# The ends of lines, and `%`, as URLs write them.
+# Percent-encodes line ends and `%`.
 encode_lines <- function(lines) {
   gsub("\n", "%0A", gsub("%", "%25", enc2utf8(lines), fixed = TRUE), fixed = TRUE)
 }

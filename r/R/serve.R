@@ -1,67 +1,102 @@
 #' Serve any R web app
 #'
-#' Works out what `target` is, serves it, and ends when Ctrl-C is pressed or the process is sent SIGTERM: it stops
-#' accepting, finishes what is in hand within 10 s, closes WebSockets with code 1001, and returns. A second signal ends
-#' the process at once.
+#' Detects what kind of app `target` is, and serves it until Ctrl-C is pressed
+#' or the process receives SIGTERM. The server then stops accepting connections,
+#' finishes requests in progress within 10 s, and closes WebSockets with code
+#' 1001; after that, `serve()` returns. A second signal ends the process at
+#' once.
 #'
 #' @section What can be served:
 #' \describe{
-#'   \item{A folder}{with `_server.yml` (its `engine` is the package that runs it, such as plumber2), `app.R` or
-#'     `server.R` (Shiny), `entrypoint.R` or `plumber.R` (plumber), or one R Markdown document with
-#'     `runtime: shiny`, or one of Quarto with `server: shiny`; or a site: one with `index.html` and no R file, whose files are served.}
-#'   \item{A file}{of one of these kinds, or any `.R` file that ends with one of the following objects, or that calls
-#'     [runServer()] itself on the port in the environment variable `PORT`, or `$start()` of an ambiorix app, which is
-#'     told host and port.}
-#'   \item{An object}{a Shiny app, a plumber router, a plumber2 API, an app of fiery or ambiorix, a function of the
-#'     request, or a list, environment or R6 object with `call`, see [startServer()].}
+#'   \item{A folder}{that has one of
+#'     `_server.yml`, whose `engine` names the package that runs the app, such as
+#'     plumber2; `app.R` or `server.R` (Shiny); `entrypoint.R` or `plumber.R`
+#'     (plumber); a single R Markdown document with `runtime: shiny`, or a single
+#'     Quarto document with `server: shiny`. A folder with `index.html` and
+#'     without R files is served as a static site.}
+#'   \item{A file}{of one of these kinds, or an `.R` file whose last expression
+#'     is one of the objects below. An `.R` file may also call [runServer()]
+#'     itself, on the port in the environment variable `PORT`, or `$start()` of
+#'     an ambiorix app, to which `serve()` passes host and port.}
+#'   \item{An object}{A Shiny app, a plumber router, a plumber2 API, a fiery or
+#'     ambiorix app, a function of the request, or a list, environment or R6
+#'     object with a function `call`, as described for [startServer()].}
 #' }
 #'
-#' An argument that is not given is taken from the `_server.yml` of the app, if its `engine:` is
-#' `rookery`; see [launch_server()].
+#' Arguments that are not given are taken from the `_server.yml` of the app, if
+#' its `engine:` is `rookery`, as described for [launch_server()].
 #'
-#' A path is served by an R of its own, started in the folder of the app with this session's libraries; its output
-#' comes out here. An object is served by this R process. For an object of Shiny, plumber, plumber2,
-#' fiery or ambiorix, the framework must be loaded after rookery has taken httpuv's place: either
-#' write the call that makes the object as the argument, as in `serve(shiny::shinyApp(ui, server))`,
-#' in a session that has not loaded the framework, or call [use_compat()] before you load it.
+#' If `target` is a path, it is served by a new R process, which starts in the
+#' folder of the app with the libraries of this session; its output appears in
+#' this session. If `target` is an object, this R process serves it. For an
+#' object of Shiny, plumber, plumber2, fiery or ambiorix, rookery must replace
+#' httpuv before the framework is loaded. In a session that has not loaded the
+#' framework, write the call that creates the object as the argument:
+#' `serve(shiny::shinyApp(ui, server))`. Otherwise call [use_compat()] before
+#' you load the framework.
 #'
 #' @section The access log:
-#' One line per request, written when the last byte of the reply is out, static files and refused requests included:
-#' client, time, request line, status, bytes of the body as it was sent (compressed or not), and seconds from the head of
-#' the request to the end of the reply. `log_format = "common"` is the Common Log Format with the seconds behind it,
-#' `"json"` one JSON object per line, which has the id of the request as well, and `"aborted":true` with a `reason` where the reply is not whole, such
-#' as `"client"` for one that left. A function is called with a list of `time`, `remote`, `method`, `path`, `query`,
-#' `status`, `bytes`, `seconds`, `request_id` and `aborted` (the reason, or `NA`), at the latest 0.2 s after the request. A log that cannot keep up loses lines rather
-#' than holding the server up, and then says how many. With several `workers` lines end with the request's id, the worker's slot, process and start, seconds in the queue and
-#' from there to the head of the reply, how often it went to another worker, what ended it (`Q` no worker had time, `D` its worker died, `T` time, `C` the client left), and a
-#' number for the client's session; `-` is what is not known.
+#' The access log has one line for each request, including static files and
+#' refused requests. The line is written when the last byte of the response was
+#' sent. It has the client, the time, the request line, the status, the number
+#' of body bytes sent (after compression), and the seconds from the request head
+#' to the end of the response.
+#'
+#' `log_format = "common"` is the Common Log Format followed by the seconds.
+#' `"json"` writes one JSON object per line, which also has the request id, and
+#' for incomplete responses `"aborted":true` with a `reason` such as `"client"`
+#' for a client that disconnected. A function is called with a list of `time`,
+#' `remote`, `method`, `path`, `query`, `status`, `bytes`, `seconds`,
+#' `request_id` and `aborted` (the reason, or `NA`), at most 0.2 s after the
+#' request. If lines cannot be written fast enough, the server drops lines
+#' instead of waiting, and later logs how many were dropped.
+#'
+#' With several `workers`, each line ends with the request id; the slot, process
+#' id and start number of the worker; the seconds in the queue and from there to
+#' the response head; the number of retries with other workers; what ended the
+#' request (`Q` no worker was free, `D` the worker died, `T` timeout, `C` the
+#' client disconnected); and a number for the client's session. A `-` stands for
+#' an unknown value.
 #'
 #' @section Warnings:
-#' While `serve()` runs, warnings appear as they happen: `serve()` sets R's option `warn` to 1,
-#' unless the option has another value than its default 0.
+#' While `serve()` runs, warnings are shown when they occur: `serve()` sets R's
+#' option `warn` to 1 if the option has its default value 0.
 #'
-#' @param target What to serve, see below.
-#' @param host The address to listen on: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all, or
-#'   `"unix:/path/of/a/socket"`.
-#' @param port The port; 0 lets the system choose one.
-#' @param ... Arguments by name for the function that runs the app: [shiny::runApp()], the `run()` method of a plumber router,
-#'   `ignite()` of fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the engine's `launch_server()`. A name that
-#'   is nearly one of the arguments of `serve()`, such as `worker`, is an error.
-#' @param log Where access-log lines go: `TRUE` is stdout, `FALSE` nowhere, a string a file that is appended to, a
-#'   function is called with each line's fields. For a path that happens in the app's own R: the function takes along
-#'   what it encloses, but not your global variables.
+#' @param target What to serve: the path of a folder or file, or an object.
+#' @param host The address to listen on: `"127.0.0.1"` for this machine only,
+#'   `"0.0.0.0"` or `"::"` for all networks, or `"unix:/path/of/a/socket"`.
+#' @param port The port. With 0, the system chooses a free port.
+#' @param ... Named arguments for the function that runs the app:
+#'   [shiny::runApp()], the `run()` method of a plumber router, `ignite()` of
+#'   fiery and plumber2, `start()` of ambiorix, [rmarkdown::run()], or the
+#'   engine's `launch_server()`. A name that is similar to an argument of
+#'   `serve()`, such as `worker`, is an error.
+#' @param log The destination of the access log: `TRUE` for stdout, `FALSE` for
+#'   none, a string for a file to append to, or a function that is called with
+#'   the fields of each line. If `target` is a path, the function is called in
+#'   the R process of the app, where it has its enclosing environment but not
+#'   your global variables.
 #' @param log_format `"common"` or `"json"`.
-#' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
-#' @param workers How many R processes serve a path behind one address, supervised by the program `rookery` (Linux): a number from 1 on,
-#'   `"auto"`, or [workers_config()] with more to say. `NULL` is one R process without a supervisor. Experimental, see [workers_config()].
-#' @param admin Where those who look after it find status, metrics and probes, also while R is busy: an address with its port, such as
-#'   `"127.0.0.1:9100"`, or `"unix:/path/of/a/socket"`. It is for programs of yours and no part of the app; `rookery status` asks it, too. Needs Linux.
-#'   Experimental: what is answered there may change in any release.
-#' @param open Whether to open the address once it is served: in the viewer of RStudio or Positron, otherwise in the browser. Over SSH without a
-#'   display the address is only printed. A function is called with the address; not with `workers`.
-#' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()].
-#' @return What the app returned when it ended by itself, otherwise `NULL`; invisibly. An error of class `rookery_exit`
-#'   with a `status` when the R that served a path ended with another exit status than 0.
+#' @param tls The certificates for HTTPS, by [tls_config()]; `"dev"` for a
+#'   self-signed certificate of this machine; `NULL` for HTTP.
+#' @param workers How many R processes serve `target`, which must be a path,
+#'   supervised by the program `rookery` (Linux only): a number, `"auto"`, or a
+#'   [workers_config()]. `NULL` is one R process without a supervisor.
+#'   Experimental, as described for [workers_config()].
+#' @param admin The address of the admin listener, which serves status, metrics
+#'   and health probes on a separate thread, for your monitoring and for
+#'   `rookery status`: an address with a port, such as `"127.0.0.1:9100"`, or
+#'   `"unix:/path/of/a/socket"`. Needs Linux. Experimental: what it serves may
+#'   change in any release.
+#' @param open Whether to open the address once the app is served, in the viewer
+#'   of RStudio or Positron, otherwise in a browser. Over SSH without a display,
+#'   the address is only printed. A function is called with the address, but not
+#'   with `workers`.
+#' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
+#'   limits in [rookery_options()].
+#' @return The value that the app returned when it ended by itself, otherwise
+#'   `NULL`; invisibly. An error of class `rookery_exit` with a field `status`
+#'   if the R process of a path ended with an exit status other than 0.
 #' @examples
 #' \dontrun{
 #' rookery::serve("app/")
@@ -114,7 +149,7 @@ serve <- function(
   }
   if (!is.null(workers)) {
     abort(
-      "Workers serve a path: an object exists only in this R process. Give the file or folder of the app.",
+      "Workers can only serve a path, because an object exists only in this R process. Give the file or folder of the app.",
       "rookery_bad_target",
       argument = "workers"
     )
@@ -125,7 +160,7 @@ serve <- function(
     hint <- if (length(misspelt) > 0) paste0(" Did you mean `", misspelt[[1]], "` by its field `", names(misspelt)[[1]], "`?")
     abort(
       paste0(
-        "An object of class ", class(target)[[1]], " cannot be served.", hint, " What can be:\n",
+        "An object of class ", class(target)[[1]], " cannot be served.", hint, " These can be served:\n",
         paste0("  - ", what_is_served, collapse = "\n")
       ),
       "rookery_bad_target",
@@ -135,14 +170,15 @@ serve <- function(
   invisible(serve_here(found, target, address, list(...), log, settings, list(at = admin, label = found$label), open))
 }
 
-# Checks the names in `...`, which go to the function that runs the app: a misspelt argument of
-# serve() would go there as well.
+# Checks the names in `...`, which are passed to the function that runs the app, for misspelt
+# arguments of serve().
 check_serve_dots <- function(names) {
   own <- setdiff(names(formals(serve)), c("target", "..."))
   plain <- function(names) tolower(gsub("[_.]", "", names))
   for (name in setdiff(names, "")) {
     text <- plain(name)
-    # The beginning of a name counts as well: R does not complete names behind `...`.
+    # The beginning of a name counts as misspelt as well, because R does not complete the names of
+    # arguments after `...`.
     is_start <- nchar(text) >= 3 & startsWith(plain(own), text)
     near <- own[is_near(text, plain(own), 1) | is_start]
     if (length(near) > 0) {
@@ -151,21 +187,23 @@ check_serve_dots <- function(names) {
   }
 }
 
-# Runs an app in this R until it ends or is told to: the body of serve() for an object, and of the child for a path.
+# Runs an app in this R process until the app ends or a signal stops it. serve() calls this function
+# for an object, and the child process calls it for a path.
 serve_here <- function(found, object, address, dots, log, settings = list(), admin = list(), open = FALSE) {
-  # Of an engine that is rookery itself, the outer one's count as well.
+  # If the engine of a `_server.yml` is rookery, serve() is called within serve(), and the settings
+  # of the outer call apply as well.
   before <- .globals$settings
   on.exit(.globals$settings <- before)
   .globals$settings <- utils::modifyList(as.list(before), Filter(Negate(is.null), settings))
   if (identical(getOption("warn"), 0L) || identical(getOption("warn"), 0)) {
-    # R shows warnings at the end of a call, and this call may last for months.
+    # R would show warnings at the end of this call, which may run for months.
     warnings <- options(warn = 1L)
     on.exit(options(warnings), add = TRUE)
   }
   # Reports the repeated errors that have been counted and not reported yet.
   on.exit(flush_all_error_reports(), add = TRUE)
   if (is.null(object)) {
-    # So that errors are told with the lines they come from: Rscript keeps none.
+    # Makes error reports show line numbers, because Rscript does not keep source references.
     keep <- options(keep.source = TRUE)
     on.exit(options(keep), add = TRUE)
   }
@@ -173,7 +211,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     use_compat(quiet = TRUE)
     check_installed(found)
   }
-  # Before anything is started: a file that is not there is said at once.
+  # Read first, so that a missing file is reported at once.
   tls <- tryCatch(tls_open(address$tls), error = function(error) abort(conditionMessage(error), "rookery_bad_tls"))
   address <- probe(address)
   if (is.list(address$tls) && !is.null(address$tls$redirect_from)) {
@@ -182,7 +220,7 @@ serve_here <- function(found, object, address, dots, log, settings = list(), adm
     }
     probe(list(host = address$host, port = address$tls$redirect_from))
   }
-  # Of an engine that is rookery itself, the outer one's stays.
+  # If the engine is rookery itself, the screen of the outer serve() is kept.
   screen <- .globals$screen
   on.exit(.globals$screen <- screen, add = TRUE)
   outer <- .globals$tls
@@ -216,7 +254,7 @@ run_target <- function(found, object, address, dots) {
   )
 }
 
-# An app that needs nobody else's loop, and nobody to take further arguments.
+# Serves an app that needs no framework and takes no further arguments.
 run_app <- function(app, address, dots) {
   if (length(dots) > 0) {
     given <- if (is.null(names(dots))) "" else names(dots)
@@ -234,20 +272,20 @@ run_app <- function(app, address, dots) {
 }
 
 run_plumber <- function(router, address, dots) {
-  # An older plumber has no such hooks, and is served without.
+  # Older versions of plumber have no such hooks, and their errors are not reported.
   try(plumber_errors(router), silent = TRUE)
   if (!is.null(address$socket)) {
-    # plumber's own run() knows ports only.
+    # plumber's own run() cannot listen on a socket.
     return(run_app(router, address, dots))
   }
   do.call(router$run, with_defaults(dots, list(host = address$host, port = address$port, quiet = TRUE)))
   NULL
 }
 
-# plumber2 as well: its API is a fiery app.
+# Runs a fiery app, or a plumber2 API, which is a fiery app.
 run_fiery <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort("A fiery app, such as a plumber2 API, is served on a port only.", "rookery_bad_address")
+    abort("A fiery app, such as a plumber2 API, can only be served on a port.", "rookery_bad_address")
   }
   before <- list(host = app$host, port = app$port)
   on.exit({
@@ -257,7 +295,7 @@ run_fiery <- function(app, address, dots) {
   app$host <- address$host
   app$port <- chosen_port(address)
   defaults <- list(block = TRUE, showcase = FALSE)
-  # What an older fiery does not know would go to the app's own handlers.
+  # An older fiery would pass an argument that it does not know to the app's own handlers.
   if ("silent" %in% names(formals(app$ignite))) {
     defaults$silent <- TRUE
   }
@@ -267,11 +305,11 @@ run_fiery <- function(app, address, dots) {
 
 run_ambiorix <- function(app, address, dots) {
   if (!is.null(address$socket)) {
-    abort("An ambiorix app is served on a port only.", "rookery_bad_address")
+    abort("An ambiorix app can only be served on a port.", "rookery_bad_address")
   }
   if (!all(c("host", "port") %in% names(formals(app$start)))) {
     abort(
-      "This ambiorix cannot be told where to listen: 2.1 and later can, or serve the file that makes the app.",
+      "This version of ambiorix does not take a host and port: use 2.1 or later, or serve the file that creates the app.",
       "rookery_bad_target"
     )
   }
@@ -282,7 +320,8 @@ run_ambiorix <- function(app, address, dots) {
   NULL
 }
 
-# Where ambiorix looks before it looks at its own arguments. A function that undoes it.
+# Sets host and port in the places that ambiorix reads before its own arguments. Returns a function
+# that restores them.
 configure_ambiorix <- function(port, host) {
   before <- Sys.getenv("AMBIORIX_PORT", NA)
   options <- options(ambiorix.host = host)
@@ -293,7 +332,7 @@ configure_ambiorix <- function(port, host) {
   }
 }
 
-# Where frameworks take 0 for no port: one that is free now.
+# Returns the port, or a free one for port 0, because frameworks do not accept 0.
 chosen_port <- function(address) {
   if (address$port == 0) randomPort(host = address$host) else address$port
 }
@@ -304,7 +343,7 @@ run_engine <- function(found, address, dots) {
     return(do.call(launch_server, c(list(settings = found$path, host = host, port = address$port), dots)))
   }
   if (!is.null(address$socket)) {
-    abort("A `_server.yml` is served on a port only: its engine is given a host and a port.", "rookery_bad_address")
+    abort("A `_server.yml` can only be served on a port, because its engine takes a host and a port.", "rookery_bad_address")
   }
   launch <- get0("launch_server", envir = asNamespace(found$engine), mode = "function", inherits = FALSE)
   if (is.null(launch)) {
@@ -317,8 +356,8 @@ run_engine <- function(found, address, dots) {
   do.call(launch, c(list(settings = found$path, host = address$host, port = port), dots))
 }
 
-# A script is run, and what its last expression gives is served. One that calls runServer() itself is found serving;
-# it is told the port by the custom of hosting services, in PORT, and ambiorix as ambiorix reads it.
+# Runs a script and serves the value of its last expression. A script that calls runServer() itself
+# reads the port from PORT, as is usual on hosting services; ambiorix reads its own options.
 run_script <- function(script, address, dots) {
   file <- script$path
   if (is.null(address$socket)) {
@@ -331,7 +370,7 @@ run_script <- function(script, address, dots) {
   found <- detect_object(value)
   starts_itself <- is.null(found) || found$kind %in% c("fiery", "ambiorix")
   if (starts_itself && is.null(.globals$on_listen)) {
-    # It has served, and has ended by itself.
+    # The script has served an app, which has ended by itself.
     return(NULL)
   }
   if (is.null(found)) {
@@ -361,13 +400,13 @@ with_defaults <- function(given, defaults) {
   c(given, defaults[setdiff(names(defaults), names(given))])
 }
 
-# Returns where a server is found.
+# Returns the URL of a server.
 place_of_server <- function(server, address) {
   scheme <- if (is.null(.globals$tls)) "http" else "https"
   if (!is.null(address$socket)) {
     address$socket
   } else if (!is.null(.globals$tls$domain)) {
-    # As everybody finds it.
+    # Without a trailing default port.
     port <- server$getPort()
     paste0("https://", .globals$tls$domain, if (port != 443) paste0(":", port))
   } else {

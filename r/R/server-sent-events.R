@@ -167,7 +167,7 @@ sse_lines <- function(field, text, name) {
 
 as_json <- function(data) {
   if (!requireNamespace("jsonlite", quietly = TRUE)) {
-    abort("`data` is a list, which needs the package jsonlite to become JSON: install it, or give a string.", "rookery_no_package")
+    abort("`data` is a list, whose conversion to JSON needs package jsonlite: install it, or give a string.", "rookery_no_package")
   }
   as.character(jsonlite::toJSON(data, auto_unbox = TRUE, null = "null", digits = NA))
 }
@@ -187,7 +187,7 @@ events_source <- function(source, on_close, heartbeat, compress) {
   check_flag(compress, "compress")
   if (!is.null(on_close)) check_function(on_close, "on_close")
   if (!is.numeric(heartbeat) || length(heartbeat) != 1 || is.na(heartbeat) || heartbeat < 1) {
-    abort_argument("`heartbeat` must be a number of seconds from 1 on, or Inf, not ", describe(heartbeat), ".")
+    abort_argument("`heartbeat` must be a number of seconds, at least 1, or Inf, not ", describe(heartbeat), ".")
   }
   events <- new_source(source, on_close, compress)
   events$is_events <- TRUE

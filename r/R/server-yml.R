@@ -1,10 +1,11 @@
-# Reads a `_server.yml` whose engine is this package. The file is read in Rust, by the table of
-# settings (crates/settings).
+# Reads a `_server.yml` whose engine is this package. Rust parses and checks the file
+# (crates/settings).
 
-# Returns list(app =, values =), where each value has the type of its setting; NULL for a file of
+# Returns list(app =, values =), where each value has the type of its setting; NULL for a file with
 # another engine.
 server_file <- function(file) {
-  # What the program serves, it has checked with the command line and the environment.
+  # Under the program `rookery`, the program has checked the file together with the command line and
+  # the environment.
   is_alone <- !identical(.globals$serving, Sys.getpid())
   lines <- cli_read(.Call(ffi_read_server_yml, path.expand(file), is_alone))
   if (!is.null(lines$wrong)) {
@@ -19,8 +20,8 @@ server_file <- function(file) {
   list(app = lines$app, values = typed_values(lines[setdiff(names(lines), c("app", "note"))]))
 }
 
-# Values by name, from lines whose keys are types and names, such as `number:port`; `hsts.max_age` is
-# a field of `hsts`.
+# Returns values by name from lines whose keys are a type and a name, such as `number:port`.
+# `hsts.max_age` is a field of `hsts`.
 typed_values <- function(lines) {
   types <- sub(":.*$", "", names(lines))
   names <- strsplit(sub("^[a-z]+:", "", names(lines)), ".", fixed = TRUE)
@@ -31,7 +32,7 @@ typed_values <- function(lines) {
     if (length(name) == 2) value <- c(values[[name[[1]]]], set_names(list(value), name[[2]]))
     values[[name[[1]]]] <- value
   }
-  # Level 0 is no compression, which functions of R are told as FALSE.
+  # Compression level 0 means no compression, which R functions express as FALSE.
   lapply(values, function(value) if (is.list(value) && identical(value$level, 0)) FALSE else value)
 }
 
@@ -45,31 +46,35 @@ abort_file <- function(file, reason) {
 
 #' Serve a folder that has a `_server.yml`
 #'
-#' Deployment tools call this function for a folder whose `_server.yml` has `engine: rookery`.
-#' [serve()] and `rookery serve` read the same file.
+#' Deployment tools call this function for a folder whose `_server.yml` has
+#' `engine: rookery`. [serve()] and `rookery serve` read the same file.
 #'
-#' A host such as Posit Connect calls it with `host` and `port`: it has its own processes and speaks
-#' HTTPS itself. The file's `tls`, `workers` and other options about workers are then ignored, which
-#' a message says.
+#' A hosting service such as Posit Connect passes `host` and `port`. It manages
+#' processes and HTTPS itself, so `tls`, `workers` and other options about
+#' workers in the file are then ignored, with a message.
 #'
 #' @section The file:
-#' `app:` names the file or folder to serve, relative to the `_server.yml`. `options:` may have
-#' * `host`, `port`, `log`, `log_format` and `admin`, as arguments of [serve()];
-#' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and `key:`, or `acme:` with
-#'   those of [acme()];
+#' `app:` names the file or folder to serve, relative to the `_server.yml`.
+#' `options:` may have
+#' * `host`, `port`, `log`, `log_format` and `admin`, which are arguments of
+#'   [serve()];
+#' * `tls`: `dev`, or the arguments of [tls_config()], such as `cert:` and
+#'   `key:`, or `acme:` with the arguments of [acme()];
 #' * `limits`: those of [server_limits()], such as `max_body_size: 10 MB`;
 #' * the settings of [rookery_options()], such as `error_detail: message`;
 #' * `workers` and the other arguments of [workers_config()].
 #'
-#' Paths are relative to the file. An unknown key is an error. An argument of `serve()` or an option
-#' of the command line takes precedence over the same key of the file. All keys of `tls` count as
-#' one: an argument `tls`, or any HTTPS option, replaces all of them.
+#' Paths are relative to the file. An unknown key is an error. An argument of
+#' `serve()`, or an option on the command line, takes precedence over the same
+#' key in the file. All keys of `tls` count as one: an argument `tls`, or any
+#' HTTPS option, replaces all of them.
 #'
 #' @param settings The path of the `_server.yml`.
-#' @param host,port As in [serve()]; `NULL` takes the value from the file.
-#' @param ... Further arguments of [serve()], such as `log`, and arguments for the function that
-#'   runs the app.
-#' @return As [serve()].
+#' @param host,port The address to listen on, as for [serve()]. `NULL` uses the
+#'   values in the file.
+#' @param ... Further arguments of [serve()], such as `log`, and arguments for
+#'   the function that runs the app.
+#' @return The value of [serve()].
 #' @keywords internal
 #' @export
 launch_server <- function(settings, host = NULL, port = NULL, ...) {
@@ -96,8 +101,8 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about, open))
 }
 
-# What a `_server.yml` asks for, in the form that serve() works with; the arguments of serve() in
-# `given` take precedence. Where `is_hosted`, the host decides about processes and HTTPS.
+# Returns the settings of a `_server.yml` in the form that serve() uses. The arguments of serve() in
+# `given` take precedence. With `is_hosted`, a hosting service manages processes and HTTPS.
 settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   file <- own_file(settings)
   options <- if (is_hosted) without_hosted(file$values, settings) else file$values
@@ -110,7 +115,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   list(
     found = settings_app(settings, file),
     workers = workers,
-    # An R process without a supervisor may have an admin listener, too.
+    # The admin listener does not need a supervisor.
     for_workers = setdiff(names(fields), c("workers", "reload")),
     admin = admin,
     settings = options[names(options) %in% c(limit_table()$name, setting_names)],
@@ -123,7 +128,7 @@ settings_read <- function(settings, given = list(), is_hosted = FALSE) {
   )
 }
 
-# Drops the options that are a host's to decide on, and says so.
+# Removes the options that a hosting service decides, with a message.
 without_hosted <- function(options, settings) {
   is_tls <- names(options) %in% c("tls", settings_of_function("tls_config")$name, settings_of_function("acme")$name)
   is_hosted <- is_tls | names(options) %in% names(formals(workers_config))
@@ -137,7 +142,7 @@ without_hosted <- function(options, settings) {
   options[!is_hosted]
 }
 
-# The file, which must be for this package.
+# Reads the file, whose engine must be this package.
 own_file <- function(settings) {
   check_string(settings, "settings")
   if (!file.exists(settings)) {
@@ -146,7 +151,7 @@ own_file <- function(settings) {
   server_file(settings) %||% abort_file(settings, "its `engine:` is not `rookery`")
 }
 
-# What the `app:` of a `_server.yml` is.
+# Returns the path in `app:` of a `_server.yml`.
 settings_app <- function(settings, file = own_file(settings)) {
   found <- detect_target(file$app)
   if (identical(found$engine, "rookery")) {
@@ -155,7 +160,7 @@ settings_app <- function(settings, file = own_file(settings)) {
   found
 }
 
-# Returns the settings of HTTPS as `tls` of serve().
+# Converts HTTPS settings to the argument `tls` of serve().
 tls_of_settings <- function(settings) {
   if (is.null(settings[["tls_cert"]] %||% settings[["domain"]])) {
     return(settings[["tls"]])
@@ -166,12 +171,12 @@ tls_of_settings <- function(settings) {
   do.call(tls_config, own)
 }
 
-# Returns the file's options about workers as check_workers() does.
+# Converts the file's options about workers to the form of check_workers().
 workers_of_file <- function(fields) {
   check_workers(fields[["workers"]]) %||% if (isTRUE(fields[["reload"]])) workers_config(1, reload = TRUE)
 }
 
-# Options about workers have no meaning for an R process without a supervisor.
+# Raises an error for options about workers if there is no supervisor.
 check_worker_fields <- function(asked, settings) {
   if (is.null(asked$workers) && length(asked$for_workers) > 0) {
     abort_file(settings, paste0("its `", asked$for_workers[[1]], ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"))

@@ -1,78 +1,127 @@
 #' Start a server
 #'
-#' Starts an HTTP and WebSocket server for an app. The server accepts connections as soon as this returns; the app is
-#' called whenever R serves, see [service()].
+#' Starts an HTTP and WebSocket server for an app. The server accepts
+#' connections as soon as this function returns. The app is called while
+#' [service()] runs, or while R is idle.
 #'
 #' @section The app:
-#' A list, environment, R6 or reference class object with some of these, or a function, which is taken as `call`:
+#' A list, environment, R6 object or reference class object with some of the
+#' following fields, or a function, which is used as `call`:
 #' \describe{
-#'   \item{`call(req)`}{answers a request, see below.}
-#'   \item{`onHeaders(req)`}{sees a request before its body has been read. `NULL` lets it go on, a response ends it, and
-#'     [receive_body()] takes the body as it arrives. A WebSocket is refused by a response, or accepted with [accept_ws()].}
-#'   \item{`onWSOpen(ws)`}{is given the [WebSocket] of each client that opens one.}
-#'   \item{`wsProtocols`}{the subprotocols that WebSockets may speak, the best first: the first that a client offers is answered, and
-#'     is `ws$protocol`.}
-#'   \item{`wsOrigins`}{of which hosts pages may open WebSockets: `"same"` for that of the server alone, or names such as
-#'     `"example.org"`, `"*.example.org"` or `"localhost:8000"` beside it. Pages of others get 403, without the app being asked. `NULL`,
-#'     the default, is what the option `rookery.ws_origins` says, and else any page, as with httpuv. An app that knows its users by
-#'     cookies should set it: a cookie goes out with any page's handshake.}
-#'   \item{`wsCompression`}{whether messages of WebSockets are compressed (permessage-deflate) with clients that offer it: `FALSE`;
-#'     `TRUE`; or a list of some of `level` (1, fastest, to 9; default 2), `threshold` (bytes from which on a message is compressed; default
-#'     512) and `takeover` (may messages refer back to earlier ones: better, and half a megabyte for each of at most 64 clients;
-#'     default `FALSE`). `NULL`, the default, is what the option `rookery.ws_compression` says, and else `FALSE`. Do not compress a secret
-#'     and a stranger's text in one message, nor with `takeover` over one connection: the length tells what they have in common.}
-#'   \item{`onError(cond, req, info)`}{is told of each failure, see below.}
-#'   \item{`staticPaths`}{folders and files that are served without R, see [staticPath()].}
+#'   \item{`call(req)`}{returns the response to a request, see below.}
+#'   \item{`onHeaders(req)`}{is called before the body of a request is read.
+#'     `NULL` continues with the request, a response ends it, and
+#'     [receive_body()] receives the body in chunks. For a WebSocket, a response
+#'     refuses the handshake, and [accept_ws()] accepts it.}
+#'   \item{`onWSOpen(ws)`}{is called with the [WebSocket] when a client has
+#'     opened one.}
+#'   \item{`wsProtocols`}{the subprotocols that the app supports, in order of
+#'     preference. The first one that the client offers is chosen, and is
+#'     `ws$protocol`.}
+#'   \item{`wsOrigins`}{the hosts whose pages may open WebSockets: `"same"` for
+#'     the host of the request only, or further names such as `"example.org"`,
+#'     `"*.example.org"` or `"localhost:8000"`. Other pages get status 403, and
+#'     the app is not called. `NULL`, the default, uses the option
+#'     `rookery.ws_origins`; without that option any page is allowed, as with
+#'     httpuv. Apps that identify users by cookies should set it, because
+#'     browsers send cookies with the handshakes of any page.}
+#'   \item{`wsCompression`}{whether WebSocket messages are compressed
+#'     (permessage-deflate) if the client offers it: `FALSE`, `TRUE`, or a list
+#'     with some of `level` (from 1, fastest, to 9; default 2), `threshold` (the
+#'     smallest message in bytes that is compressed; default 512) and `takeover`
+#'     (context takeover: better compression, for at most 64 clients with half a
+#'     megabyte each; default `FALSE`). `NULL`, the default, uses the option
+#'     `rookery.ws_compression`, and without that option `FALSE`. Do not
+#'     compress secrets together with text from untrusted sources in one message
+#'     or, with `takeover`, in one connection: the compressed length reveals
+#'     what they have in common.}
+#'   \item{`onError(cond, req, info)`}{is called for each error, see below.}
+#'   \item{`staticPaths`}{folders and files that are served without R, see
+#'     [staticPath()].}
 #'   \item{`staticPathOptions`}{their options, see [staticPathOptions()].}
 #' }
 #'
 #' @section The request:
-#' An environment with `REQUEST_METHOD`, `PATH_INFO` (not decoded), `QUERY_STRING` (with its `?`), `HTTP_*` and
-#' `HEADERS`, `CONTENT_TYPE`, `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`, `REQUEST_ID` (what a trusted proxy's
-#' `X-Request-Id` says, else the trace of its `traceparent`, else a name of the server's own; also in the access log), and
-#' `rook.input`, whose `$read(l)`, `$read_lines(n)` and `$rewind()` read the body.
+#' An environment with `REQUEST_METHOD`, `PATH_INFO` (not decoded),
+#' `QUERY_STRING` (with its `?`), `HTTP_*` and `HEADERS`, `CONTENT_TYPE`,
+#' `CONTENT_LENGTH`, `SERVER_NAME`, `SERVER_PORT`, `REMOTE_ADDR`, `REMOTE_PORT`,
+#' `REQUEST_ID` and `rook.input`. The methods `$read(l)`, `$read_lines(n)` and
+#' `$rewind()` of `rook.input` read the body. `REQUEST_ID` is the `X-Request-Id`
+#' of a trusted proxy, otherwise the trace id in its `traceparent`, otherwise an
+#' id that the server creates; the access log has it as well.
 #'
 #' @section The response:
-#' A list (or environment, R6 or reference class object) with `status` (a number), `headers` (a named list or character
-#' vector) and `body`: a string, a raw vector, `NULL`, `list(file = path, owned = FALSE)`, or a function that is asked for pieces
-#' (see [stream_body()], and [stream_response()] to write to it); or a promise of one.
-#' Anything else, and any error, is answered with status 500, and told on stderr with the route it happened on, the id of the request and the
-#' calls that led to it.
+#' A list (or environment, R6 object or reference class object) with `status`, a
+#' number; `headers`, a named list or character vector; and `body`: a string, a
+#' raw vector, `NULL`, `list(file = path, owned = FALSE)`, a function that
+#' returns chunks as described for [stream_body()], or the object of
+#' [stream_response()]. A promise of a response is allowed as well. Any other
+#' value, and any error, results in status 500 and a message on stderr with the
+#' route, the request id, and the calls that led to the error.
 #'
-#' Strings in bodies and headers are converted to UTF-8. Strings that are marked as `"bytes"`, and
-#' raw vectors, are sent unchanged. A `Content-Type` is not changed: if it names another charset,
-#' the body must be a raw vector in that charset, see [iconv()].
+#' Strings in bodies and headers are converted to UTF-8. Strings that are marked
+#' as `"bytes"`, and raw vectors, are sent unchanged. A `Content-Type` is not
+#' changed: if it names another charset, convert the body to a raw vector in
+#' that charset with [iconv()].
 #'
 #' @section Errors:
-#' Clients are told that there was an error and the id of the request, and no more, unless `error_detail` says so, see [rookery_options()]: as
-#' `application/problem+json` if they ask for JSON, else as text. A response with status 500 that the app made itself is sent as it is, and told on stderr
-#' with its id. `onError` is called once for each failure, before that, with as many of its
-#' three arguments as it has: the condition; the request, or `NULL` where R has it no more; and a list of `stage` (`"call"`, `"onHeaders"`,
-#' `"response"`, `"promise"`, `"stream"`, `"receive"`, `"onWSOpen"`, `"message"`, `"close"`, `"drain"`, `"request"`), `request_id`, `trace` (lines of text), `frames` (a data
-#' frame of `call`, `file`, `line`, `package`), `seconds` since R took the request, and `headers`, of which secrets are masked. A response that it returns
-#' is sent instead, where none has begun; of that to a stream, the text alone, and never a promise of one. An error within it is told, and goes no further.
-#' For a plumber API see [plumber_errors()].
+#' By default, clients get status 500 and the request id, but no details of an
+#' error: as `application/problem+json` if they accept JSON, otherwise as text.
+#' The setting `error_detail` allows more, as described for [rookery_options()].
+#' If the app itself returns a response with status 500, it is sent unchanged,
+#' and its request id is logged on stderr.
+#'
+#' `onError` is called once for each error, before the response is sent, with as
+#' many of its three arguments as it has: the condition; the request, or `NULL`
+#' if it is no longer available; and a list with
+#' * `stage`: `"call"`, `"onHeaders"`, `"response"`, `"promise"`, `"stream"`,
+#'   `"receive"`, `"onWSOpen"`, `"message"`, `"close"`, `"drain"` or
+#'   `"request"`;
+#' * `request_id`;
+#' * `trace`: the calls that led to the error, as lines of text;
+#' * `frames`: the same as a data frame with columns `call`, `file`, `line` and
+#'   `package`;
+#' * `seconds` since R began with the request;
+#' * `headers` of the request, with secrets masked.
+#'
+#' If `onError` returns a response and none has been started, that response is
+#' sent. For a stream, only its text is used. A promise is not accepted. An
+#' error within `onError` is logged and not reported again. Use
+#' [plumber_errors()] for a plumber API.
 #'
 #' @section Large bodies:
-#' A request's body of more than 1 MiB is kept in a file without a name in the folder that the option
-#' `rookery.spool_dir` names when the server is started; without it, in R's [tempdir()]. Choose one on a disk where
-#' `/tmp` is in memory: `options(rookery.spool_dir = "/var/tmp")`. Of its file system 1 GiB stays free, or a tenth where
-#' that is less; what would take more is answered with status 507, and told on stderr with the folder.
+#' A request body of more than 1 MiB is stored in an unnamed file in the folder
+#' that the option `rookery.spool_dir` names when the server is started, or else
+#' in R's [tempdir()]. If `/tmp` is in memory, choose a folder on a disk:
+#' `options(rookery.spool_dir = "/var/tmp")`. The server leaves 1 GiB of the
+#' file system free, or a tenth if that is less. Requests that would need more
+#' get status 507, and a message with the folder is written to stderr.
 #'
 #' @section In a worker:
-#' Of an R process that `rookery serve` has started, the first server with an app is the one that clients come to, whatever `host` and `port`
-#' it asks for; `$getHost()` and `$getPort()` tell those, and what it prints says which worker it is. Its certificates, trusted proxies and
-#' access log are those of `rookery serve`, and so `tls` is not used. A further server listens where it asks to, which on a port of its own
-#' only one of the workers can; and so does one without an app, such as those that look for a free port.
+#' In an R process that `rookery serve` has started, the first server with an
+#' app gets the clients of `rookery serve`, whatever its `host` and `port`.
+#' `$getHost()` and `$getPort()` return the values that were given, and the
+#' printed server names the worker. The certificates, trusted proxies and access
+#' log are those of `rookery serve`, and `tls` is ignored. Further servers, and
+#' servers without an app, listen on the address that they were given. A port
+#' can be used by only one of the workers.
 #'
-#' A handler's conditions do not reach calling handlers established around `service()`.
+#' Conditions of a handler do not reach calling handlers that are established
+#' around `service()`.
 #'
-#' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine only, `"0.0.0.0"` or `"::"` for all.
-#' @param port A port from 0 to 65535; 0 lets the system choose one, which `$getPort()` tells.
-#' @param app The app. `NULL` or an empty list answers everything but static paths with 404.
-#' @param quiet Whether to say nothing on stderr when the server cannot be started.
-#' @param tls Certificates to speak HTTPS with, by [tls_config()]; `"dev"` for one of this machine's own. `NULL` for HTTP.
-#' @param limits What clients may do, by [server_limits()]; `NULL` for what options say, see [rookery_options()]. Servers of one process share them.
+#' @param host A literal IPv4 or IPv6 address: `"127.0.0.1"` for this machine
+#'   only, `"0.0.0.0"` or `"::"` for all networks.
+#' @param port A port from 0 to 65535. With 0, the system chooses a free port,
+#'   which `$getPort()` returns.
+#' @param app The app. With `NULL` or an empty list, every request other than
+#'   for static paths gets status 404.
+#' @param quiet Whether to suppress the message on stderr if the server cannot
+#'   be started.
+#' @param tls The certificates for HTTPS, by [tls_config()]; `"dev"` for a
+#'   self-signed certificate of this machine; `NULL` for HTTP.
+#' @param limits The limits of the server, by [server_limits()]. `NULL` uses the
+#'   limits in [rookery_options()]. All servers of a process have the same
+#'   limits.
 #' @return A server object with `$stop()`, `$isRunning()`, `$getHost()`, `$getPort()`, `$reload_tls()` (see [tls_config()]) and, for
 #'   static paths, `$getStaticPaths()`, `$setStaticPath()`, `$removeStaticPath()`, `$getStaticPathOptions()` and
 #'   `$setStaticPathOption()`. If the server cannot be started, `startServer()` raises an error of
@@ -88,8 +137,10 @@ startServer <- function(host, port, app, quiet = FALSE, tls = NULL, limits = NUL
   WebServer$new(host, port, app, quiet, tls, limits)
 }
 
-#' @param name The path of a Unix socket. A socket that nobody listens on any more is replaced.
-#' @param mask The umask for its creation, as an integer; `NULL` leaves the process's.
+#' @param name The path of a Unix socket. An existing socket on which no process
+#'   listens is replaced.
+#' @param mask The umask with which the socket is created, as an integer. `NULL`
+#'   uses the umask of the process.
 #' @rdname startServer
 #' @export
 startPipeServer <- function(name, mask, app, quiet = FALSE, tls = NULL, limits = NULL) {
@@ -102,11 +153,12 @@ startDaemonizedServer <- startServer
 
 #' Run a server until it is interrupted
 #'
-#' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed, and stops it.
+#' Starts a server, serves until [interrupt()] is called or Ctrl-C is pressed,
+#' and stops the server.
 #'
 #' @inheritParams startServer
-#' @param interruptIntervalMs Ignored; for compatibility.
-#' @return `TRUE`, after `interrupt()`.
+#' @param interruptIntervalMs Ignored. Accepted for compatibility with httpuv.
+#' @return `TRUE`, after `interrupt()` was called.
 #' @examples
 #' \dontrun{
 #' runServer("127.0.0.1", 8000, function(req) {
@@ -122,11 +174,14 @@ runServer <- function(host, port, app, interruptIntervalMs = NULL, tls = NULL, l
 
 #' Stop servers
 #'
-#' Stops accepting, sends what has been answered, closes WebSockets with code 1001, and frees the port. Their
-#' `onClose` callbacks run at the next turn of [service()].
+#' `stopServer()` stops a server: it accepts no further connections, sends the
+#' responses that are complete, closes WebSockets with code 1001, and frees the
+#' port. The `onClose` callbacks of the WebSockets run in the next [service()].
+#' `stopAllServers()` stops all servers of the process.
 #'
-#' @param server A server that [startServer()] or [startPipeServer()] returned.
-#' @return `NULL`, invisibly. `listServers()`: the servers that run, in the order of their start.
+#' @param server A server, returned by [startServer()] or [startPipeServer()].
+#' @return `NULL`, invisibly. `listServers()` returns the running servers in the
+#'   order of their start.
 #' @examples
 #' listServers()
 #' stopAllServers()
@@ -157,7 +212,7 @@ listServers <- function() {
   .globals$servers
 }
 
-# With one argument, as whoever calls it by `:::` knows it.
+# One argument, as packages that call this function by `:::` expect.
 registerServer <- function(server) {
   .globals$servers <- c(.globals$servers, server)
 }
@@ -170,7 +225,7 @@ deregisterServer <- function(server) {
   .globals$servers <- .globals$servers[!is_it]
 }
 
-# What a server on a port and one on a Unix socket share.
+# The base class of servers on a port and on a Unix socket.
 Server <- R6::R6Class(
   "Server",
   cloneable = FALSE,
@@ -192,7 +247,8 @@ Server <- R6::R6Class(
     isRunning = function() {
       private$running && !private$is_restored() && private$is_here()
     },
-    # TRUE, or FALSE for a server that speaks no HTTPS; an error leaves what was there.
+    # Returns TRUE, or FALSE for a server without HTTPS. After an error, the previous certificates
+    # stay in use.
     reload_tls = function() {
       if (!private$serves()) {
         return(invisible(FALSE))
@@ -241,7 +297,8 @@ Server <- R6::R6Class(
     running = FALSE,
     session = NULL,
     site = NULL,
-    # Whether this is a copy that was saved while the server ran, and restored: its handle names nothing, or another.
+    # Returns whether this object was saved while its server ran, and restored. Its handle is then
+    # invalid or belongs to another server.
     is_restored = function() {
       private$running && !identical(private$session, .globals$session)
     },
@@ -251,7 +308,7 @@ Server <- R6::R6Class(
     is_here = function() {
       identical(private$pid, Sys.getpid())
     },
-    # Whether there is something to ask or to change.
+    # Returns whether the server runs and belongs to this process.
     serves = function() {
       if (private$is_restored()) {
         abort(restored_server, "rookery_restored")
@@ -261,13 +318,14 @@ Server <- R6::R6Class(
       }
       private$running
     },
-    # `bind` is the entry point that binds; a string that it returns says why it could not.
+    # `bind` calls the C function that listens. If that fails, it returns a string with the reason.
     listen = function(app, quiet, tls, limits, what, bind) {
       check_app(app)
       check_flag(quiet, "quiet")
       inherits_socket <- takes_worker_socket(app)
       prepare()
-      # At its prompt R idles in its event loop, which is later's to be reached in.
+      # At its prompt, R waits in its event loop, in which only package later can call the server's
+      # code.
       if (interactive()) loadNamespace("later")
       spool <- spool_dir()
       proxies <- trusted_proxies()
@@ -293,7 +351,7 @@ Server <- R6::R6Class(
         if (!quiet) {
           cat(what, ": ", bound, "\n", sep = "", file = stderr())
         }
-        # The message is httpuv's, which packages look for.
+        # The message is the one of httpuv, for which packages search.
         abort("Failed to create server", "rookery_no_server", reason = bound)
       }
       private$handle <- as.character(bound[[1]])
@@ -302,7 +360,8 @@ Server <- R6::R6Class(
       private$session <- .globals$session
       private$pid <- Sys.getpid()
       registerServer(self)
-      # What serve() says once a server listens; of a worker's servers the one that clients come to.
+      # Shows the start-up screen of serve() once a server listens; in a worker only for the server
+      # that gets the clients.
       if (!is.null(.globals$on_listen) && (inherits_socket || !is_worker())) {
         .globals$on_listen(self)
       }
@@ -360,7 +419,7 @@ PipeServer <- R6::R6Class(
       private$listen(app, quiet, tls, limits, "createPipeServer", function(setup) {
         .Call(ffi_listen_unix, path, private$mask, setup)
       })
-      # A worker makes no such file.
+      # A worker creates no such file.
       private$name <- normalizePath(path, mustWork = FALSE)
     },
     getName = function() {

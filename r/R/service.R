@@ -1,24 +1,29 @@
 #' Serve for a while
 #'
-#' Handles what has arrived, runs the callbacks of package later that are due, and waits for more. Without a call of
-#' `service()`, [runServer()] or [later::run_now()] a script serves nothing; an R that idles at its prompt serves by
-#' itself.
+#' Handles the requests and messages that have arrived, runs due callbacks of
+#' package later, and waits for more. A script has to call `service()`,
+#' [runServer()] or [later::run_now()] to serve anything. An R session that is
+#' idle at its prompt serves by itself.
 #'
-#' Requests that wait are handled one after the other for up to 1 ms. `service()` returns after each message of a
-#' WebSocket, after `interrupt()`, and when a callback of package later has run.
+#' Waiting requests are handled one after the other for up to 1 ms. `service()`
+#' returns after each WebSocket message, after `interrupt()`, and after a
+#' callback of package later has run.
 #'
-#' Without `service()`, requests are handled by the event loop of package later that was current when the server was started
-#' ([later::current_loop()]), and by the global loop once that loop has been destroyed. `service()`
-#' handles the requests of all servers, and runs the callbacks of the loop that is current when
-#' `service()` is called.
+#' Without `service()`, requests are handled by the event loop of package later
+#' that was current when the server was started ([later::current_loop()]), and
+#' by the global loop once that loop has been destroyed. `service()` handles the
+#' requests of all servers, and runs the callbacks of the loop that is current
+#' when `service()` is called.
 #'
-#' A handler may call `service()` or [later::run_now()], and so other handlers may run nested within
-#' that handler. At most 20 handlers are nested: in the innermost, `service()` waits and runs
-#' callbacks, and does not handle new requests until one of the handlers has returned.
+#' A handler may call `service()` or [later::run_now()], so that other handlers
+#' run nested within it. At most 20 handlers are nested. In the innermost one,
+#' `service()` waits and runs callbacks, but handles no new requests until one
+#' of the handlers has returned.
 #'
-#' @param timeoutMs How long to wait, in milliseconds, for something to happen. `0` or `Inf`: serve until
-#'   [interrupt()] is called. `NA`: do not wait.
-#' @return `TRUE`. When the server's own thread has died it is an error that says why: all servers are stopped then.
+#' @param timeoutMs The maximum time in milliseconds to wait for an event. `0`
+#'   or `Inf` serves until [interrupt()] is called, and `NA` does not wait.
+#' @return `TRUE`. If the server's I/O thread has ended unexpectedly, all
+#'   servers are stopped, and an error says why.
 #' @examples
 #' service(NA)
 #' @export
@@ -29,7 +34,8 @@ service <- function(timeoutMs = if (interactive()) 100 else 1000) {
   TRUE
 }
 
-# What to say of an I/O thread that has ended, whose servers are stopped here; NULL when it has been said.
+# Stops the servers if the I/O thread has ended unexpectedly, and returns the error message; NULL if
+# it was returned before.
 failure_text <- function() {
   reason <- .Call(ffi_take_failure)
   if (is.null(reason)) {
@@ -47,7 +53,8 @@ raise_failure <- function() {
   if (!is.null(text)) abort(text, "rookery_service_failed")
 }
 
-# Where only the event loop runs, which has nobody to raise it to.
+# Logs the failure of the I/O thread when only the event loop runs and no caller could handle an
+# error.
 log_io_failure <- function() {
   text <- failure_text()
   if (!is.null(text)) cat(text, "\n", sep = "", file = stderr())
@@ -55,7 +62,8 @@ log_io_failure <- function() {
 
 #' Stop serving
 #'
-#' Makes a running [runServer()] or `service(0)` return, after the handler that calls this.
+#' Makes a running [runServer()] or `service(0)` return after the current
+#' handler.
 #'
 #' @return `TRUE`, invisibly.
 #' @examples
@@ -68,7 +76,7 @@ interrupt <- function() {
 
 #' Read the state of R's random number generator
 #'
-#' Makes R's internal generator take over `.Random.seed` from the global environment.
+#' Makes R's internal generator read `.Random.seed` from the global environment.
 #'
 #' @return `NULL`, invisibly.
 #' @examples

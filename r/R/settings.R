@@ -1,19 +1,24 @@
-# Settings, and where each is given: as an argument, on the command line, in `_server.yml`, as an option, in the environment.
+# Settings and their sources: argument, command line, `_server.yml`, R option, environment variable.
 
-# The options of R that are not limits, by name.
+# The names of the R options that are not limits.
 setting_names <- settings_of_options()$name
 
-#' Settings, and where they come from
+#' Settings, and where each was set
 #'
-#' Each setting can be given in several places. What is given in the first of these counts:
+#' Each setting can be given in several places. The first of these places that
+#' has a value is used:
 #'
-#' 1. the command line: `rookery serve app/ --max-body-size 10MB --error-detail message`;
-#' 2. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of [startServer()] and [serve()];
+#' 1. the command line: `rookery serve app/ --max-body-size 10MB --error-detail
+#'    message`;
+#' 2. an argument, such as `limits = server_limits(max_body_size = "10 MB")` of
+#'    [startServer()] and [serve()];
 #' 3. the environment: `ROOKERY_MAX_BODY_SIZE="10 MB"`;
-#' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and `error_detail:`;
+#' 4. `options:` of a `_server.yml`: `limits:` with a field for each, and
+#'    `error_detail:`;
 #' 5. an option of R: `options(rookery.max_body_size = "10 MB")`.
 #'
-#' They are read when a server is started. `rookery_options()` tells what the next one would be started with.
+#' Settings are read when a server is started. `rookery_options()` returns the
+#' values with which the next server would start.
 #'
 #' @eval section_of_settings("Settings", "Each limit, see [server_limits()], and:", settings_of_options(), more = list(
 #'   error_detail = paste(
@@ -26,9 +31,11 @@ setting_names <- settings_of_options()$name
 #'   reconnect = "It applies where [serve()] runs Shiny."
 #' ))
 #'
-#' @param ... Nothing: an argument is an error that names the setting it may be.
-#' @return A data frame of class `rookery_options` with `name`, `value` (as text) and `origin`.
-#'   `rookery_options()["max_body_size"]` returns the row of one setting.
+#' @param ... Must be empty. An argument raises an error that names the similar
+#'   setting.
+#' @return A data frame of class `rookery_options` with columns `name`, `value`
+#'   (as text) and `origin`. `rookery_options()["max_body_size"]` returns the
+#'   row of one setting.
 #' @examples
 #' rookery_options()
 #' rookery_options()[c("max_body_size", "error_detail")]
@@ -57,8 +64,8 @@ rookery_options <- function(...) {
   )
 }
 
-# Also takes the names of settings: `rookery_options()["max_body_size"]`. A result without all of the
-# columns is a plain data frame.
+# Also accepts the names of settings: `rookery_options()["max_body_size"]`. A result without all of
+# the columns is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))
@@ -106,7 +113,8 @@ format_setting <- function(value) {
   paste0(names(value), if (!is.null(names(value))) " = ", vapply(value, as.character, ""), collapse = ", ")
 }
 
-# list(value =, origin =, where =) of a setting; `argument` is that of a function, and `where` names the place in what is said of it.
+# Returns list(value =, origin =, where =) of a setting. `argument` is the value of a function's
+# argument; `where` names the source in messages.
 setting_of <- function(name, argument = NULL) {
   is_limit <- !name %in% setting_names
   check <- function(value, where) if (is_limit) limit_value(value, name, where) else check_setting(value, name, where)
@@ -117,7 +125,7 @@ setting_of <- function(name, argument = NULL) {
     list("command line", serving$cli[[name]], paste0("`", name, "` of the command line")),
     list("argument", argument, paste0("`", name, "`")),
     list("argument", serving$argument[[name]], paste0("`", name, "`")),
-    # What the program has read counts under any of its names.
+    # The program has read the environment variable under its current or former name.
     list("environment", serving$environment[[name]] %||% environment_value(variable), paste0("The environment variable ", variable)),
     list("_server.yml", serving$file[[name]], paste0("`", name, ":` of the _server.yml")),
     list("option", getOption(option), paste0("The option `", option, "`"))
@@ -130,8 +138,8 @@ setting_of <- function(name, argument = NULL) {
   list(value = if (is_limit) limit_table()$default[limit_table()$name == name] else default_setting(name), origin = "default")
 }
 
-# Returns the name of the option, or of the environment variable, of a setting: its former name if
-# that alone is set, which gives a message. To set both is an error.
+# Returns the name of the R option or environment variable of a setting. If only the former name is
+# set, that name is returned, with a message. Setting both is an error.
 find_option <- function(name) {
   find_name(name, function(name) paste0("rookery.", name), function(option) !is.null(getOption(option)), "The option ")
 }
@@ -172,8 +180,8 @@ check_setting <- function(value, name, where) {
   setting_value(value, name, where)
 }
 
-# Reads a value by the table of settings (crates/settings), and returns it with the type of the
-# setting. R looks at types, NA and encodings only. `where` it was found is in the message.
+# Reads a value according to the table of settings (crates/settings), and returns it with the type
+# of the setting. R checks only types, NA and encodings. `where` names the source in messages.
 setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   lines <- cli_read(.Call(ffi_read_setting, name, paste(encode_lines(setting_texts(value)), collapse = "\n")))
   if (!is.null(lines$wanted)) {
@@ -186,7 +194,8 @@ setting_value <- function(value, name, where, class = "rookery_bad_setting") {
   typed_values(lines)$value
 }
 
-# The texts of a value; none for what no setting can be. An environment variable may have any bytes.
+# Returns the texts of a value, or none if it cannot be a setting. Environment variables may have
+# any bytes.
 setting_texts <- function(value) {
   if (is.list(value) && length(value) > 0 && !is.null(names(value)) && all(lengths(value) == 1)) {
     return(texts_of(value))
@@ -195,12 +204,12 @@ setting_texts <- function(value) {
   if (!is_plain || is.object(value) || anyNA(value) || !all(validUTF8(as.character(value)))) character() else texts_of(value)
 }
 
-# The texts of a value that has been checked: one, or one for each value of a list.
+# Returns the texts of a checked value: one, or one for each element of a list.
 texts_of <- function(value) {
   if (is.list(value)) paste0(names(value), "=", vapply(value, plain_text, ""), collapse = ",") else plain_text(value)
 }
 
-# TRUE or FALSE, also as it is written in the environment; NA for what is neither.
+# Returns TRUE or FALSE, also for the texts used in the environment; NA for other values.
 flag_of <- function(value) {
   if (is.object(value) || !(is.logical(value) || is.numeric(value) || is.character(value)) || length(value) != 1) {
     return(NA)
@@ -222,19 +231,20 @@ default_setting <- function(name) {
   )
 }
 
-# Whether the httpuv that is loaded is the one over this package.
+# Returns whether the loaded httpuv is rookery's.
 stands_in_for_httpuv <- function() {
   isNamespaceLoaded("httpuv") && identical(get0(".globals", envir = asNamespace("httpuv"), inherits = FALSE), .globals)
 }
 
-# The options of this session that another R is to have: what is given in the environment it finds there itself.
+# Returns the options of this session to pass to another R process, which reads the environment
+# variables itself.
 session_options <- function(is_interactive = interactive()) {
   names <- c(setting_names, limit_table()$name)
   values <- lapply(names, function(name) getOption(find_option(name)))
   options <- Filter(Negate(is.null), set_names(values, paste0("rookery.", names)))
-  # A folder may be relative to ours.
+  # The folder may be relative to the working directory of this session.
   if (!is.null(setting_of("spool_dir")$value)) options$rookery.spool_dir <- spool_dir()
-  # Who sits in front of this session sits in front of the other.
+  # An interactive user of this session also sees the error details of the other process.
   is_told <- !is.null(options$rookery.error_detail) || !is.null(environment_value("ROOKERY_ERROR_DETAIL"))
   if (is_interactive && !is_told) options$rookery.error_detail <- "message"
   options

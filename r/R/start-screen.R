@@ -92,7 +92,7 @@ open_place <- function(open, place) {
 # Opens an address in the viewer of RStudio or Positron, or in the browser.
 open_browser <- function(place, viewer = getOption("viewer"), browse = utils::browseURL) {
   if (!grepl("^https?://", place)) {
-    return(message("rookery: `open` opens nothing: a browser reaches no Unix socket"))
+    return(message("rookery: `open` has no effect: a browser cannot open a Unix socket"))
   }
   # The viewer shows only pages of this machine.
   if (is.function(viewer) && grepl("^https?://(127[.]0[.]0[.]1|\\[::1\\]|localhost)[:/]", place)) {
@@ -100,7 +100,7 @@ open_browser <- function(place, viewer = getOption("viewer"), browse = utils::br
   }
   is_set <- nzchar(Sys.getenv(c("SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY")))
   if (any(is_set[1:2]) && !any(is_set[3:4])) {
-    return(message("rookery: `open` opens no browser over SSH: the address is ", place))
+    return(message("rookery: no browser is opened over SSH: the address is ", place))
   }
   browse(place)
 }

@@ -1,5 +1,6 @@
-# What a server's I/O thread knows of its static paths. R holds what was asked for, in an environment that the site's
-# external pointer keeps; C is told the outcome, the whole of it at once, each time it changes.
+# The static paths of a server. R keeps the paths and options as they were set, in an environment
+# that belongs to the external pointer of the site. After each change, R resolves them and passes
+# all of them to C.
 
 site_new <- function(paths, options) {
   site <- .Call(ffi_site_new, new.env(parent = emptyenv()))
@@ -7,9 +8,9 @@ site_new <- function(paths, options) {
   site
 }
 
-# If C refuses the paths with an error, everything is as it was.
+# If C rejects the paths with an error, nothing changes.
 site_update <- function(site, paths, options) {
-  # In the order of the keys' bytes, whatever the locale.
+  # Sorted by the bytes of the keys, independently of the locale.
   paths <- if (length(paths) == 0) list() else paths[order(names(paths), method = "radix")]
   is_confirmed <- .Call(ffi_site_set, site, as.character(names(paths)), lapply(paths, resolve_path, options))
   state <- .Call(ffi_site_state, site)
@@ -18,7 +19,7 @@ site_update <- function(site, paths, options) {
   if (!is_confirmed) {
     warn(
       paste(
-        "The program in front of the R processes has not confirmed the change of static paths in time.",
+        "The supervisor of the R processes has not confirmed the change of static paths in time.",
         "Until it does, it may serve the static paths as they were before."
       ),
       "rookery_static_paths_unconfirmed"
@@ -26,8 +27,8 @@ site_update <- function(site, paths, options) {
   }
 }
 
-# A path with all its options: those that are NULL are the server's, and if these are NULL too, what
-# staticPathOptions() says when it is not asked.
+# Returns a path with all options resolved: an option that is NULL is taken from the server, or else
+# from the defaults of staticPathOptions().
 resolve_path <- function(path, options) {
   option <- function(name, default) {
     value <- path$options[[name]]
@@ -49,14 +50,14 @@ site_paths <- function(site) {
   .Call(ffi_site_state, site)$paths
 }
 
-# Adds `paths`, in the form of normalizeStaticPaths(); those of the same name are replaced.
+# Adds `paths`, in the form of normalizeStaticPaths(). They replace paths of the same name.
 site_set_paths <- function(site, paths) {
   state <- .Call(ffi_site_state, site)
   others <- state$paths[setdiff(names(state$paths), names(paths))]
   site_update(site, c(others, paths), state$options)
 }
 
-# `keys` as they are in names(site_paths()): no "/" is added, none is taken away, and unknown ones are passed over.
+# Removes paths. `keys` must be exactly as in names(site_paths()), and unknown keys are ignored.
 site_remove_paths <- function(site, keys) {
   state <- .Call(ffi_site_state, site)
   site_update(site, state$paths[!(names(state$paths) %in% enc2utf8(keys))], state$options)
@@ -68,7 +69,7 @@ site_options <- function(site) {
   options
 }
 
-# Sets those of `changes` that are not NULL; of two of the same name the first.
+# Sets the options in `changes` that are not NULL. If a name occurs twice, the first one counts.
 site_set_options <- function(site, changes) {
   state <- .Call(ffi_site_state, site)
   keys <- names(changes)

@@ -1,37 +1,49 @@
-# Static paths and their options: made, checked and brought into the one form that the server is given.
+# Creates, checks and normalizes static paths and their options.
 
 #' Serve files without R
 #'
-#' A static path is a folder, or a file, that the server sends by itself: on its own thread, whatever R is doing. An
-#' app names them in its `staticPaths`, and its `staticPathOptions` hold what is the same for all of them, see
-#' [startServer()]. A running server's can be changed: `server$setStaticPath()`, `server$setStaticPathOption()`.
+#' A static path is a folder or file that the server sends by itself, on its own
+#' thread, even while R is busy. An app lists static paths in its `staticPaths`,
+#' and common options in its `staticPathOptions`, as described for
+#' [startServer()]. They can be changed while the server runs:
+#' `server$setStaticPath()`, `server$setStaticPathOption()`.
 #'
 #' @section Names of static paths:
-#' `staticPaths` is a named list, or named character vector, of folders and files: the name is where the path appears
-#' in URLs. `/` before it is added and after it is taken away, so `"www"`, `"/www"` and `"www/"` are the same. Of two
-#' that are the same, the first counts. A request goes to the path with the longest name that matches whole segments.
-#' A name with an empty segment, or with one that is `.` or `..`, as in `"a//b"`, is an error.
+#' `staticPaths` is a named list or named character vector of folders and files.
+#' The names are URL prefixes. A leading `/` is added and a trailing `/`
+#' removed, so `"www"`, `"/www"` and `"www/"` are equal. If names are equal, the
+#' first entry counts. A request is served from the path with the longest name
+#' that matches whole path segments. A name with a segment that is empty, `.` or
+#' `..`, such as `"a//b"`, is an error.
 #'
 #' @section Options left `NULL`:
-#' An option of a static path that is `NULL` is taken from the server's `staticPathOptions`; never from another static
-#' path. `headers = list()`, `html_charset = ""` and `validation = character(0)` stand for none at all.
+#' An option of a static path that is `NULL` is taken from the server's
+#' `staticPathOptions`, and never from another static path. `headers = list()`,
+#' `html_charset = ""` and `validation = character(0)` turn these options off.
 #'
 #' @section Several R processes:
-#' With [workers_config()], the program in front of the R processes sends the files, also while all
-#' R processes are busy. When a running server's static paths change, R waits until the program has
-#' applied the change, so that the next request gets the new path. If the program does not answer
-#' within two seconds, there is a warning of class `rookery_static_paths_unconfirmed`. A path that
-#' is not the same in all R processes, such as a folder in [tempdir()], is served by the R process
-#' that gets the request.
+#' With [workers_config()], the supervisor sends the files, even while all
+#' workers are busy. When the static paths of a running server change, R waits
+#' until the supervisor has applied the change, so that the next request uses
+#' the new paths. If the supervisor does not confirm this within two seconds,
+#' there is a warning of class `rookery_static_paths_unconfirmed`. A path that
+#' differs between workers, such as a folder in [tempdir()], is served by the
+#' worker that gets the request.
 #'
-#' @param path The folder or file. It must exist. For `as.staticPath()`, also what `staticPath()` returned.
-#' @param indexhtml Whether a folder is answered with its `index.html`.
-#' @param fallthrough Whether a file that is not there is R's to answer, rather than a 404.
-#' @param html_charset The charset that HTML files are said to have; `""` says none.
-#' @param headers Further headers of the answers, as a named list of strings or a named character vector.
-#' @param validation A header that a request must have, written as a comparison of two strings:
-#'   `'"X-Secret" == "abc"'`. Requests without it are answered with 403. `character(0)` asks for none.
-#' @param exclude Whether the path is R's, although it lies in a static one.
+#' @param path The folder or file, which must exist. `as.staticPath()` also
+#'   accepts the value of `staticPath()`.
+#' @param indexhtml Whether the response for a folder is its `index.html`.
+#' @param fallthrough Whether requests for missing files are passed to the app,
+#'   instead of status 404.
+#' @param html_charset The charset in the `Content-Type` of HTML files; `""` for
+#'   none.
+#' @param headers Further headers of the responses, as a named list of strings
+#'   or a named character vector.
+#' @param validation A header that requests must have, written as a comparison
+#'   of two strings: `'"X-Secret" == "abc"'`. Other requests get status 403.
+#'   `character(0)` requires no header.
+#' @param exclude Whether requests for this path are passed to the app, although
+#'   it is below another static path.
 #' @return An object of class `staticPath`, or `staticPathOptions`.
 #' @examples
 #' staticPath(tempdir(), indexhtml = FALSE, headers = list("Cache-Control" = "max-age=3600"))
@@ -50,7 +62,7 @@ staticPath <- function(path, indexhtml = NULL, fallthrough = NULL, html_charset 
     abort_argument("`path` must be a non-empty string.")
   }
   if (!file.exists(path)) {
-    # The error message is the one that normalizePath() gives.
+    # The message is the one of normalizePath().
     abort_argument("path[1]=\"", path, "\": No such file or directory", argument = "path")
   }
   path <- enc2utf8(normalizePath(path, winslash = "/", mustWork = TRUE))
@@ -103,7 +115,8 @@ new_static_path <- function(path, options) {
   structure(list(path = path, options = options), class = "staticPath")
 }
 
-# The named list of staticPath objects that `paths` means; keys are UTF-8, begin with "/", end with none and are unique.
+# Returns `paths` as a named list of staticPath objects. The keys are UTF-8, begin with "/", do not
+# end with "/", and are unique.
 normalizeStaticPaths <- function(paths) {
   if (length(paths) == 0 && (is.null(paths) || is.list(paths) || is.character(paths))) {
     return(list())
@@ -115,7 +128,7 @@ normalizeStaticPaths <- function(paths) {
       argument = "paths"
     )
   }
-  # A character vector's elements are strings, a list's may be anything.
+  # The elements of a character vector are strings; those of a list can be anything.
   paths <- lapply(unclass(paths), as.staticPath)
   names(paths) <- static_path_key(keys)
   paths[!duplicated(names(paths))]
@@ -126,13 +139,13 @@ static_path_key <- function(key) {
   ifelse(startsWith(key, "/"), key, paste0("/", key))
 }
 
-# Checks options and gives each its one type: a flag, a string, a named character vector, or the three parts of a
-# validation. NULL stays NULL; options that are not in the list stay away.
+# Checks options and converts each to its type: a flag, a string, a named character vector, or the
+# three parts of a validation. NULL stays NULL, and missing options stay missing.
 normalizeStaticPathOptions <- function(opts) {
   if (isTRUE(attr(opts, "normalized"))) {
     return(opts)
   }
-  # `opts["x"] <- list(NULL)` keeps an option that is NULL, and the order.
+  # `opts["x"] <- list(NULL)` keeps the option and its position.
   for (name in intersect(names(opts), names(option_readers))) {
     value <- opts[[name]]
     if (!is.null(value)) {
@@ -143,14 +156,14 @@ normalizeStaticPathOptions <- function(opts) {
 }
 
 read_flag <- function(value, name) {
-  # Numbers are taken as R takes them in a condition.
+  # Numbers are accepted, as in conditions of R.
   if (!(is.logical(value) || is.numeric(value)) || length(value) != 1 || is.na(value)) {
     abort_argument("`", name, "` option must be TRUE or FALSE.")
   }
   as.logical(value)
 }
 
-# Unlike a flag, never a number: a path that is served by mistake is worse than an error.
+# Numbers are not accepted here, because serving a path by mistake is worse than an error.
 read_exclude <- function(value, name) {
   if (!is.logical(value)) {
     abort_argument("`", name, "` option must be TRUE or FALSE.")
@@ -168,7 +181,7 @@ read_charset <- function(value, name) {
   value
 }
 
-# list(A = c("1", "2")) is a header sent twice.
+# list(A = c("1", "2")) stands for a header that is sent twice.
 read_headers <- function(value, name) {
   if (length(value) == 0 && (is.list(value) || is.character(value))) {
     return(structure(character(0), names = character(0)))
@@ -181,11 +194,11 @@ read_headers <- function(value, name) {
   }
   keys <- rep(keys, lengths(value))
   value <- as.character(unlist(value, use.names = FALSE))
-  # Line breaks would let what is meant as a value become another header, or the body.
+  # A line break in a value would start another header, or the body.
   if (anyNA(value) || any(grepl("[\\x01-\\x08\\x0a-\\x1f\\x7f]", value, perl = TRUE)) || !all(is_token(keys))) {
     abort_argument("`", name, "` option has a name or a value that a header cannot have.")
   }
-  # These say how long this one message is.
+  # These headers describe the length of a message, which only the server knows.
   framing <- keys[tolower(keys) %in% c("content-length", "content-range", "transfer-encoding")]
   if (length(framing) > 0) {
     abort_argument("`", name, "` option cannot have ", framing[[1]], ", which the server sets.")
@@ -193,7 +206,7 @@ read_headers <- function(value, name) {
   structure(enc2utf8(value), names = keys)
 }
 
-# What may be the name of a header: RFC 9110, section 5.6.2.
+# Returns whether text is a valid header name (RFC 9110, section 5.6.2).
 is_token <- function(text) {
   grepl("\\A[!#$%&'*+.^_`|~0-9A-Za-z-]+\\z", text, perl = TRUE)
 }
@@ -202,12 +215,12 @@ is_header_value <- function(value) {
   is.null(value) || is.character(value)
 }
 
-# '"Name" == "value"' is R's own syntax, and read by R's own parser; never evaluated.
+# '"Name" == "value"' is R syntax. It is parsed by R's parser but never evaluated.
 read_validation <- function(value, name) {
   if (!is.character(value) || anyNA(value)) {
     abort_argument("`", name, "` option must be a character vector with zero or one element.")
   }
-  # As it is after a first reading.
+  # The value was parsed before.
   if (length(value) == 3 && value[[1]] == "==") {
     return(value)
   }

@@ -1,15 +1,18 @@
 #' Serve a folder
 #'
-#' Serves the files of a folder without further ado, to look at a site that was built into it.
+#' Serves the files of a folder, for example to view a web site that was
+#' generated into the folder.
 #'
 #' @param dir The folder.
-#' @param host,port Where to listen. `port = NULL` takes 7446 if it is free, or else a port from [randomPort()].
+#' @param host,port The address to listen on. With `port = NULL`, port 7446 is
+#'   used if it is free, and otherwise a port from [randomPort()].
 #' @param ... Options of the folder, passed to [staticPath()].
-#' @param background Whether to return at once and serve whenever R is idle or [service()] is called; otherwise serves
-#'   until it is interrupted.
-#' @param browse Whether to open a browser on it.
-#' @return The server, invisibly, if `background` is `TRUE`. An error of class `httpuv_unavailable_port` if `port` is
-#'   taken.
+#' @param background If `TRUE`, the function returns at once, and the folder is
+#'   served whenever R is idle or [service()] runs. If `FALSE`, it serves until
+#'   it is interrupted.
+#' @param browse Whether to open the page in a browser.
+#' @return The server, invisibly, if `background` is `TRUE`. An error of class
+#'   `httpuv_unavailable_port` if `port` is in use.
 #' @examples
 #' site <- tempfile("site-")
 #' dir.create(site)
@@ -25,7 +28,7 @@ runStaticServer <- function(dir = getwd(), host = "127.0.0.1", port = NULL, ...,
   port <- static_server_port(port, host)
   app <- list(staticPaths = list("/" = staticPath(dir, ...)))
   server <- startServer(host, port, app)
-  # Until it is the caller's.
+  # Until the server is returned to the caller, it is stopped on errors.
   is_ours <- TRUE
   on.exit(if (is_ours) server$stop())
   url <- paste0("http://", if (ipFamily(host) == 6L) paste0("[", host, "]") else host, ":", server$getPort())

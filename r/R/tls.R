@@ -1,55 +1,84 @@
 #' Certificates for HTTPS
 #'
-#' What [startServer()] and [serve()] speak HTTPS with: `tls = tls_config("cert.pem", "key.pem")`. To develop,
-#' `tls = "dev"` is enough: a certificate for `localhost`, `127.0.0.1` and `::1` that is made once, kept in the folder that
-#' [tools::R_user_dir()] gives, and made anew a month before it expires. Its fingerprint is printed, to be compared with what the
-#' browser shows.
+#' Creates the TLS configuration for [startServer()] and [serve()]:
+#' `tls = tls_config("cert.pem", "key.pem")`. For development, use
+#' `tls = "dev"`: a self-signed certificate for `localhost`, `127.0.0.1` and
+#' `::1`. It is created once, kept in the folder of [tools::R_user_dir()], and
+#' replaced a month before it expires. Its fingerprint is printed, so that you
+#' can compare it with the one that the browser shows.
 #'
-#' TLS 1.2 and 1.3 are spoken, and over them HTTP/2 and HTTP/1.1, as a client likes, WebSockets included. A request in the clear on a port that speaks
-#' HTTPS is answered with status 400 and the URL that was meant. In the request, `rook.url_scheme` is `"https"`; a client that has shown a certificate is in `TLS_CLIENT_SUBJECT` (as RFC
-#' 4514 writes it: `CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` (the SHA-256 in hexadecimal).
+#' The server supports TLS 1.2 and 1.3, and over TLS both HTTP/2 and HTTP/1.1,
+#' WebSockets included. A plaintext HTTP request to an HTTPS port gets status
+#' 400 and the https URL. In the request, `rook.url_scheme` is `"https"`. If the
+#' client has a certificate, `TLS_CLIENT_SUBJECT` is its subject in the format
+#' of RFC 4514 (`CN=Ada,O=Engines`) and `TLS_CLIENT_FINGERPRINT` its SHA-256
+#' fingerprint in hexadecimal.
 #'
 #' @section Renewed certificates:
-#' The server reads the files every ten seconds and uses changed certificates for new connections.
-#' `server$reload_tls()` does so at once, and so does SIGHUP while [serve()] runs. Open connections
-#' keep the certificate that they began with. Files that do not belong together, or cannot be read,
-#' change nothing: a line on stderr says why, and the server tries again until they can be used. A
-#' key that was given as text, or
-#' with a password, stays as it is.
+#' The server checks the files every ten seconds and uses changed certificates
+#' for new connections. `server$reload_tls()` does so at once, and so does
+#' SIGHUP while [serve()] runs. Open connections keep their certificate. If the
+#' files do not match or cannot be read, the previous certificate stays in use,
+#' a line on stderr says why, and the server tries again until the files can be
+#' used. A key that was given as text, or with a password, is not read again.
 #'
-#' With [acme()] in place of `cert` an authority issues the certificate, and renews it, while the server runs.
+#' With [acme()] instead of `cert`, an authority issues and renews the
+#' certificate while the server runs.
 #'
 #' @section Behind a proxy:
-#' A proxy that speaks HTTPS to clients and HTTP to the server tells in `X-Forwarded-Proto` how a client came. That is believed of
-#' the proxies that the option `rookery.trusted_proxies` names when the server is started, and of nobody by default: addresses
-#' (`"192.0.2.1"`), networks (`"10.0.0.0/8"`), or `"unix"` for all that comes over a Unix socket.
+#' A reverse proxy that terminates TLS sends the original scheme in
+#' `X-Forwarded-Proto`. The server uses this header only if it comes from a
+#' proxy that the option `rookery.trusted_proxies` lists when the server is
+#' started. The option has addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`),
+#' or `"unix"` for all connections to a Unix socket; the default is none.
 #'
-#' A proxy that passes on what it is sent without reading it (HAProxy, a cloud's load balancer) tells by the PROXY protocol whose it
-#' is. With `options(rookery.proxy_protocol = TRUE)` when the server is started, each connection has to begin with its header, of
-#' version 1 or 2, and `REMOTE_ADDR` is the client's. Name the proxies by `rookery.trusted_proxies` as well: otherwise whoever reaches
-#' the server can claim to be anybody.
+#' A proxy that forwards connections without reading them, such as HAProxy or a
+#' cloud load balancer, can send the client's address by the PROXY protocol.
+#' With `options(rookery.proxy_protocol = TRUE)` when the server is started,
+#' each connection must begin with a header of that protocol, version 1 or 2,
+#' and `REMOTE_ADDR` is the client's address. List the proxies in
+#' `rookery.trusted_proxies` as well. Otherwise any client that can reach the
+#' server can claim any address.
 #'
-#' @param cert The certificate with those between it and a root behind it, in PEM: the path of a file, or the text itself. Several
-#'   are chosen by the name that a client asks for; the first is for those who ask for none of them.
-#' @param key Its private key, likewise; as many as there are certificates. The default is for files with both.
-#' @param ... Must be empty: what follows is given by name.
-#' @param password What opens a key that is encrypted: a string, or a function without arguments that returns it. Needs
-#'   package openssl.
-#' @param client_ca Certificates that sign those of clients, in PEM, which are then asked for one. `NULL` asks for none.
-#' @param client_auth Whether a client has to have one.
-#' @param min_version The oldest version that is spoken, `"1.2"` or `"1.3"`.
-#' @param http2 Whether HTTP/2 is offered to clients; those that do not know it get HTTP/1.1. To R, requests look the same.
-#' @param http2_websockets Whether clients are told that WebSockets may be opened over HTTP/2 (RFC 8441), within the connection that a page came by:
-#'   Chromium and Firefox do that then. To R it looks like a handshake over HTTP/1.1, `HTTP_UPGRADE` and all, without
-#'   `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE` each opens a connection of its own.
-#' @param hsts Whether browsers are told to come by HTTPS alone from now on (`Strict-Transport-Security`): `FALSE`; for how many seconds, a
-#'   year being 31536000; or a list of `max_age`, the seconds, and perhaps of `include_subdomains` and `preload`, both `FALSE` unless given. Browsers hold on to
-#'   it until then, also when HTTPS is gone: begin with minutes. 0 has them forget it. It is in every reply over TLS to a request for a name
-#'   (never for an address), static files and refusals included; an app that sends the header itself is left alone.
-#' @param redirect_from A port of the same address, 80 as a rule, on which requests in the clear are sent on to HTTPS: with status 308, path and
-#'   query, to the host that they are for, if there is a certificate for it or it is the address that was reached (else status 421).
-#'   They take part in all limits of the server, and R hears nothing of them. `NULL` listens on no other port.
-#' @param acme An authority that issues the certificate, by [acme()], in place of `cert`. Experimental.
+#' @param cert The certificate chain in PEM: the path of a file, or the text
+#'   itself. The server's own certificate comes first, followed by the
+#'   intermediate certificates. With several chains, the server chooses by the
+#'   host name that the client requests, and uses the first one for all other
+#'   names.
+#' @param key The private key, as a path or text like `cert`; one for each
+#'   certificate. The default is for files with both.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param password The password of an encrypted key: a string, or a function
+#'   without arguments that returns it. Needs package openssl.
+#' @param client_ca Certificates of authorities in PEM. Clients are then asked
+#'   for a certificate that one of these authorities has issued. `NULL` does not
+#'   ask for client certificates.
+#' @param client_auth Whether clients must have a certificate: `"required"` or
+#'   `"optional"`.
+#' @param min_version The minimum TLS version, `"1.2"` or `"1.3"`.
+#' @param http2 Whether to offer HTTP/2. Clients without HTTP/2 use HTTP/1.1.
+#'   For R, requests look the same.
+#' @param http2_websockets Whether to allow WebSockets over HTTP/2 (RFC 8441),
+#'   within the connection of the page. Chromium and Firefox then use it. For R,
+#'   the handshake looks like one over HTTP/1.1, with `HTTP_UPGRADE` but without
+#'   `HTTP_SEC_WEBSOCKET_KEY`. With `FALSE`, each WebSocket opens a connection
+#'   of its own.
+#' @param hsts Whether to send `Strict-Transport-Security`, which makes browsers
+#'   use only HTTPS for this host: `FALSE`, a number of seconds (a year is
+#'   31536000), or a list of `max_age`, the seconds, and optionally
+#'   `include_subdomains` and `preload`. Browsers remember it for that time,
+#'   even if HTTPS is no longer available, so begin with minutes. 0 makes
+#'   browsers forget it. The header is added to every response over TLS to a
+#'   request for a host name, including static files and errors, unless the app
+#'   sets the header itself.
+#' @param redirect_from A further port on the same address, usually 80, on which
+#'   plaintext requests are redirected to HTTPS with status 308 and the same
+#'   path and query. The target is the requested host if there is a certificate
+#'   for it, or the address that was reached; otherwise the response has status
+#'   421. The limits of the server apply, and R is not involved. `NULL` listens
+#'   on no further port.
+#' @param acme An authority that issues the certificate, by [acme()], instead of
+#'   `cert`. Experimental.
 #' @return An object of class `rookery_tls`.
 #' @examples
 #' \dontrun{
@@ -80,7 +109,7 @@ tls_config <- function(
     } else if (!inherits(acme, "rookery_acme")) {
       abort_argument("`acme` must be made by acme(), not ", describe(acme), ".")
     } else if (!is.null(cert) || !is.null(key)) {
-      abort_argument("`cert` and `acme` exclude one another: a certificate is there, or an authority issues it.")
+      abort_argument("`cert` and `acme` exclude each other: give a certificate, or an authority that issues one.")
     }
     if (length(cert) != length(key)) {
       abort_argument("`key` must have one key for each certificate: ", length(cert), ", not ", length(key), ".")
@@ -103,7 +132,7 @@ tls_config <- function(
     }
     if (!is.null(acme) && !is.null(client_ca) && client_auth == "required" && is.null(redirect_from)) {
       abort_argument(
-        "`acme` needs `redirect_from`, port 80 as a rule, where clients need a certificate: the authority has none."
+        "`acme` needs `redirect_from`, usually port 80, if clients must have a certificate, because the authority has none."
       )
     }
   })
@@ -126,7 +155,7 @@ tls_config <- function(
     ),
     class = "rookery_tls"
   )
-  # acme() has checked its own arguments, and preparing an order would write to its folder.
+  # acme() has checked its own arguments, and preparing an order here would write to its folder.
   if (is.null(acme)) tls_new(config)
   config
 }
@@ -151,7 +180,7 @@ format.rookery_tls <- function(x, ...) {
 
 #' @export
 print.rookery_tls <- function(x, ...) {
-  # Not the text of a key.
+  # Does not print the text of a key.
   cat(format(x), sep = "\n")
   invisible(x)
 }
@@ -162,12 +191,13 @@ check_pem <- function(pem, name) {
   }
 }
 
-# Whatever is before it: openssl pkcs12 writes lines. As a path, a key would be in messages.
+# Returns whether text is PEM and not a path. Other lines may precede the PEM block, as openssl
+# pkcs12 writes them. Mistaking a key for a path would print the key in messages.
 is_pem <- function(text) {
   grepl("-----BEGIN ", text, fixed = TRUE)
 }
 
-# NULL, or list(max_age =, include_subdomains =, preload =).
+# Returns NULL, or list(max_age =, include_subdomains =, preload =).
 check_hsts <- function(hsts) {
   if (isFALSE(hsts)) {
     return(NULL)
@@ -188,13 +218,14 @@ check_hsts <- function(hsts) {
   check_flag(preload, "hsts$preload")
   if (preload && (!subdomains || age < 31536000)) {
     abort_argument(
-      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more: browsers take no others."
+      "`hsts$preload` needs `include_subdomains = TRUE` and a `max_age` of a year, 31536000, or more, because browsers require that."
     )
   }
   list(max_age = as.integer(age), include_subdomains = subdomains, preload = preload)
 }
 
-# One of two; both are the default, the first.
+# Returns one of two choices. If both were given, this is the unchanged default, which means the
+# first.
 check_choice <- function(value, choices, name) {
   if (identical(value, choices)) {
     return(choices[[1]])
@@ -207,9 +238,9 @@ check_choice <- function(value, choices, name) {
   value
 }
 
-redirect_needs_port <- "`redirect_from` is a port beside that of the server: a server on a Unix socket has none."
+redirect_needs_port <- "`redirect_from` needs a server on a port, not on a Unix socket."
 
-# Paths that mean the same wherever this R, or one that it starts, goes.
+# Makes paths absolute, because a child process starts in another folder.
 normalize_pem <- function(pem) {
   is_path <- !is_pem(pem)
   path <- path.expand(pem[is_path])
@@ -219,7 +250,7 @@ normalize_pem <- function(pem) {
   pem
 }
 
-# The text of a key without its password; a key that has none stays as it is.
+# Decrypts a key; a key without a password is returned unchanged.
 open_key <- function(key, password) {
   lines <- if (is_pem(key)) key else tryCatch(readLines(key, warn = FALSE), error = function(error) "", warning = function(warning) "")
   if (!any(grepl("ENCRYPTED", lines, fixed = TRUE))) {
@@ -228,7 +259,7 @@ open_key <- function(key, password) {
   if (!requireNamespace("openssl", quietly = TRUE)) {
     abort(
       paste0(
-        "To open a key with its password, package openssl has to be installed; or write the key without one: ",
+        "Decrypting a key needs package openssl: install it, or decrypt the key in a shell: ",
         "openssl pkey -in key.pem -out open.pem"
       ),
       "rookery_no_package"
@@ -245,7 +276,8 @@ open_key <- function(key, password) {
   openssl::write_pem(opened)
 }
 
-# `tls` of startServer(): NULL, "dev", or of tls_config(). For C, NULL or an external pointer.
+# Converts `tls` of startServer() (NULL, "dev", or the value of tls_config()) to NULL or an external
+# pointer for C.
 tls_open <- function(tls) {
   if (typeof(tls) == "externalptr") {
     return(tls)
@@ -285,7 +317,7 @@ tls_resolve <- function(tls) {
   tls
 }
 
-# The certificate to develop with; its fingerprint is `$fingerprint`.
+# Returns the development certificate; `$fingerprint` is its fingerprint.
 tls_development <- function() {
   folder <- file.path(tools::R_user_dir("rookery", "data"), "tls")
   made <- .Call(ffi_tls_development_certificate, path.expand(folder))
@@ -297,9 +329,9 @@ tls_development <- function() {
   if (made[[3]] || !isTRUE(.globals$development_is_told)) {
     .globals$development_is_told <- TRUE
     message(
-      if (made[[3]]) "Made a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
+      if (made[[3]]) "Created a certificate for localhost: " else "The certificate for localhost: ", made[[1]],
       "\nIts SHA-256 fingerprint, as the browser shows it: ", format_fingerprint(made[[2]]),
-      "\nA browser warns once: compare the fingerprint and accept; for curl: --cacert ", made[[1]]
+      "\nBrowsers show a warning: compare the fingerprint and accept. For curl: --cacert ", made[[1]]
     )
   }
   tls
@@ -309,25 +341,25 @@ format_fingerprint <- function(text) {
   paste(substring(toupper(text), seq(1, nchar(text), 2), seq(2, nchar(text), 2)), collapse = ":")
 }
 
-# Whose X-Forwarded-Proto and X-Request-Id are believed.
+# Returns the proxies whose X-Forwarded-Proto and X-Request-Id are used.
 trusted_proxies <- function() {
   setting_of("trusted_proxies")$value
 }
 
-# Whether connections begin with the header of the PROXY protocol: the option, when a server is started.
+# Returns whether connections begin with a PROXY protocol header, as set when a server is started.
 has_proxy_header <- function() {
   setting_of("proxy_protocol")$value
 }
 
-# What serve() speaks HTTPS with, for the server on its own port or socket: the app's framework starts it, and knows nothing
-# of certificates.
+# Returns the TLS configuration of serve() for the server on serve()'s own port or socket. The app's
+# framework starts that server and knows nothing of TLS.
 tls_of_serve <- function(port = NULL, socket = NULL) {
   serving <- .globals$tls
   is_it <- if (is.null(socket)) identical(as.numeric(serving$port), as.numeric(port)) else identical(serving$socket, socket)
   if (!is.null(serving) && is_it) serving$tls
 }
 
-# What SIGHUP asks for.
+# Reloads the certificates of all servers, after SIGHUP.
 reload_all_tls <- function() {
   for (server in .globals$servers) {
     tryCatch(
@@ -338,7 +370,7 @@ reload_all_tls <- function() {
       },
       error = function(error) {
         cat(
-          "rookery: TLS: ", conditionMessage(error), ". New connections are given the certificate from before\n",
+          "rookery: TLS: ", conditionMessage(error), ". New connections keep using the previous certificate\n",
           sep = "", file = stderr()
         )
       }

@@ -1,17 +1,24 @@
-# Percent-encoding: RFC 3986, with the sets of characters of JavaScript's functions of the same names.
+# Percent-encoding (RFC 3986), with the character sets of the JavaScript functions of the same
+# names.
 
 #' Encode and decode URIs
 #'
-#' `encodeURI()` is for whole URIs and leaves the characters that have a meaning in them, `; , / ? : @ & = + $`, as they
-#' are; `encodeURIComponent()` is for a part of one, such as the value of a parameter, and encodes these as well.
-#' Letters, digits and `- _ . ! ~ * ' ( )` are never encoded. Unlike JavaScript's, both encode `#`.
+#' `encodeURI()` encodes a whole URI, and leaves the reserved characters
+#' `; , / ? : @ & = + $` unchanged. `encodeURIComponent()` encodes a part of a
+#' URI, such as the value of a parameter, including these characters. Letters,
+#' digits and `- _ . ! ~ * ' ( )` are never encoded. Unlike in JavaScript, both
+#' functions encode `#`.
 #'
-#' `decodeURI()` leaves what `encodeURI()` would not have encoded; `decodeURIComponent()` decodes everything. Neither
-#' makes a space of `+`. A `%` that two hexadecimal digits do not follow is kept, as are the two characters after it.
+#' `decodeURI()` does not decode escapes of reserved characters;
+#' `decodeURIComponent()` decodes all escapes. Neither converts `+` to a space.
+#' If a `%` is not followed by two hexadecimal digits, it is kept together with
+#' the next two characters.
 #'
-#' @param value A character vector, or something that can be made one. It is taken as UTF-8, and `NA` stays `NA`.
-#' @return A character vector without names: ASCII when encoded, marked as UTF-8 when decoded. That decoded bytes are
-#'   valid UTF-8 is not checked; `%00` is an error.
+#' @param value A character vector, or an object that can be converted to one.
+#'   Text is encoded as UTF-8, and `NA` stays `NA`.
+#' @return A character vector without names. Encoded text is ASCII; decoded text
+#'   is marked as UTF-8, but its bytes may be invalid UTF-8. Decoding `%00` is
+#'   an error.
 #' @examples
 #' encodeURI("https://example.org/a b?x=1&y=2")
 #' encodeURIComponent("a/b & c")
@@ -43,9 +50,10 @@ as_strings <- function(value) {
   if (is.null(value) || is.list(value) || is.function(value)) {
     abort_argument("`value` must be a character vector, not ", class(value)[[1]], ".")
   }
-  # Without names and dimensions.
+  # Removes names and dimensions.
   value <- as.character(value)
-  # Bytes that are nothing in their encoding stay what they are; enc2utf8() would spell them "<e9>".
+  # Bytes that are invalid in their encoding are kept, because enc2utf8() would write them as
+  # "<e9>".
   is_valid <- validEnc(value)
   if (all(is_valid)) {
     return(enc2utf8(value))

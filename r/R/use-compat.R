@@ -1,24 +1,29 @@
 #' Let packages written for httpuv use rookery
 #'
-#' Rookery comes with a package that is *named* httpuv and hands everything to rookery. It lies in a library of its
-#' own, `system.file("compat", package = "rookery")`, so that it is never found by accident. `use_compat()` puts that
-#' library in front of `.libPaths()` for this session: from then on Shiny, plumber and every other package that
-#' imports httpuv runs on rookery. [serve()] does this by itself.
+#' Rookery includes a package that is *named* httpuv and calls rookery for
+#' everything. It is installed in a library of its own,
+#' `system.file("compat", package = "rookery")`, so that R does not find it by
+#' accident. `use_compat()` puts that library first in `.libPaths()` for this
+#' session. Shiny, plumber and all other packages that import httpuv then run on
+#' rookery. [serve()] does this by itself.
 #'
-#' @section Always:
-#' Put this line into `.Rprofile`, in your home folder or in that of a project, and RStudio's *Run App* and a plain
-#' `shiny::runApp()` use rookery as well:
+#' @section For every session:
+#' If this line is in the `.Rprofile` of your home folder or of a project,
+#' RStudio's *Run App* and a plain `shiny::runApp()` use rookery as well:
 #' ```
 #' rookery::use_compat(quiet = TRUE)
 #' ```
-#' It loads nothing but rookery, and takes a few milliseconds. In a project of renv's it comes after `source("renv/activate.R")`, which sets the
-#' libraries. A line before it that loads httpuv makes it useless, and then it warns.
+#' It loads only rookery and takes a few milliseconds. In a project that uses
+#' renv, the line must follow `source("renv/activate.R")`, which sets the
+#' library paths. If an earlier line loads httpuv, `use_compat()` has no effect
+#' and gives a warning.
 #'
-#' @param ... Must be empty: what follows is given by name.
-#' @param quiet Whether to say nothing.
-#' @return `use_compat()`: the library, invisibly. An error of class `rookery_httpuv_loaded` when another httpuv has
-#'   been loaded already: a loaded package cannot be exchanged. In `.Rprofile` that is a warning, so that what follows is
-#'   evaluated.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param quiet Whether to suppress the message.
+#' @return `use_compat()` returns the library, invisibly. If another httpuv has
+#'   been loaded already, it raises an error of class `rookery_httpuv_loaded`,
+#'   because a loaded package cannot be replaced. In `.Rprofile` this is a
+#'   warning, so that the rest of the file is evaluated.
 #' @examples
 #' which_httpuv()
 #' @export
@@ -39,8 +44,9 @@ use_compat <- function(..., quiet = FALSE) {
   invisible(library)
 }
 
-#' @return `which_httpuv()`: the httpuv that this session has loaded, or would load: a list with `kind` (`"rookery"`,
-#'   `"httpuv"` or `"none"`), `version`, `path` and `loaded`.
+#' @return `which_httpuv()` returns a list that describes the httpuv that this
+#'   session has loaded or would load: `kind` (`"rookery"`, `"httpuv"` or
+#'   `"none"`), `version`, `path` and `loaded`.
 #' @rdname use_compat
 #' @export
 which_httpuv <- function() {
@@ -65,7 +71,7 @@ new_which <- function(kind, version, path, loaded) {
 #' @export
 format.rookery_which <- function(x, ...) {
   if (x$kind == "none") {
-    return("No httpuv is installed where this session looks; rookery::use_compat() brings rookery's.")
+    return("No httpuv is installed in the libraries of this session; rookery::use_compat() adds rookery's.")
   }
   whose <- if (x$kind == "rookery") "rookery's httpuv" else "httpuv"
   verb <- if (x$loaded) "uses" else "would use"
@@ -78,17 +84,18 @@ print.rookery_which <- function(x, ...) {
   invisible(x)
 }
 
-# Whether the httpuv in this folder is ours: it says so in its DESCRIPTION.
+# Returns whether the httpuv in a folder is rookery's, according to its DESCRIPTION.
 is_compat <- function(path) {
   description <- file.path(path, "DESCRIPTION")
   file.exists(description) && identical(read.dcf(description, fields = "Config/rookery/compat")[[1]], "true")
 }
 
-# The library that holds the compat package. Installing rookery installs it; where that was not possible it is
-# installed now, into rookery's own folder or, if that may not be written, into the user's cache.
+# Returns the library with rookery's httpuv. It is normally created when rookery is installed. If
+# that failed, it is created now, in rookery's own folder or, if that is not writable, in the user's
+# cache.
 compat_library <- function() {
   home <- getNamespaceInfo("rookery", "path")
-  # One look, where it nearly always is, and where nobody else's httpuv lies: .Rprofile waits for this.
+  # The usual place is checked first, because .Rprofile waits for this function.
   inside <- file.path(home, "compat")
   if (file.exists(file.path(inside, "httpuv", "DESCRIPTION"))) {
     return(inside)
@@ -116,9 +123,8 @@ compat_library <- function() {
   library
 }
 
-# Evaluates an expression that makes an app, such as shiny::shinyApp(). Packages that are loaded by
-# the expression find rookery's httpuv first. If the expression loads none, the library paths are
-# restored.
+# Evaluates an expression that creates an app, such as shiny::shinyApp(). Packages that the
+# expression loads find rookery's httpuv first. If it loads none, the library paths are restored.
 with_compat <- function(body) {
   if (isNamespaceLoaded("httpuv")) {
     return(body)
@@ -130,14 +136,14 @@ with_compat <- function(body) {
   body
 }
 
-# Whether R has not got further than .Rprofile.
+# Returns whether R is still evaluating .Rprofile.
 is_starting <- function() {
-  # methods is attached before .Rprofile, the others after it.
+  # R attaches methods before .Rprofile, and the other default packages after it.
   default <- setdiff(getOption("defaultPackages"), c("methods", "NULL"))
   length(default) > 0 && !any(paste0("package:", default) %in% search())
 }
 
-# An error would end .Rprofile there, and with it what follows the line.
+# A warning, because an error would skip the rest of .Rprofile.
 warn_loaded <- function() {
   problem <- tryCatch(abort_loaded(), error = identity)
   warning(structure(
@@ -152,20 +158,20 @@ abort_loaded <- function() {
   by <- if (length(users) > 0) {
     paste0(" It is used by ", paste(users, collapse = ", "), ", loaded in this session.")
   } else {
-    " It was loaded by a call of its own in this session (`library(httpuv)` or `httpuv::`)."
+    " It was loaded explicitly in this session (`library(httpuv)` or `httpuv::`)."
   }
   abort(
     paste0(
       "httpuv ", found$version, " from `", found$path, "` is loaded already, and a loaded package cannot be exchanged.",
       by, "\nStart a new R session and call rookery::use_compat() before anything else, ",
-      "or give rookery::serve() the path of the app: it runs in an R of its own."
+      "or give rookery::serve() the path of the app, which then runs in a separate R process."
     ),
     "rookery_httpuv_loaded",
     users = users
   )
 }
 
-# The loaded packages that import a package, or say in their DESCRIPTION that they do.
+# Returns the loaded packages that import a package or depend on it.
 who_uses <- function(package) {
   uses <- function(name) {
     if (name %in% c("base", package)) {

@@ -1,16 +1,21 @@
-# Who may open a WebSocket, and how it is accepted.
+# Accepting WebSockets: `accept_ws()`, and the fields `wsProtocols`, `wsOrigins` and `wsCompression`
+# of apps.
 
 #' Accept a WebSocket
 #'
-#' What an app's `onHeaders` returns to accept a WebSocket with more than the app says for all: a subprotocol of its own choice, or
-#' headers such as a cookie. `NULL` accepts as well; a response refuses, with its status.
+#' `onHeaders` of an app may return `accept_ws()` to accept a WebSocket with a
+#' subprotocol or with response headers, such as a cookie, that are chosen for
+#' this client. `NULL` accepts the WebSocket as well, and a response refuses it.
 #'
-#' A subprotocol is spoken only if the client offers it: of several, the first that it offers. Without one in common the WebSocket
-#' is opened without a subprotocol, and `ws$protocol` is `""`; whoever insists on one returns a response with status 400 instead.
+#' The subprotocol is the first one in `protocol` that the client offers. If
+#' there is none in common, the WebSocket is opened without a subprotocol, and
+#' `ws$protocol` is `""`. To require a subprotocol, return a response with
+#' status 400 instead.
 #'
-#' @param protocol The subprotocols that may be spoken, the best first; `NULL` for those in the app's `wsProtocols`.
-#' @param ... Must be empty: what follows is given by name.
-#' @param headers Headers of the answer, a named list or character vector.
+#' @param protocol The supported subprotocols in order of preference. `NULL`
+#'   uses the app's `wsProtocols`.
+#' @param ... Must be empty. The arguments after it must be named.
+#' @param headers Headers of the response, a named list or character vector.
 #' @return An object for `onHeaders` to return.
 #' @examples
 #' app <- list(
@@ -27,7 +32,7 @@
 #'   onWSOpen = function(ws) ws$send(paste("This is", ws$protocol)),
 #'   wsProtocols = c("graphql-transport-ws", "chat")
 #' )
-#' @seealso [startServer()] for `wsProtocols` and `wsOrigins`, [WebSocket].
+#' @seealso [startServer()] for `wsProtocols` and `wsOrigins`, and [WebSocket].
 #' @export
 accept_ws <- function(protocol = NULL, ..., headers = list()) {
   check_dots("accept_ws()", ..., known = "headers")
@@ -39,7 +44,7 @@ accept_ws <- function(protocol = NULL, ..., headers = list()) {
   own <- grep("^(sec-websocket-|upgrade$|connection$)", names(headers), ignore.case = TRUE, value = TRUE)
   if (length(own) > 0) {
     abort_argument(
-      "`headers` must not have ", own[[1]], ", which the server writes by itself: name a subprotocol in `protocol`."
+      "`headers` must not have ", own[[1]], ", which the server itself sends: name a subprotocol in `protocol`."
     )
   }
   structure(list(protocol = protocol, headers = headers), class = "rookery_accept_ws")
@@ -57,7 +62,7 @@ print.rookery_accept_ws <- function(x, ...) {
   print_line(x)
 }
 
-# Names of subprotocols: tokens of RFC 9110, 5.6.2, each once.
+# Checks names of subprotocols: unique tokens (RFC 9110, 5.6.2).
 check_protocols <- function(value, name) {
   if (!is.character(value) || anyNA(value) || anyDuplicated(value) > 0 || !all(grepl("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$", value))) {
     abort_argument(
@@ -67,7 +72,7 @@ check_protocols <- function(value, name) {
   }
 }
 
-# The hosts beside the server's own whose pages may open WebSockets; NULL: all may.
+# Returns the further hosts whose pages may open WebSockets; NULL if all may.
 read_origins <- function(origins) {
   origins <- if (is.null(origins)) setting_of("ws_origins")$value else check_origins(origins, "`app$wsOrigins`")
   if (!is.null(origins)) setdiff(origins, "same")
@@ -86,7 +91,7 @@ check_origins <- function(origins, where) {
   origins
 }
 
-# c(level, threshold, takeover) of `wsCompression`; level 0: off.
+# Returns `wsCompression` as c(level, threshold, takeover); level 0 means off.
 read_compression <- function(compression) {
   if (is.null(compression)) {
     setting <- setting_of("ws_compression")
@@ -119,6 +124,6 @@ compression_rules <- function(compression, where) {
   if (!isTRUE(all$takeover) && !isFALSE(all$takeover)) {
     wrong(paste0(": `takeover` must be TRUE or FALSE, not ", describe(all$takeover), "."))
   }
-  # What is longer than any message is not compressed.
+  # Bounded, because messages longer than 2^52 bytes do not exist.
   as.double(c(all$level, min(all$threshold, 2^52), all$takeover))
 }

@@ -150,7 +150,7 @@ WebSocketClient <- R6::R6Class(
     connect = function() {
       core <- private$core
       if (core$state != 0L || !is.null(core$handle)) {
-        abort("a WebSocketClient connects once: make another one to connect again.", "rookery_bad_state")
+        abort("a WebSocketClient can connect only once: create another one to connect again.", "rookery_bad_state")
       }
       core$handle <- client_open(core)
       invisible()

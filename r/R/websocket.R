@@ -1,42 +1,56 @@
 #' A WebSocket connection
 #'
-#' An app's `onWSOpen` is given one of these for each WebSocket that a client opens.
+#' `onWSOpen` of an app is called with such an object for each WebSocket that a
+#' client opens.
 #'
-#' `$onMessage(func)` adds a function of `binary` (is the message binary?) and `message` (a string, or a raw vector;
-#' text with a NUL, which R's strings cannot hold, comes as binary). `$send(message)` sends a raw vector as a
-#' binary message and anything else as text (its first element); on a connection that has ended it does nothing.
-#' `$close(code, reason)` starts the closing handshake.
+#' `$onMessage(func)` adds a function of two arguments: `binary`, which is
+#' `TRUE` for a binary message, and `message`, a string or a raw vector. Text
+#' with a NUL, which R's strings cannot hold, is passed as binary.
+#' `$send(message)` sends a raw vector as a binary message, and the first
+#' element of any other vector as text. After the connection has ended, it does
+#' nothing. `$close(code, reason)` starts the closing handshake.
 #'
-#' `$onClose(func)` adds a function that is called once, when the connection has ended, however it ended. If its first argument
-#' has no default and is not `...`, it is given a list: `target` is the WebSocket, `code` and `reason` are those of the client's
-#' close frame (1005: it had none; 1006: there was no close frame, the connection broke), and `wasClean` says whether both sides
-#' sent one. Any other function is called without arguments.
+#' `$onClose(func)` adds a function that is called once when the connection has
+#' ended for any reason. If its first argument has no default and is not `...`,
+#' it is called with a list: `target` is the WebSocket; `code` and `reason` are
+#' those of the client's close frame (code 1005 if the frame had none, 1006 if
+#' the connection ended without a close frame); `wasClean` is whether both sides
+#' sent a close frame. Any other function is called without arguments.
 #'
-#' `$send()` never waits. It returns, invisibly, whether to go on: `TRUE`; or `FALSE` when the message was taken but more than 1 MiB
-#' waits for the client, and `$onDrain(func)` says when to go on, or when the connection has ended, which `$onClose()` tells. Past a
-#' limit of 64 MiB a client that does not read is given up. `$bufferedAmount()` tells how many bytes wait.
+#' `$send()` never waits. It invisibly returns `TRUE` if more can be sent at
+#' once. `FALSE` means either that more than 1 MiB is queued for the client, in
+#' which case the message was queued as well and `$onDrain(func)` is called when
+#' you can continue; or that the connection has ended, in which case
+#' `$onClose()` callbacks run. If 64 MiB are queued, the connection is closed.
+#' `$bufferedAmount()` returns the number of queued bytes.
 #'
-#' `$onMessage()`, `$onClose()` and `$onDrain()` return, invisibly, a function that takes the callback away again.
+#' `$onMessage()`, `$onClose()` and `$onDrain()` invisibly return a function
+#' that removes the callback.
 #'
-#' An error in a message callback is printed, and closes the connection with code 1011.
+#' An error in a message callback is logged, and closes the connection with code
+#' 1011.
 #'
-#' @field handle The connection; `NULL` when it has ended.
-#' @field messageCallbacks,closeCallbacks,drainCallbacks The functions added so far.
-#' @field request The request that opened the connection, see [startServer()].
-#' @field protocol The subprotocol that is spoken, `""` for none: see [accept_ws()].
-#' @param handle The connection.
-#' @param req The request that opened it.
+#' @field handle Identifies the connection; `NULL` after the connection has
+#'   ended.
+#' @field messageCallbacks,closeCallbacks,drainCallbacks The callbacks that were
+#'   added.
+#' @field request The request that opened the connection, as described for
+#'   [startServer()].
+#' @field protocol The subprotocol, or `""` for none. [accept_ws()] describes
+#'   how it is chosen.
+#' @param handle Identifies the connection.
+#' @param req The request that opened the connection.
 #' @param protocol The subprotocol.
 #' @param func A function.
 #' @param message A raw vector, or a string.
 #' @param code The close code: 1000, or one of 3000 to 4999.
-#' @param reason Why, in at most 123 bytes of UTF-8.
+#' @param reason The reason for the close, in at most 123 bytes of UTF-8.
 #' @seealso `vignette("websockets", "rookery")`.
 #' @export
 WebSocket <- R6::R6Class(
   "WebSocket",
   public = list(
-    #' @description Made by the server.
+    #' @description Called by the server only.
     initialize = function(handle, req, protocol = "") {
       self$handle <- handle
       self$request <- req
@@ -44,7 +58,8 @@ WebSocket <- R6::R6Class(
     },
     #' @description Adds a function that is called for each message.
     onMessage = function(func) {
-      # Looked at here first: the call makes garbage, and R keeps the pages that it takes for the garbage of an opening.
+      # Checked here first, because a call allocates memory for each opened WebSocket, and R keeps
+      # the pages.
       if (!is.function(func)) check_function(func, "func")
       .Call(ffi_ws_add, self, func, 0L)
       invisible(callback_remover(self, func, 0L))
@@ -55,29 +70,32 @@ WebSocket <- R6::R6Class(
       .Call(ffi_ws_add, self, func, 1L)
       invisible(callback_remover(self, func, 1L))
     },
-    #' @description Adds a function of no arguments that is called when what waited for the client has been sent, after `$send()`
-    #'   had returned `FALSE`.
+    #' @description Adds a function without arguments that is called when all
+    #'   queued data was sent, after `$send()` has returned `FALSE`.
     onDrain = function(func) {
       if (!is.function(func)) check_function(func, "func")
       .Call(ffi_ws_add, self, func, 2L)
       invisible(callback_remover(self, func, 2L))
     },
-    #' @description Sends a message. Never waits: what the client does not take is queued, up to a limit. Returns `TRUE`
-    #'   or `FALSE`, see above.
+    #' @description Sends a message. Never waits: data that the client does not
+    #'   receive yet is queued, up to a limit. Returns `TRUE` or `FALSE` as
+    #'   described above.
     send = function(message) {
-      # `self$handle` would look for a method of `$` for each of the object's classes first, at each message.
+      # `self$handle` would search for a method of `$` for each class of the object, for each
+      # message.
       handle <- .subset2(self, "handle")
       if (is.null(handle)) {
         return(invisible(FALSE))
       }
       invisible(.Call(ffi_ws_send, handle, message))
     },
-    #' @description How many bytes wait to be sent to the client, as one number.
+    #' @description Returns the number of bytes that are queued for the client.
     bufferedAmount = function() {
       .Call(ffi_ws_queued_bytes, self$handle)
     },
-    #' @description Sends a ping, which the client's software answers by itself. The server sends one every 20 seconds as it is.
-    #'   Returns `TRUE`, or `FALSE` when the connection has ended, invisibly.
+    #' @description Sends a ping, to which the client's software responds by
+    #'   itself. The server also sends a ping every 20 seconds. Invisibly
+    #'   returns `TRUE`, or `FALSE` if the connection has ended.
     ping = function() {
       invisible(.Call(ffi_ws_ping, self$handle))
     },
@@ -104,7 +122,7 @@ WebSocket <- R6::R6Class(
   )
 )
 
-# Takes back what ffi_ws_add() has added, once.
+# Returns a function that removes the callback added by ffi_ws_add(), once.
 callback_remover <- function(ws, func, kind) {
   force(ws)
   force(func)

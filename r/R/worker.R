@@ -1,7 +1,8 @@
-# This R process as a worker of `rookery serve`: src/worker.c knows what its supervisor has given it.
+# This R process as a worker of `rookery serve`. src/worker.c has what the supervisor passed to it.
 
-# Whether a server for `app` is to listen on the socket of this worker: the first one that has an app. One without is somebody who looks
-# for a free port (Shiny and probe() do so), and would answer requests with 404 meanwhile; a second one gets the port that it asks for.
+# Returns whether a server for `app` listens on the worker's socket, which the first server with an
+# app does. A server without an app is usually one that looks for a free port (as Shiny and probe()
+# do) and would respond with 404. Further servers listen on the port that they were given.
 takes_worker_socket <- function(app) {
   has_app <- !is.null(app) && !(is.list(app) && length(app) == 0)
   state <- if (has_app) .Call(ffi_worker_state)
@@ -15,28 +16,30 @@ is_worker <- function() {
   !is.null(.Call(ffi_worker_state))
 }
 
-# Returns whether this process is the only worker: what it serves is then said by its supervisor alone.
+# Returns whether this process is the only worker. Its supervisor then shows what is served.
 is_only_worker <- function() {
   is_worker() && identical(Sys.getenv("ROOKERY_WORKER_COUNT"), "1")
 }
 
-# "worker 2": the number that logs, status and metrics have, from 0.
+# Returns "worker 2"; logs, status and metrics use the same number, which starts at 0.
 worker_name <- function() {
   paste("worker", Sys.getenv("ROOKERY_WORKER", "?"))
 }
 
-# Whether the app keeps something for each client between its requests, so that they have to come to the same R: Shiny's sessions.
+# Returns whether the app keeps state for each client between requests, so that clients need session
+# affinity. Shiny does.
 keeps_clients <- function() {
   isNamespaceLoaded("shiny") && isTRUE(shiny::isRunning())
 }
 
-# Returns what HTTPS is spoken with by a worker that accepts connections itself: what its supervisor has been given. What the app
-# asks for is not used, which is said because it may have been meant.
+# Returns the TLS configuration for a worker that accepts connections itself, which is the
+# supervisor's. The `tls` argument of the app is not used, with a message because it may have been
+# intended.
 tls_of_supervisor <- function(tls) {
   own <- .globals$tls$tls
   if (!is.null(tls) && !identical(tls, own)) {
     cat(
-      "rookery: this is ", worker_name(), ", and `tls` is not used: HTTPS is for `rookery serve` to speak\n",
+      "rookery: this is ", worker_name(), ", and `tls` is ignored: `rookery serve` handles HTTPS\n",
       sep = "", file = stderr()
     )
   }

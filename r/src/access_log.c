@@ -12,14 +12,16 @@ bool log_is_read(void) {
     return is_read;
 }
 
-// Opens the log: a path is appended to, "" is stdout, NA is for ffi_log_next(). NULL, or what is wrong as a string.
+// Opens the log: a path names a file to append to, "" stands for stdout, and NA for ffi_log_next().
+// Returns NULL, or an error message.
 SEXP ffi_log_open(SEXP path, SEXP format) {
     SEXP name = STRING_ELT(path, 0);
     bool is_called = name == NA_STRING;
     const char* file = is_called || LENGTH(name) == 0 ? NULL : Rf_translateChar(name);
     int fd = -1;
     if (!is_called && file == NULL) {
-        // A descriptor of the log's own: R or the app may redirect or close stdout. A worker has its supervisor's.
+        // The log gets a descriptor of its own, because R or the app may redirect or close stdout.
+        // A worker uses the descriptor of its supervisor.
         fd = rk_log_output();
         if (fd < 0) {
             fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -40,7 +42,7 @@ static SEXP log_string(struct rk_bytes bytes) {
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }
 
-// The fields of the next line as a list; NULL when there is none.
+// Returns the fields of the next record as a list, or NULL if there is none.
 SEXP ffi_log_next(void) {
     struct rk_log_record record;
     if (!rk_log_next(&record)) {
@@ -68,7 +70,8 @@ SEXP ffi_log_next(void) {
     return line;
 }
 
-// Lines that ffi_log_next() would have given but for being too late, since the last time this was asked.
+// Returns the number of records that were dropped since the last call because R did not read them
+// in time.
 SEXP ffi_log_lost(void) {
     return Rf_ScalarReal((double)rk_log_lost());
 }

@@ -1,23 +1,26 @@
-// A chunk of an upload, as a raw vector whose memory is used again when R has let go of it.
+// The chunks of an upload, as raw vectors whose memory is reused.
 //
-// R frees nothing by itself: the pieces of an upload of 10 GB would pile up to some 50 MiB before each collection (bench,
-// upload-10g). So what `on_data` has kept nowhere is taken back as soon as it returns. R counts the references to an object; what
-// nobody refers to is free (Writing R Extensions, 5.9.10).
+// R frees memory only when it collects garbage: the chunks of an upload of 10 GB would take some 50
+// MiB between two collections (bench, upload-10g). A chunk that `on_data` has not stored is
+// therefore reused as soon as `on_data` returns. R counts the references to each object, so
+// unreferenced chunks are known (Writing R Extensions, 5.9.10).
 //
-// The vector is an ALTREP object (R_ext/Altrep.h) over one that may be longer, since pieces are of any length.
+// A chunk is an ALTREP object (R_ext/Altrep.h) over a vector that may be longer, because chunks
+// have any length.
 #include <string.h>
 
 #include "shim.h"
 
 #include <R_ext/Altrep.h>
 
-// Memory comes in powers of two between these, one of each waits to be used again: half a MiB. A shorter chunk is R's own.
+// The sizes of chunk memory are powers of two in this range. At most one unused chunk of each size
+// is kept, half a MiB in all. Shorter chunks are plain vectors.
 enum { LEAST_BITS = 12, MOST_BITS = 18, SIZES = MOST_BITS - LEAST_BITS + 1 };
 
 static R_altrep_class_t chunk_class;
-static SEXP spare;  // VECSXP of pieces that nobody has; NULL where there is none
+static SEXP spare;  // VECSXP of unused chunks; NULL where there is none
 
-// data1 is the memory, data2 how much of it is the chunk's.
+// data1 is the memory, and data2 the length of the chunk.
 
 static R_xlen_t chunk_length(SEXP bytes) {
     return (R_xlen_t)REAL(R_altrep_data2(bytes))[0];
@@ -47,7 +50,7 @@ void chunk_init(DllInfo* dll) {
     }
 }
 
-// Which of the sizes holds `len` bytes; -1 where that is no chunk of ours.
+// Returns the index of the smallest size for `len` bytes, or -1 for a length that is not reused.
 static int size_of(size_t len) {
     if (len < (size_t)1 << LEAST_BITS) {
         return -1;
@@ -59,7 +62,7 @@ static int size_of(size_t len) {
     return size < SIZES ? size : -1;
 }
 
-// A copy of `len` bytes. Raises when there is no memory.
+// Returns a chunk with a copy of `len` bytes. Raises an error if there is no memory.
 SEXP chunk_new(const void* start, size_t len) {
     int size = size_of(len);
     if (size < 0) {
@@ -85,7 +88,7 @@ SEXP chunk_new(const void* start, size_t len) {
     return chunk;
 }
 
-// Takes a chunk back, if nobody refers to it, nor has given it an attribute.
+// Keeps a chunk for reuse, unless something refers to it or has set an attribute.
 void chunk_recycle(SEXP chunk) {
     if (ALTREP(chunk) && NO_REFERENCES(chunk) && ATTRIB(chunk) == R_NilValue) {
         SET_VECTOR_ELT(spare, size_of((size_t)XLENGTH(R_altrep_data1(chunk))), chunk);

@@ -1,4 +1,4 @@
-// The R that serves a path: starting it, and waiting for it.
+// The R process that serves a path: starting it, and waiting for it.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -16,10 +16,10 @@
 
 extern char** environ;
 
-// waitpid() is asked this often: R's loop and its interrupts stay in between.
+// The interval of waitpid() calls, between which R's event loop runs and can be interrupted.
 static const long poll_nanoseconds = 20000000;
 
-// The argument vector of an R character vector; R frees it with the call that made it.
+// Returns the argument vector for an R character vector. R frees it after the .Call().
 static char** argument_vector(SEXP program, SEXP arguments) {
     R_xlen_t count = XLENGTH(arguments);
     char** vector = (char**)R_alloc((size_t)count + 2, sizeof(char*));
@@ -31,14 +31,16 @@ static char** argument_vector(SEXP program, SEXP arguments) {
     return vector;
 }
 
-// Signals as a new program expects them, in a group of its own: Ctrl-C on the terminal would reach it twice otherwise,
-// from the terminal and from us. posix_spawn(), for fork() would run what other libraries registered for it.
+// Sets the child's signals to defaults, and gives it a process group of its own, because otherwise
+// Ctrl-C at the terminal would reach it twice: from the terminal and forwarded by this process.
+// posix_spawn() is used because fork() would run handlers of other libraries.
 static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* files) {
     sigset_t none;
     sigset_t defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
-    // What is ignored here is ignored there; SIGTERM is what we stop it with.
+    // Signals that are ignored here stay ignored in the child. SIGTERM must not be, because it
+    // stops the child.
     sigaddset(&defaults, SIGTERM);
     sigaddset(&defaults, SIGPIPE);
     if (!signal_is_ignored(SIGINT)) {
@@ -52,11 +54,12 @@ static int prepare(posix_spawnattr_t* attributes, posix_spawn_file_actions_t* fi
     problem = problem != 0 ? problem : posix_spawnattr_setpgroup(attributes, 0);
     problem = problem != 0 ? problem : posix_spawnattr_setsigmask(attributes, &none);
     problem = problem != 0 ? problem : posix_spawnattr_setsigdefault(attributes, &defaults);
-    // Of another group than the terminal's: reading from it would stop the child.
+    // The child is not in the terminal's foreground group, so reading from the terminal would stop
+    // it.
     return problem != 0 ? problem : posix_spawn_file_actions_addopen(files, 0, "/dev/null", O_RDONLY, 0);
 }
 
-// The process id, or what went wrong as a string. From now on signals are passed on to the child.
+// Returns the process id, or an error message. Signals are forwarded to the child from now on.
 SEXP ffi_child_start(SEXP program, SEXP arguments) {
     char** vector = argument_vector(program, arguments);
     posix_spawnattr_t attributes;
@@ -64,7 +67,8 @@ SEXP ffi_child_start(SEXP program, SEXP arguments) {
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_init(&files);
     pid_t pid = 0;
-    // A signal between the start and the passing on would end us and leave the child.
+    // Signals are blocked, because one that arrives before forwarding begins would end this process
+    // and not the child.
     sigset_t stops;
     sigset_t before;
     sigemptyset(&stops);
@@ -88,15 +92,16 @@ SEXP ffi_child_start(SEXP program, SEXP arguments) {
     return Rf_ScalarInteger((int)pid);
 }
 
-// c(exit status, last signal passed on) when the child has ended within `seconds`, NULL otherwise. A child that died
-// of a signal has 128 and its number as status, as in a shell.
+// Returns c(exit status, last forwarded signal) if the child ends within `seconds`, and NULL
+// otherwise. If a signal ended the child, the status is 128 plus its number, as in a shell.
 SEXP ffi_child_wait(SEXP pid, SEXP seconds) {
     long rounds = (long)(Rf_asReal(seconds) * 1e9) / poll_nanoseconds;
     for (long i = 0; i <= rounds; i++) {
         int status;
         pid_t ended = waitpid((pid_t)Rf_asInteger(pid), &status, WNOHANG);
         if (ended != 0 && !(ended < 0 && errno == EINTR)) {
-            // Somebody else (parallel, processx) may have waited for it: then its status is not to be had.
+            // Other code (parallel, processx) may have called wait(), so that the status is
+            // unknown.
             int code = ended < 0 ? 0 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
             SEXP result = PROTECT(Rf_allocVector(INTSXP, 2));
             INTEGER(result)[0] = code;
@@ -121,7 +126,8 @@ SEXP ffi_child_forget(void) {
     return R_NilValue;
 }
 
-// In the child: a parent that is killed takes it along. Linux only; elsewhere the child goes on serving.
+// Called in the child: makes the system end this process if its parent is killed. Linux only; on
+// other systems the child continues to serve.
 SEXP ffi_child_follow(SEXP parent) {
     signals_have_parent(Rf_asInteger(parent));
 #ifdef __linux__

@@ -1,4 +1,5 @@
-// Failures: who is told of them, and what the client is answered. See R/error-report.R.
+// Error reports: onError, the message on stderr, and the response to the client. See
+// R/error-report.R.
 #include <string.h>
 
 #include "shim.h"
@@ -18,7 +19,7 @@ static SEXP request_id(const struct error_report* report) {
     return Rf_mkString(text);
 }
 
-// The fault as R/error-report.R has it.
+// Returns the report as a list for R/error-report.R.
 static SEXP error_report_list(const struct error_report* report, SEXP caught, const char* text) {
     const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
                            "text",    "trace",  "req",   "seconds", "is_answerable", "wants", ""};
@@ -47,7 +48,7 @@ static SEXP error_report_list(const struct error_report* report, SEXP caught, co
 
 struct asked {
     SEXP list;
-    SEXP answer;  // a list of one
+    SEXP answer;  // a list of length one
 };
 
 static SEXP run_on_error(void* data) {
@@ -58,8 +59,8 @@ static SEXP run_on_error(void* data) {
     return R_NilValue;
 }
 
-// Returns the response of the app's onError, not protected; R_NilValue if onError returned none. A
-// jump out of onError ends in this function, which itself does not jump.
+// Returns the response of the app's onError, or R_NilValue if onError returned none; not protected.
+// Jumps out of onError end here; this function does not jump.
 static SEXP call_on_error(SEXP list, enum failure* failure) {
     struct asked asked = {list, PROTECT(Rf_allocVector(VECSXP, 1))};
     struct guard guard = {.body = run_on_error, .data = &asked};
@@ -75,8 +76,7 @@ static SEXP call_on_error(SEXP list, enum failure* failure) {
     return VECTOR_ELT(asked.answer, 0);
 }
 
-// The response that says that there was a failure; R_NilValue when none could be made. Not
-// protected.
+// Returns the default error response, or R_NilValue if it could not be made; not protected.
 static SEXP default_response(SEXP list) {
     bool failed;
     SEXP call = PROTECT(Rf_lang2(objs.error_response, list));
@@ -85,7 +85,7 @@ static SEXP default_response(SEXP list) {
     return failed ? R_NilValue : response;
 }
 
-// Reports a failure to the app's onError and on stderr. Returns the response of onError, not
+// Reports an error to the app's onError and on stderr. Returns the response of onError, not
 // protected.
 static SEXP tell(const struct error_report* report, SEXP list, const char* text, enum failure* failure) {
     bool failed;
@@ -102,8 +102,8 @@ static SEXP tell(const struct error_report* report, SEXP list, const char* text,
     return answer;
 }
 
-// Reports a failure to the app's onError and on stderr. Returns the response to send; R_NilValue if
-// no client waits for one, or if no response could be made. Jumps only when memory runs out.
+// Reports an error to the app's onError and on stderr. Returns the response to send, or R_NilValue
+// if the client cannot get a response or none could be made. Jumps only when memory runs out.
 SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
@@ -112,7 +112,7 @@ SEXP error_report_emit(const struct error_report* report, SEXP caught, const cha
         answer = default_response(list);
     }
     PROTECT(answer);
-    // Last: an interrupt of onError would be raised in what follows.
+    // Called last, because the interrupt would be raised by the calls above.
     guard_propagate_interrupt(failure);
     UNPROTECT(3);
     return report->is_answerable ? answer : R_NilValue;
@@ -131,7 +131,7 @@ static SEXP run_answer(void* data) {
 }
 
 // Writes a response; returns whether that was possible. If a response of onError cannot be written,
-// this is reported. Does not jump.
+// this is logged. Does not jump.
 static bool write_answer(const struct error_report* report, SEXP response, bool is_apps) {
     struct answer answer = {.report = report, .response = response};
     struct guard guard = {.body = run_answer, .data = &answer};
@@ -140,7 +140,8 @@ static bool write_answer(const struct error_report* report, SEXP response, bool 
     guard_end();
     SEXP why = PROTECT(guard_caught(&guard));
     if (is_written && response_lacks_file()) {
-        // This is reported already, and the default response says more than its page.
+        // The missing file was logged before, and the default response says more than the page for
+        // missing files.
         UNPROTECT(1);
         return false;
     }
@@ -151,7 +152,7 @@ static bool write_answer(const struct error_report* report, SEXP response, bool 
     return is_written;
 }
 
-// Tells of it, and answers with what onError returned, or with status 500.
+// Reports an error, and responds with the response of onError or with status 500.
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
@@ -173,8 +174,8 @@ void error_report_respond(const struct error_report* report, SEXP caught, const 
     UNPROTECT(2);
 }
 
-// What the app made of a failure itself is its own to answer: that it did is told, with the id that its client may know. Does not jump,
-// but for want of memory.
+// Logs a response with status 500 that the app made itself, with the request id that the client may
+// know. Jumps only when memory runs out.
 void error_report_note_500(uint32_t slot, uint64_t id) {
     if (response_status() != 500 || app_facts(rk_listener_of(slot, id)).is_httpuv) {
         return;

@@ -1,46 +1,52 @@
-// service(): R's turn. Events come one at a time from the shared queue, `later` is run beside them, and waiting is
-// done where either can end it. docs/decisions/r/0054-one-queue-beside-later.md.
+// service(), R's event loop. It takes events one at a time from the shared queue and runs `later`
+// between them; either can end its waiting. See docs/decisions/r/0054-one-queue-beside-later.md.
 #include <pthread.h>
 #include <time.h>
 
 #include "shim.h"
 
-// HTTP calls run back to back for at most this long before service() returns: what `later` has must run within 2 ms.
+// The maximum time for which HTTP events are handled before service() returns, so that callbacks of
+// `later` run within 2 ms.
 static const double batch_seconds = 0.001;
-// run_now(0) costs 9 us, so it is not run more often than this while requests come; and not less often, however many.
+// The interval at which run_now(0) is called while requests arrive. It takes 9 us, so it is not
+// called more often.
 static const double later_seconds = 0.001;
-// How long an idle service() stays in one run_monotonic_seconds(): `later` looks for Ctrl-C only when it returns.
+// The maximum time that an idle service() spends in one run_now(), because `later` checks for
+// Ctrl-C only when it returns.
 static const double park_seconds = 0.15;
 
 int interrupts;
 
-static int pumping;            // depth of run_monotonic_seconds() calls made by service()
-static uint64_t declined_at;   // rk_event_count() when the callback last left the work to service()
-static double later_at;        // when `later` was last run
-static bool later_has_more;    // it ran a callback then, and runs one at a time
+static int pumping;            // depth of run_now() calls made by service()
+// rk_event_count() when the callback last left the events to service()
+static uint64_t declined_at;
+static double later_at;        // when run_now() was last called
+static bool later_has_more;    // the last run_now() has run a callback, so more may be due
 
-static bool has_turned_away;   // service_callback() has left events where they are
+static bool has_turned_away;   // service_callback() has left events in the queue
 
 static bool run_batch(double start);
 
-// Reports, once, that handlers are nested as deep as they may be.
+// Logs, once, that the maximum depth of nested handlers is reached.
 static void report_depth(void) {
     static bool is_reported;
     if (!is_reported) {
         is_reported = true;
         log_error(
             "service()", R_NilValue,
-            "too many handlers are nested, each within a service() or later::run_monotonic_seconds() of another: further requests "
+            "too many handlers are nested, each within a service() or later::run_now() of another: further requests "
             "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
     }
 }
 
-// What `later` runs when Rust has asked for R. In a service() of ours the work is left to it, so that no frame lies
-// between service() and the app; unless it has not come back since we last did, because an app's own loop is running.
+// Runs as a callback of `later` when Rust has requested it. Within a service() call, the events are
+// left to service(), so that no frame lies between service() and the app. But if service() has not
+// run since the last callback, the app runs an event loop of its own, and the events are handled
+// here.
 static void service_callback(int loop) {
     (void)loop;
     if (event_is_being_read() || guard_is_too_deep()) {
-        // The I/O thread asks again while events wait.
+        // The I/O thread requests the callback again while events wait.
         has_turned_away = true;
         if (guard_is_too_deep()) {
             report_depth();
@@ -57,7 +63,7 @@ static void service_callback(int loop) {
     run_batch(monotonic_seconds());
     pumping = outer;
     if (pumping == 0 && rk_has_failed()) {
-        // Nobody calls service(), which would raise it.
+        // No call of service() can raise the error.
         SEXP call = PROTECT(Rf_lang1(Rf_install("log_io_failure")));
         R_tryEvalSilent(call, objs.ns, NULL);
         UNPROTECT(1);
@@ -67,13 +73,13 @@ static void service_callback(int loop) {
     }
 }
 
-// What `later` runs when the server has sent what R has lent it.
+// Runs as a callback of `later` when the server has sent lent memory.
 static void release_callback(int loop) {
     (void)loop;
     release_returned();
 }
 
-// In a forked child: what the parent's I/O thread asked for is not asked for here.
+// Called in a forked child, in which requests of the parent's I/O thread have no meaning.
 static void forked(void) {
     later_forked();
     forks++;
@@ -95,7 +101,7 @@ void event_loop_init(void) {
 }
 
 static void dispatch_event(const struct rk_event* event) {
-    // A handler may call service(), which overwrites what Rust lends: the event itself is ours.
+    // A copy, because a handler may call service(), which overwrites the event.
     struct rk_event copy = *event;
     switch (event->kind) {
     case RK_REQUEST:
@@ -126,7 +132,7 @@ static void dispatch_event(const struct rk_event* event) {
     }
 }
 
-// One event, or HTTP events for as long as `batch_seconds`. Returns false when there was none.
+// Handles one event, or HTTP events for up to `batch_seconds`. Returns false if there was none.
 static bool run_batch(double start) {
     struct rk_event event;
     if (guard_is_too_deep() || !rk_next(&event)) {
@@ -143,9 +149,11 @@ static bool run_batch(double start) {
         has_pulled |= event.kind == RK_STREAM_PULL;
         dispatch_event(&event);
         event_release();
-        // Shiny flushes its reactives between passes: each message is a pass of its own.
+        // Each WebSocket message ends the batch, because Shiny flushes its reactives between calls
+        // of service().
         bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_STREAM_PULL;
-        // While `later` has callbacks (an app that answers with promises), one request and one callback take turns.
+        // While `later` has callbacks (of an app that returns promises), requests and callbacks
+        // alternate.
         if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted()) {
             break;
         }
@@ -160,15 +168,16 @@ static bool run_batch(double start) {
         rk_streams_yield();
     }
     release_returned();
-    // Waking the I/O thread for each message costs more than the message. While others wait they follow at once, and
-    // if R goes elsewhere instead, the I/O thread looks after its queue in a millisecond by itself.
+    // Waking the I/O thread costs more than sending a message. If more events wait, they are
+    // handled first. If R does something else instead, the I/O thread checks its queue after a
+    // millisecond by itself.
     if (rk_is_empty() || monotonic_seconds() - start >= later_seconds) {
         rk_flush();
     }
     return true;
 }
 
-// Runs `later` for up to `seconds`; whether it ran anything. May raise what a callback raised.
+// Runs `later` for up to `seconds`. Returns whether a callback ran. May raise the callback's error.
 static bool run_later(double seconds) {
     later_has_more = false;
     if (later_is_loaded()) {
@@ -180,8 +189,9 @@ static bool run_later(double seconds) {
     return later_has_more;
 }
 
-// A signal that serve() watches for, and an access log that is an R function: see handle_signals() in R/serve-stop.R. Not
-// below a handler, where ending would be taken for the handler's failure. May jump.
+// Calls handle_signals() in R/serve-stop.R for a signal that serve() handles, and for an access log
+// that is an R function. Not called within a handler, where ending would look like a failure of the
+// handler. May jump.
 static void handle_signals(void) {
     worker_collect();
     bool is_asked = stop_is_requested();
@@ -201,9 +211,8 @@ static void handle_signals(void) {
     }
 }
 
-// Waits in a service() within so many nested handlers that no further one may begin: new events are
-// handled when one of the handlers has returned. Runs the callbacks of package later meanwhile. May
-// jump.
+// Waits in a service() that is nested too deep for further handlers: new events are handled when
+// one of the handlers has returned. Runs the callbacks of package later meanwhile. May jump.
 static void pass_without_events(double deadline) {
     int asked = interrupts;
     for (double rest = deadline - monotonic_seconds();; rest = deadline - monotonic_seconds()) {
@@ -212,8 +221,8 @@ static void pass_without_events(double deadline) {
         if (later_is_loaded()) {
             int outer = later_begin_wait();
             has_turned_away = false;
-            // The callback that asks for events to be handled does not count as one that the caller
-            // waits for.
+            // Our own callback that requests event handling is not an event that the caller waits
+            // for.
             has_run = run_later(seconds) && !has_turned_away;
             later_set_wait_loop(outer);
         } else {
@@ -227,7 +236,7 @@ static void pass_without_events(double deadline) {
     }
 }
 
-// Until something has happened, or for `seconds`.
+// Waits until an event was handled or a callback has run, or for `seconds`.
 static void pass(double seconds) {
     double start = monotonic_seconds();
     double deadline = start + seconds;
@@ -240,7 +249,7 @@ static void pass(double seconds) {
     for (;;) {
         handle_signals();
         if (run_batch(monotonic_seconds())) {
-            // A queue that is never empty must not keep `later` waiting.
+            // Callbacks run even if the event queue is never empty.
             if (later_has_more || monotonic_seconds() - later_at >= later_seconds) {
                 run_later(0);
             }
@@ -254,7 +263,7 @@ static void pass(double seconds) {
             }
             time = monotonic_seconds();
         }
-        // Looked at when nothing is there to be done: with the I/O thread gone nothing comes.
+        // Checked only when there is nothing to do; without the I/O thread, no event can arrive.
         if (time >= deadline || rk_has_failed()) {
             return;
         }
@@ -267,7 +276,7 @@ static void pass(double seconds) {
         }
         rest = deadline - monotonic_seconds();
         if (rest > 0 && !later_is_loaded()) {
-            // Nobody else has anything to wait for.
+            // Package later is not loaded, so no callbacks can be due.
             rk_wait(rest < park_seconds ? rest : park_seconds);
             release_returned();
             R_CheckUserInterrupt();
@@ -292,7 +301,7 @@ struct service {
     double seconds;
     bool is_forever;
     int pumping;
-    int waiting;  // later_wait_loop() before
+    int waiting;  // the value of later_wait_loop() before
 };
 
 static SEXP run_service(void* data) {
@@ -313,7 +322,7 @@ static SEXP run_service(void* data) {
     return R_NilValue;
 }
 
-// After a value and after a jump alike.
+// Restores the state after a value and after a jump.
 static void end_service(void* data, Rboolean is_jump) {
     struct service* service = data;
     pumping = service->pumping;
@@ -323,7 +332,8 @@ static void end_service(void* data, Rboolean is_jump) {
     (void)is_jump;
 }
 
-// NA: what is there and no waiting. 0 and Inf: until interrupt(). Below 0: until something happens.
+// NA handles what has arrived without waiting. 0 and Inf serve until interrupt(). Negative values
+// wait until an event was handled.
 SEXP ffi_service(SEXP timeout_ms) {
     bool is_number = TYPEOF(timeout_ms) == REALSXP || TYPEOF(timeout_ms) == INTSXP;
     bool is_na = TYPEOF(timeout_ms) == LGLSXP && Rf_asLogical(timeout_ms) == NA_LOGICAL;
@@ -333,8 +343,8 @@ SEXP ffi_service(SEXP timeout_ms) {
     if (event_is_being_read()) {
         abort_with(
             "rookery_service_failed",
-            "R runs this finalizer while a request or a message is being read, and others cannot be served meanwhile: "
-            "call service() from a callback of package later (`later::later(function() service(NA))`)");
+            "service() cannot run in a finalizer while a request or a message is being read: "
+            "call it from a callback of package later (`later::later(function() service(NA))`)");
     }
     double ms = Rf_asReal(timeout_ms);
     struct service service = {0, false, pumping, later_wait_loop()};
@@ -351,11 +361,11 @@ SEXP ffi_service(SEXP timeout_ms) {
     SEXP token = PROTECT(R_MakeUnwindCont());
     R_UnwindProtect(run_service, &service, end_service, &service, token);
     UNPROTECT(1);
-    // FALSE: the I/O thread has ended, ffi_take_failure() says why.
+    // FALSE: the I/O thread has ended, and ffi_take_failure() returns the reason.
     return Rf_ScalarLogical(!rk_has_failed());
 }
 
-// Why the I/O thread has ended; NULL when it has not, or that has been told.
+// Returns why the I/O thread has ended; NULL if it runs, or if the reason was returned before.
 SEXP ffi_take_failure(void) {
     return rk_take_failure() ? Rf_mkString(rk_error()) : R_NilValue;
 }
@@ -371,7 +381,7 @@ SEXP ffi_interrupt(void) {
     return R_NilValue;
 }
 
-// R is about to end, or the package to be unloaded: `later` must not be called any more.
+// Called before R exits, or before the package is unloaded: `later` must not be called any more.
 SEXP ffi_close(void) {
     later_close();
     rk_stop_all();
@@ -380,7 +390,8 @@ SEXP ffi_close(void) {
     return R_NilValue;
 }
 
-// The closing callbacks of what ffi_close() has ended: before the package is unloaded.
+// Runs the closing callbacks of connections that ffi_close() has ended, before the package is
+// unloaded.
 SEXP ffi_last_events(void) {
     while (run_batch(monotonic_seconds())) {
     }

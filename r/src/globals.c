@@ -1,4 +1,4 @@
-// Symbols and objects made once, and the table of R objects that others hold.
+// Symbols and R objects that are made once, and the table of kept R objects.
 #include <stdarg.h>
 
 #include "shim.h"
@@ -8,7 +8,7 @@ struct objects objs;
 unsigned forks;
 
 _Noreturn void abort_with(const char* class, const char* format, ...) {
-    // As much as R itself takes of a message.
+    // The maximum length of R's own messages.
     char text[8192];
     va_list values;
     va_start(values, format);
@@ -17,12 +17,12 @@ _Noreturn void abort_with(const char* class, const char* format, ...) {
     SEXP message = PROTECT(Rf_mkString(text));
     SEXP call = PROTECT(Rf_lang3(Rf_install("abort"), message, PROTECT(Rf_mkString(class))));
     Rf_eval(call, objs.ns);
-    // It has raised the error.
+    // Not reached: abort() has raised the error.
     Rf_error("%s", text);
 }
 
 static SEXP table;        // VECSXP of kept objects
-static uint64_t* spare;   // free indices, a stack
+static uint64_t* spare;   // a stack of free indices
 static size_t spare_count;
 static const R_xlen_t first_table = 64;
 
@@ -33,7 +33,7 @@ static void table_grow(void) {
     if (more == NULL) {
         Rf_error("rookery: out of memory for %ld kept objects", (long)old * 2);
     }
-    // The old one is gone, and what follows may raise.
+    // realloc() has freed the old array, and the next calls may raise an error.
     spare = more;
     for (R_xlen_t i = 0; i < old; i++) {
         SET_VECTOR_ELT(bigger, i, VECTOR_ELT(table, i));
@@ -47,7 +47,7 @@ static void table_grow(void) {
     UNPROTECT(1);
 }
 
-// Tokens are the index plus one, so that 0 means nothing.
+// A token is the index plus one, so that 0 stands for none.
 uint64_t keep(SEXP object) {
     if (spare_count == 0) {
         PROTECT(object);
@@ -70,7 +70,7 @@ void release(uint64_t token) {
     }
 }
 
-// Releases what Rust has sent and given back.
+// Releases the objects whose memory Rust has sent.
 void release_returned(void) {
     uint64_t tokens[64];
     size_t count;
@@ -90,7 +90,7 @@ static SEXP constant_string(const char* text) {
 
 SEXP variable(SEXP env, SEXP name) {
 #if R_VERSION >= R_Version(4, 5, 0)
-    // The pointer can be no variable's value.
+    // R_MissingArg cannot be the value of a variable.
     SEXP value = R_getVarEx(name, env, FALSE, R_MissingArg);
     return value == R_MissingArg ? NULL : value;
 #else
@@ -197,8 +197,9 @@ static void table_init(void) {
     }
 }
 
-// `shared` is an environment with the R objects and closures that C uses. When the package is loaded again its code may be
-// here still, with what it holds for others; the objects are those of the new namespace. Says whether it is the first time.
+// Initializes symbols and objects. `shared` is an environment with R objects and closures. If the
+// package is loaded again, the shared object may still be loaded, with its table of kept objects,
+// but the objects are those of the new namespace. Returns whether this is the first load.
 bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     bool is_first = table == NULL;
     if (is_first) {
@@ -206,7 +207,7 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
         table_init();
     }
 
-    // The namespace before is kept: an app may hold its objects.
+    // The previous namespace stays preserved, because an app may use its objects.
     objs.ns = ns;
     objs.globals = globals;
     R_PreserveObject(ns);
@@ -230,7 +231,8 @@ bool globals_init(SEXP ns, SEXP globals, SEXP shared) {
     return is_first;
 }
 
-// What requests and WebSockets are made of and answered with, before the first server: see prepare() in R/package-load.R.
+// Adds the objects for requests and WebSockets before the first server is started, see prepare() in
+// R/package-load.R.
 void globals_prepare(SEXP shared) {
     objs.null_input = shared_object(shared, "null_input");
     objs.error_stream = shared_object(shared, "error_stream");

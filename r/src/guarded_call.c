@@ -1,30 +1,39 @@
-// Calling R code so that nothing it does can jump past the caller.
+// Guarded calls: nothing that the called R code does can jump past the caller.
 //
-// R_tryEvalSilent() stops every jump; inside it a calling handler takes the condition object while the stack is
-// still whole. That is 0.35 us a call, against 5 us for tryCatch() (bench group r-call). Its traps:
-//  - R runs options(error=) for each error that R_tryEval stops. guard_begin() takes the option away.
-//  - Stack overflow and C stack overflow skip calling handlers: the condition is made from geterrmessage().
-//  - An interrupt does as well: told apart by options(interrupt=), which R calls before it jumps, wherever the interrupt
-//    came from. A SIGINT handler in front of R's would not hear of one in Sys.sleep(), where R has another.
+// R_tryEvalSilent() stops every jump. Within it, a calling handler records the condition while the
+// stack still exists. That takes 0.35 us per call, compared with 5 us for tryCatch() (bench group
+// r-call). Special cases:
+//   - R evaluates options(error=) for each error that R_tryEval stops. guard_begin() unsets the
+//     option.
+//   - After an overflow of R's stack or the C stack, R calls no calling handlers. The condition is
+//     made
+//     from geterrmessage().
+//   - After an interrupt, R calls no calling handlers either. It is detected by
+//     options(interrupt=),
+//     which R evaluates before it jumps. A SIGINT handler in front of R's would miss interrupts of
+//     Sys.sleep(), during which R installs another handler.
 #include "shim.h"
 // R_interrupts_pending is declared only there.
 #include <R_ext/GraphicsEngine.h>
 
 static SEXP trampoline_call;     // .Call(<trampoline>), evaluated for each guarded call
-static struct guard* entering;   // handed from guard_run() to trampoline(): nothing runs in between
+// passed from guard_run() to trampoline(); no other code runs in between
+static struct guard* entering;
 static SEXP error_symbol;
 static SEXP interrupt_symbol;
 static int depth;
-static int depth_at_fork;  // 0 in a process that is no child
+static int depth_at_fork;  // 0 in a process that was not forked
 
-// The call options(error = <value>), with the value quoted: it may be a language object. And the value that was taken
-// away. All made once, so that guard_begin() cannot fail for want of memory.
+// The call options(error = <value>), in which the value is quoted, because it may be a language
+// object; and the previous value. All objects are made in advance, so that guard_begin() cannot
+// fail for lack of memory.
 static SEXP set_error_call;
-static SEXP saved_error_option;  // a list of one
+static SEXP saved_error_option;  // a list of length one
 static bool is_taken;
 
-static SEXP watched_option;      // options(interrupt=) as we set it, a list of one
-static bool is_interrupt;  // R has been interrupted, and has told us
+// the value of options(interrupt=) that we set, in a list of length one
+static SEXP watched_option;
+static bool is_interrupt;  // R has been interrupted and has called the option
 
 static volatile sig_atomic_t is_supervisor_interrupt;  // the pending interrupt is the supervisor's
 static bool is_at_terminal;  // a worker whose R a person may interrupt at a prompt
@@ -41,10 +50,10 @@ static SEXP new_caught(SEXP condition) {
     return caught;
 }
 
-// Here the stack is whole: where it came from is told now, or never.
+// Records the condition and the traceback, while the stack still exists.
 static SEXP on_error(SEXP condition, void* data) {
     struct guard* guard = data;
-    // The newest wins: an error in a handler of the app's own replaces the one it handled.
+    // An error in one of the app's own error handlers replaces the error that it handled.
     release(guard->token);
     guard->token = 0;
     SEXP caught = PROTECT(new_caught(condition));
@@ -55,8 +64,8 @@ static SEXP on_error(SEXP condition, void* data) {
     return R_NilValue;
 }
 
-// What left a guarded call: the condition, and where it came from as text; R_NilValue where there was no condition. The guard lets
-// go of it.
+// Returns the condition that ended a guarded call, with its traceback, and R_NilValue if there was
+// no condition. The guard no longer keeps the value.
 SEXP guard_caught(struct guard* guard) {
     SEXP caught = kept(guard->token);
     release(guard->token);
@@ -72,12 +81,12 @@ SEXP caught_trace(SEXP caught) {
     return caught == R_NilValue ? R_NilValue : VECTOR_ELT(caught, 1);
 }
 
-// What is told where no condition was caught; NULL where one was.
+// Returns the message to use if no condition was caught, and NULL if one was.
 const char* caught_text(SEXP caught) {
-    return caught == R_NilValue ? "interrupted, or left by a restart" : NULL;
+    return caught == R_NilValue ? "interrupted, or ended by a restart" : NULL;
 }
 
-// As if it had been caught, with where it came from.
+// Returns a condition with its traceback in the form of guard_caught().
 SEXP caught_with(SEXP condition, SEXP trace) {
     SEXP caught = PROTECT(new_caught(condition));
     SET_VECTOR_ELT(caught, 1, trace);
@@ -85,7 +94,7 @@ SEXP caught_with(SEXP condition, SEXP trace) {
     return caught;
 }
 
-// As if it had been caught.
+// Returns a condition in the form of guard_caught().
 SEXP caught_of(SEXP condition) {
     return condition == R_NilValue ? R_NilValue : new_caught(condition);
 }
@@ -109,13 +118,14 @@ void guard_init(void) {
     SET_TAG(CDR(set_error_call), error_symbol);
     saved_error_option = Rf_cons(R_NilValue, R_NilValue);
     R_PreserveObject(saved_error_option);
-    // No option is a symbol: the first call of guard_watch_interrupts() has to ask.
+    // A symbol cannot be the value of the option, so the first guard_watch_interrupts() sets it.
     watched_option = Rf_cons(interrupt_symbol, R_NilValue);
     R_PreserveObject(watched_option);
     UNPROTECT(3);
 }
 
-// Whether it could be done: where expressions are nested as deeply as R allows it cannot.
+// Sets options(error=). Returns false if that failed, for example because expressions are nested
+// too deeply.
 static bool set_error_option(SEXP value) {
     bool failed;
     SETCADR(CADR(set_error_call), value);
@@ -124,7 +134,8 @@ static bool set_error_option(SEXP value) {
     return !failed;
 }
 
-// Once around a batch of guarded calls. Does not jump: an event has been taken already.
+// Begins a batch of guarded calls. Does not jump, because the event was already taken from the
+// queue.
 void guard_begin(void) {
     if (depth++ == 0 && !is_taken) {
         SEXP option = Rf_GetOption1(error_symbol);
@@ -166,7 +177,8 @@ void guard_end(void) {
         forget_supervisor_interrupt();
     }
     if (--depth == 0 && is_taken) {
-        // Unless a handler has set another one meanwhile. What cannot be put back now is put back the next time.
+        // Unless a handler has set another value meanwhile. If the value cannot be restored now,
+        // the next guard_end() restores it.
         if (Rf_GetOption1(error_symbol) != R_NilValue || set_error_option(CAR(saved_error_option))) {
             is_taken = false;
             SETCAR(saved_error_option, R_NilValue);
@@ -174,8 +186,8 @@ void guard_end(void) {
     }
 }
 
-// Has R tell us of interrupts, unless it does already: see watch_interrupts() in R/package-load.R. Called before R serves; R
-// keeps a copy of what options() is given.
+// Makes R report interrupts, see watch_interrupts() in R/package-load.R. Called before R serves. R
+// copies the value of an option, so the copy is compared.
 void guard_watch_interrupts(void) {
     if (Rf_GetOption1(interrupt_symbol) != CAR(watched_option)) {
         bool failed;
@@ -191,29 +203,28 @@ SEXP ffi_note_interrupt(void) {
     return R_NilValue;
 }
 
-// Whether a handler is being run: a jump past it would be stopped there. The handler that forked this process is none:
-// what it runs here may serve by itself, and jumps no further.
+// Returns whether a handler is running, which would stop a jump. The handler that forked this
+// process does not count: code in the fork may serve by itself, and does not jump past the fork.
 bool guard_is_active(void) {
     return depth > depth_at_fork;
 }
 
-// How many handlers may be nested, each within a service() or run_now() of the one before. Each
-// takes a part of R's stack and of options(expressions=), and when one of these is exhausted, R
-// does not call any condition handler.
+// The maximum number of nested handlers, each of which runs within a service() or run_now() of the
+// previous one. Each takes a part of R's stack and of options(expressions=). When one of these is
+// exhausted, R does not call condition handlers.
 enum { MOST_DEPTH = 20 };
 
-// Returns whether so many handlers are nested that no further one may begin before one of them has
-// returned.
+// Returns whether the maximum is reached, so that no further handler may begin before one returns.
 bool guard_is_too_deep(void) {
     return depth - depth_at_fork >= MOST_DEPTH;
 }
 
-// In a forked child. No R here.
+// Called in a forked child. Must not use R.
 void guard_forked(void) {
     depth_at_fork = depth;
 }
 
-// Evaluates a call of ours, with all conditions stopped and dropped.
+// Evaluates one of our own calls. Conditions end the evaluation and are dropped.
 SEXP call_quietly(SEXP call, bool* failed) {
     int error = 0;
     SEXP value = R_tryEvalSilent(call, R_BaseEnv, &error);
@@ -242,7 +253,7 @@ static enum failure classify(struct guard* guard) {
     return FAILURE_OTHER;
 }
 
-// Runs guard->body. On failure guard_caught() gives the condition, if there is one; the caller asks for it.
+// Runs guard->body. After a failure, the caller gets the condition from guard_caught().
 enum failure guard_run(struct guard* guard) {
     int error = 0;
     guard->token = 0;
@@ -252,7 +263,7 @@ enum failure guard_run(struct guard* guard) {
     if (error) {
         guard->failure = classify(guard);
     } else {
-        // A condition that a handler of the app's own dealt with is no failure.
+        // The app has handled the condition itself.
         release(guard->token);
         guard->token = 0;
         guard->failure = FAILURE_NONE;
@@ -270,7 +281,8 @@ static bool take_handler_interrupt(void) {
     return was_supervisor || is_at_terminal;
 }
 
-// An interrupt was meant for the loop as well as for the handler: it is raised again at the loop's next check.
+// Interrupts the event loop as well, after an interrupt that ended a handler. The interrupt is
+// raised at the loop's next check.
 void guard_propagate_interrupt(enum failure failure) {
     if (failure == FAILURE_INTERRUPT && !take_handler_interrupt()) {
         is_passed_on = true;
@@ -278,7 +290,7 @@ void guard_propagate_interrupt(enum failure failure) {
     }
 }
 
-// Before events are taken: what was passed on earlier is the loop's by now.
+// Called before events are taken: an interrupt that was passed on earlier belongs to the loop.
 void guard_forget_interrupt(void) {
     is_passed_on = false;
 }
@@ -287,7 +299,7 @@ bool guard_is_interrupted(void) {
     return is_passed_on;
 }
 
-// Lets go of an interrupt that was passed on, before the next handler is taken for its target. May jump.
+// Raises an interrupt that was passed on, before the next handler could be its target. May jump.
 void guard_check_interrupt(void) {
     if (is_passed_on) {
         is_passed_on = false;
@@ -295,7 +307,7 @@ void guard_check_interrupt(void) {
     }
 }
 
-// One line (or more) on stderr. Never raises.
+// Writes an error to stderr, usually in one line. Never raises an error.
 void log_error(const char* where, SEXP condition, const char* text) {
     bool failed;
     SEXP where_r = PROTECT(Rf_ScalarString(Rf_mkCharCE(where, CE_UTF8)));

@@ -3,7 +3,7 @@
 
 #include "shim.h"
 
-// Called by .onLoad(): see globals_init(). Each file sets itself up here, and none of another.
+// Called by .onLoad(), see globals_init(). Each file initializes its own state here.
 static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     if (globals_init(ns, globals, shared)) {
         strings_init();
@@ -15,7 +15,8 @@ static SEXP ffi_init(SEXP ns, SEXP globals, SEXP shared) {
     return R_NilValue;
 }
 
-// Called by prepare(), before the first server: see globals_prepare().
+// Called by prepare() in R/package-load.R before the first server is started, see
+// globals_prepare().
 static SEXP ffi_prepare(SEXP shared) {
     globals_prepare(shared);
     websocket_object_init();

@@ -1,10 +1,11 @@
-// A request's way through an app: req, onHeaders, call, reply; and what becomes of every failure on it.
+// Invocations of an app for a request: onHeaders, call and onWSOpen, with the time limit, the use
+// of the value that they return, and the report of errors.
 #include <stdlib.h>
 #include <string.h>
 
 #include "shim.h"
 
-// Where a request is on its way.
+// The stages of an invocation.
 enum stage { STAGE_REQUEST, STAGE_ON_HEADERS, STAGE_CALL, STAGE_RESPONSE, STAGE_PROMISE, STAGE_ON_WS_OPEN };
 
 static const char* const stage_names[] = {"request", "onHeaders", "call", "response", "response", "onWSOpen"};
@@ -16,15 +17,15 @@ struct invocation {
     const struct app* app;
     enum stage stage;
     const char* problem;
-    SEXP req;        // while it is guarded
-    uint64_t token;  // of it, for onError; 0: there is none
+    SEXP req;        // valid while guarded code runs
+    uint64_t token;  // of `req`, for onError; 0: none
 };
 
 static bool is_nothing(SEXP value) {
     return value == R_NilValue || (TYPEOF(value) == VECSXP && XLENGTH(value) == 0);
 }
 
-// Takes what onHeaders or call returned: a response, or the promise of one.
+// Uses the value of onHeaders or call: a response or a promise of one.
 static void use_result(struct invocation* invocation, SEXP value) {
     uint32_t slot = invocation->event->slot;
     uint64_t id = invocation->event->id;
@@ -33,7 +34,7 @@ static void use_result(struct invocation* invocation, SEXP value) {
         SEXP fulfilled = promise_value(value);
         if (fulfilled == NULL) {
             SEXP ticket = PROTECT(ticket_new(slot, id));
-            // Else what the request holds could go before it is answered.
+            // A reference from the promise, because `req` could be collected before the response.
             SEXP req = invocation->app->keeps_req ? invocation->req : R_NilValue;
             SEXP call = PROTECT(Rf_lang4(objs.then, value, ticket, req));
             Rf_eval(call, R_BaseEnv);
@@ -59,7 +60,7 @@ static SEXP call_with(SEXP function, SEXP argument) {
     return value;
 }
 
-// onHeaders(req), not protected; R_NilValue for an app without one.
+// Returns the value of onHeaders(req), not protected; R_NilValue for an app without onHeaders.
 static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
     if (!invocation->app->has_on_headers) {
         return R_NilValue;
@@ -71,7 +72,7 @@ static SEXP call_on_headers(struct invocation* invocation, SEXP app, SEXP req) {
     return value;
 }
 
-// What onHeaders() has answered.
+// Uses a value of onHeaders() that is not NULL.
 static void use_early_response(struct invocation* invocation, SEXP value) {
     if (is_receiver(value)) {
         invocation->problem = receive_begin(invocation->event, value, invocation->app->keeps_req ? invocation->req : R_NilValue);
@@ -80,7 +81,7 @@ static void use_early_response(struct invocation* invocation, SEXP value) {
     }
 }
 
-// onHeaders(req); whether it has answered.
+// Calls onHeaders(req). Returns whether that ended the request.
 static bool respond_early(struct invocation* invocation, SEXP app, SEXP req) {
     SEXP value = PROTECT(call_on_headers(invocation, app, req));
     bool has_answered = !is_nothing(value);
@@ -91,7 +92,7 @@ static bool respond_early(struct invocation* invocation, SEXP app, SEXP req) {
     return has_answered;
 }
 
-// A handshake: refused by what onHeaders() answers, or accepted.
+// Handles an opening handshake: refuses it with the response of onHeaders(), or accepts it.
 static void run_handshake(struct invocation* invocation, SEXP app, SEXP req) {
     const struct rk_event* event = invocation->event;
     SEXP saved = PROTECT(invocation->app->has_on_headers ? request_save(req) : R_NilValue);
@@ -132,7 +133,7 @@ static void call_app(struct invocation* invocation, SEXP app, SEXP req) {
     UNPROTECT(1);
 }
 
-// Of what R does from now on. May jump.
+// Limits the time of R code from now on. May jump.
 static void limit_time(double seconds) {
     SEXP limit = PROTECT(Rf_ScalarReal(seconds));
     SEXP call = PROTECT(Rf_lang2(objs.limit_time, limit));
@@ -146,7 +147,7 @@ static SEXP run_no_limit(void* data) {
     return R_NilValue;
 }
 
-// The guarded part of a visit: every R object of the exchange is made here.
+// The guarded part of an invocation, in which all R objects of the exchange are made.
 static SEXP run_invocation(void* data) {
     struct invocation* invocation = data;
     const struct rk_event* event = invocation->event;
@@ -197,7 +198,7 @@ static void fail(const struct invocation* invocation, struct guard* guard, char 
     if (failure == FAILURE_INTERRUPT) {
         text = "interrupted";
     } else if (text == NULL && caught == R_NilValue) {
-        text = "left by a restart or a condition that is no error";
+        text = "ended by a restart, or by a condition that is not an error";
     }
     if (route[0] == '\0') {
         rk_route(event->slot, event->id, route, ROUTE_MAX);
@@ -230,14 +231,15 @@ void on_request(const struct rk_event* event) {
     struct invocation invocation = {.event = event, .app = &app};
     char route[ROUTE_MAX] = "";
     if (!app_find(event->listener, &app)) {
-        // Its server was stopped with the request in the queue: nobody is there to answer, nobody to read it.
+        // The server was stopped while the request was in the queue, and no app can respond.
         rk_refuse(event->slot, event->id);
         response_send(event->slot, event->id);
         release(event->token);
         return;
     }
     if (event->kind == RK_HANDSHAKE) {
-        // R holds it no more when onWSOpen is called. Any other is asked for what it was when it has failed.
+        // R does not hold the exchange any more when onWSOpen is called. For other requests, the
+        // route is only determined after an error.
         rk_route(event->slot, event->id, route, sizeof route);
     }
     double began = event_start();
@@ -252,6 +254,6 @@ void on_request(const struct rk_event* event) {
         fail(&invocation, &guard, route, began);
     }
     release(invocation.token);
-    // Of a request that onHeaders has seen; 0 for all others.
+    // The token of a request for which onHeaders was called; 0 for all others.
     release(event->token);
 }

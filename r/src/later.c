@@ -1,8 +1,10 @@
-// Package later, R's event loop: asked for what it has once it is loaded, and loaded when R has to be reached.
+// Package later, the owner of R's event loops: scheduling tasks in it, and loading it.
 //
-// To load it takes half of the time to a first answer (it imports rlang and Rcpp). Until somebody does it has nothing to run, and a
-// service() waits by itself. So an R that serves does without; one at its prompt gets it with its first server (R/package-load.R); and any
-// other with an event loop is reached by a bell: a pipe that R's event loop watches, and whose handler loads it.
+// Loading package later, which imports rlang and Rcpp, takes half of the time to the first
+// response. Until an app loads it, it has no callbacks to run, and service() waits without it. A
+// process that only serves therefore does not load it. An interactive session loads it with its
+// first server (R/package-load.R). Any other R process that runs an event loop is woken through a
+// pipe, whose input handler in R's event loop loads package later.
 #include <R_ext/eventloop.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -13,19 +15,19 @@
 // then.
 static const double RELEASE_SECONDS = 0.05;
 
-// Of package later: runs `callback` from the event loop `loop`; may be called on any thread.
-// Returns 0 when there is no such loop.
+// The function of package later that schedules `callback` in the event loop `loop`. It may be
+// called on any thread, and returns 0 if there is no such loop.
 typedef uint64_t (*exec_later_t)(void (*callback)(void*), void* data, double seconds, int loop);
-static exec_later_t exec_later;  // NULL: it is not loaded
+static exec_later_t exec_later;  // NULL while package later is not loaded
 static int is_closed;
 
 static SEXP run_call;      // later::run_now(0, all = FALSE)
-static SEXP wait_call;     // the same with room for the time
+static SEXP wait_call;     // the same call with arguments for the time and the loop
 static SEXP current_call;  // later::current_loop()
 static SEXP id_symbol;
 
-// A callback that is scheduled in one loop at most once at a time. It is never freed: package later
-// has its address.
+// A callback that is scheduled at most once at a time in a loop. It is never freed, because package
+// later has its address.
 struct scheduled {
     enum later_task task;
     int loop;          // an index in `loops`
@@ -33,26 +35,26 @@ struct scheduled {
 };
 
 // An event loop of package later. Servers and clients belong to the loop that was current when they
-// were made.
+// were created.
 struct loop {
-    int id;       // package later's number; read by any thread
-    int users;    // servers and clients
+    int id;       // the id in package later; read by any thread
+    int users;    // the number of servers and clients
     int servers;  // read by any thread
     struct scheduled tasks_of[LATER_TASKS];
 };
 
-// The first is the global loop. with_temp_loop() makes a new number each time, so places are used
-// again.
+// The first element is the global loop. The elements are reused, because with_temp_loop() creates a
+// new id each time.
 static struct loop loops[LATER_LOOPS];
-static int loop_count = 1;  // places that have been used; read by any thread
-static int waits_in = -1;   // where service() waits; read by any thread
-static int last_served;     // the loop of the server that was stopped last; read by any thread
+static int loop_count = 1;  // elements in use so far; read by any thread
+static int waits_in = -1;   // the loop in which service() waits; read by any thread
+static int last_served;     // the loop of the last server that was stopped; read by any thread
 
 static void (*tasks[LATER_TASKS])(int loop);
-static int is_woken;  // the bell has been rung, and not been heard
+static int is_woken;  // whether a byte was written to the pipe and not read yet
 
 static int wake_pipe[2] = {-1, -1};
-// Which of R's handlers it is: any number that no other package has.
+// The number that identifies our input handler; any number that other packages do not use.
 enum { WAKE_ACTIVITY = 77 };
 
 static int atomic_get(int* word) {
@@ -75,7 +77,7 @@ static void run_scheduled(void* data) {
     }
 }
 
-// Schedules a task in a loop, unless it is scheduled there. On any thread; no R here.
+// Schedules a task in a loop, unless it is already scheduled. Called on any thread; must not use R.
 static void schedule_in(exec_later_t exec, int at, enum later_task task, double seconds) {
     struct loop* loop = &loops[at];
     struct scheduled* scheduled = &loop->tasks_of[task];
@@ -84,14 +86,14 @@ static void schedule_in(exec_later_t exec, int at, enum later_task task, double 
     }
     int id = atomic_get(&loop->id);
     if (exec(run_scheduled, scheduled, seconds, id) == 0 && id != 0) {
-        // The loop has been destroyed: what belonged to it belongs to the global loop from now on.
+        // The loop was destroyed, so its servers and clients move to the global loop.
         atomic_set(&loop->id, 0);
         exec(run_scheduled, scheduled, seconds, 0);
     }
 }
 
-// Schedules a task wherever R may run it next: in the loop that service() waits in, and in those of
-// servers.
+// Schedules a task in the loops in which R may run next: the one in which service() waits, and
+// those of servers.
 static void schedule_task(exec_later_t exec, enum later_task task, double seconds) {
     bool has_servers = false;
     int waits = atomic_get(&waits_in);
@@ -109,7 +111,7 @@ static void schedule_task(exec_later_t exec, enum later_task task, double second
     }
 }
 
-// Has R's event loop handle what has arrived. On any thread; no R here.
+// Makes R's event loop take events. Called on any thread; must not use R.
 void later_schedule(void) {
     if (atomic_get(&is_closed) != 0) {
         return;
@@ -119,13 +121,13 @@ void later_schedule(void) {
         schedule_task(exec, LATER_SERVE, 0);
     } else if (wake_pipe[1] >= 0 && __atomic_exchange_n(&is_woken, 1, __ATOMIC_SEQ_CST) == 0) {
         ssize_t written = write(wake_pipe[1], "", 1);
-        // A pipe that is full has rung.
+        // If the pipe is full, R has been woken already.
         (void)written;
     }
 }
 
-// Has R's event loop release what the server has sent. Without package later service() does so when
-// it is idle. On any thread; no R here.
+// Makes R's event loop release memory that the server has sent. Without package later, service()
+// does so when it is idle. Called on any thread; must not use R.
 void later_release(void) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL && atomic_get(&is_closed) == 0) {
@@ -133,7 +135,7 @@ void later_release(void) {
     }
 }
 
-// Runs a task in one loop, if package later is loaded. On any thread; no R here.
+// Schedules a task in one loop if package later is loaded. Called on any thread; must not use R.
 void later_schedule_in(int loop, enum later_task task) {
     exec_later_t exec = __atomic_load_n(&exec_later, __ATOMIC_SEQ_CST);
     if (exec != NULL && atomic_get(&is_closed) == 0) {
@@ -141,7 +143,7 @@ void later_schedule_in(int loop, enum later_task task) {
     }
 }
 
-// Nothing is to be scheduled any more.
+// Ends all scheduling.
 void later_close(void) {
     atomic_set(&is_closed, 1);
 }
@@ -158,8 +160,8 @@ static void loops_reset(void) {
     atomic_set(&waits_in, -1);
 }
 
-// Sets what runs when a task's turn has come. Also when this package is loaded again: `later` may
-// have been, too.
+// Sets the function of a task. Called again when this package is loaded again, when package later
+// may have been loaded again as well.
 void later_init(enum later_task task, void (*run)(int loop)) {
     tasks[task] = run;
     __atomic_store_n(&exec_later, NULL, __ATOMIC_SEQ_CST);
@@ -169,7 +171,7 @@ void later_init(enum later_task task, void (*run)(int loop)) {
 
 // loops ---------------------------------------------------------------------
 
-// The number that package later has for the current loop; 0 is the global loop. Does not jump.
+// Returns package later's id of the current loop; 0 is the global loop. Does not jump.
 int later_current(void) {
     if (!later_is_loaded()) {
         return 0;
@@ -191,8 +193,7 @@ static bool has_scheduled(const struct loop* loop) {
     return false;
 }
 
-// Returns a free place for another loop, if possible one in which nothing is scheduled. 0 if all
-// are in use.
+// Returns the index of an unused element, if possible one in which nothing is scheduled, or 0.
 static int free_place(void) {
     int found = 0;
     for (int i = 1; i < LATER_LOOPS; i++) {
@@ -206,8 +207,7 @@ static int free_place(void) {
     return found;
 }
 
-// The index of the loop that has this number. Where more than 63 are in use at once, that of the
-// global loop.
+// Returns the index of the loop with this id, or that of the global loop if 63 others are in use.
 static int place_of(int id) {
     if (id == 0) {
         return 0;
@@ -233,8 +233,8 @@ static int place_of(int id) {
     return at;
 }
 
-// Begins to use the loop that has this number: the index that stands for it until
-// later_loop_release(). Reports once that another loop could not be used.
+// Adds a user to the loop with this id, and returns the index of the loop, which is valid until
+// later_loop_release(). Logs once if the global loop had to be used instead.
 int later_loop_use(int id) {
     static bool is_reported;
     int at = place_of(id);
@@ -242,8 +242,8 @@ int later_loop_use(int id) {
         is_reported = true;
         log_error(
             "an event loop of package later", R_NilValue,
-            "servers and clients use as many private loops as they can (63): those made in a further one belong to "
-            "the global loop, and later::run_now(loop = ) does not serve them. Stop the servers that are not needed.");
+            "servers and clients already use 63 private event loops, the maximum: those in a further loop belong to "
+            "the global loop, and later::run_now(loop = ) does not serve them. Stop servers that are not needed.");
     }
     loops[at].users++;
     return at;
@@ -253,7 +253,7 @@ void later_loop_release(int at) {
     loops[at].users--;
 }
 
-// Counts a server as one of the current loop; returns the index of that loop.
+// Adds a server to the current loop, and returns the index of the loop.
 int later_add_server(void) {
     int at = later_loop_use(later_current());
     atomic_set(&loops[at].servers, loops[at].servers + 1);
@@ -267,8 +267,8 @@ void later_remove_server(int at) {
 }
 
 // Makes the current loop the one in which later_run() waits, and in which arriving events are
-// scheduled whichever loop their servers belong to. This lasts until later_set_wait_loop() is called
-// with the index that this function returns. May raise the errors of later::current_loop().
+// scheduled, whatever loop their servers belong to. This lasts until later_set_wait_loop() is
+// called with the returned index. May raise the errors of later::current_loop().
 int later_begin_wait(void) {
     int outer = waits_in;
     SEXP loop = PROTECT(Rf_eval(current_call, R_BaseEnv));
@@ -287,7 +287,7 @@ void later_set_wait_loop(int outer) {
     atomic_set(&waits_in, outer);
 }
 
-// the bell --------------------------------------------------------------------
+// the pipe --------------------------------------------------------------------
 
 static bool pipe_new(int ends[2]) {
     if (pipe(ends) != 0) {
@@ -300,7 +300,8 @@ static bool pipe_new(int ends[2]) {
     return true;
 }
 
-// R's event loop has seen the bell: `later` is loaded, unless a function of R's is running, in which it would run nothing.
+// The input handler of the pipe. It loads package later, unless R code is running, during which
+// package later would run no callbacks.
 static void on_wake(void* data) {
     char bytes[16];
     bool failed = false;
@@ -311,27 +312,29 @@ static void on_wake(void* data) {
         SEXP call = PROTECT(Rf_lang1(objs.load_later_if_idle));
         SEXP is_reached = call_quietly(call, &failed);
         if (!failed && Rf_asLogical(is_reached) != TRUE) {
-            // The I/O thread rings again in a millisecond while something waits.
+            // The I/O thread writes to the pipe again after a millisecond while events wait.
             atomic_set(&is_woken, 0);
         }
         UNPROTECT(1);
     }
     if (failed) {
-        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled by service() alone");
+        log_error("a request", R_NilValue, "package later cannot be loaded: requests are handled only by service()");
     }
 }
 
-// Before a server listens: the I/O thread can reach an R that does not serve.
+// Creates the pipe by which the I/O thread wakes an R process that is not in service(). Called
+// before a server listens.
 void later_enable_wakeup(void) {
     if (!later_is_loaded() && wake_pipe[0] < 0) {
         if (!pipe_new(wake_pipe)) {
-            abort_with("rookery_no_server", "a pipe cannot be made: too many files are open");
+            abort_with("rookery_no_server", "cannot create a pipe: too many files are open");
         }
         addInputHandler(R_InputHandlers, wake_pipe[0], on_wake, WAKE_ACTIVITY);
     }
 }
 
-// In a forked child, whose R watches the descriptors that it inherited: they are a bell of its own. No R here.
+// Called in a forked child. R's event loop watches the inherited descriptors, so they are replaced
+// by a new pipe. Must not use R.
 void later_forked(void) {
     int ends[2];
     loops_reset();
@@ -344,7 +347,7 @@ void later_forked(void) {
     }
 }
 
-// The call run_now(0, all = FALSE); with `waits`, it has room for the time and the loop.
+// Returns the call run_now(0, all = FALSE); with `waits`, with arguments for the time and the loop.
 static SEXP run_now_call(SEXP run_now, bool waits, SEXP before) {
     SEXP zero = PROTECT(Rf_ScalarReal(0));
     SEXP no = PROTECT(Rf_ScalarLogical(FALSE));
@@ -361,7 +364,7 @@ static SEXP run_now_call(SEXP run_now, bool waits, SEXP before) {
     return call;
 }
 
-// `later` is loaded: what was asked of the bell is asked of it.
+// Called when package later was loaded. Schedules the task for which the pipe was used.
 SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
     run_call = run_now_call(run_now, false, run_call);
     wait_call = run_now_call(run_now, true, wait_call);
@@ -372,19 +375,20 @@ SEXP ffi_later_use(SEXP run_now, SEXP current_loop) {
     R_PreserveObject(current_call = Rf_lang1(current_loop));
     exec_later_t exec = (exec_later_t)R_GetCCallable("later", "execLaterNative2");
     __atomic_store_n(&exec_later, exec, __ATOMIC_SEQ_CST);
-    // Whoever asks from here on sees it; whoever asked before is seen here.
+    // A thread that calls later_schedule() from here on uses package later; one that has used the
+    // pipe before has set the flag.
     if (__atomic_exchange_n(&is_woken, 0, __ATOMIC_SEQ_CST) != 0) {
         schedule_task(exec, LATER_SERVE, 0);
     }
     return R_NilValue;
 }
 
-// Runs one callback of the current loop, for which it waits for up to `seconds` after
-// later_begin_wait(); whether there was one. May raise what that raised.
+// Runs one callback of the current loop. After later_begin_wait() it waits for a callback for up to
+// `seconds`. Returns whether one ran. May raise the callback's error.
 bool later_run(double seconds) {
     SEXP call = run_call;
     if (seconds > 0) {
-        // In place: this call is not evaluated again before it returns with the value read.
+        // Changed in place: the call is not evaluated again before it returns with this value.
         SETCADR(wait_call, PROTECT(Rf_ScalarReal(seconds)));
         call = wait_call;
         UNPROTECT(1);

@@ -1,7 +1,7 @@
 // The limits of the server: their names and defaults, and setting them.
 #include "shim.h"
 
-// The limits that there are: list(names, kinds, the least each may be, defaults).
+// Returns list(names, kinds, minimums, defaults) of all limits.
 SEXP ffi_limits(void) {
     struct rk_limit limit;
     R_xlen_t count = 0;
@@ -28,7 +28,8 @@ SEXP ffi_limits(void) {
     return all;
 }
 
-// Sets all of them, in their order; NaN is a default. FALSE while the server is in use with others.
+// Sets all limits, in their order; NaN stands for the default. Returns FALSE while a server runs
+// with other limits.
 SEXP ffi_limits_set(SEXP values) {
     return Rf_ScalarLogical(rk_limits_set(REAL(values), (size_t)XLENGTH(values)) == RK_OK);
 }

@@ -1,7 +1,7 @@
 // Starting and stopping listeners.
 #include "shim.h"
 
-// The strings of a character vector; none for NULL.
+// Returns the strings of a character vector, or none for NULL.
 static const char** strings_of(SEXP strings) {
     size_t count = (size_t)Rf_xlength(strings);
     const char** all = (const char**)R_alloc(count + 1, sizeof(char*));
@@ -11,9 +11,9 @@ static const char** strings_of(SEXP strings) {
     return all;
 }
 
-// `setup` is list(site, app, settings, spool, tls, proxies, has_proxy_header, socket_rules, origins, tells_id, inherits,
-// is_sticky), with the settings of
-// app_set(); it lives until .Call() returns.
+// Converts a configuration from R: list(site, app, settings, spool, tls, proxies, has_proxy_header,
+// websocket_rules, origins, sends_id, inherits, is_sticky), with the `settings` of app_set(). The
+// result is valid until .Call() returns.
 static struct rk_setup setup_of(SEXP setup) {
     SEXP proxies = VECTOR_ELT(setup, 5);
     SEXP origins = VECTOR_ELT(setup, 8);
@@ -35,7 +35,7 @@ static struct rk_setup setup_of(SEXP setup) {
     };
 }
 
-// Binding has happened when this returns: Shiny looks for a free port by trying.
+// Returns after the socket was bound, because Shiny searches for a free port by trying.
 SEXP ffi_listen_tcp(SEXP host, SEXP port, SEXP setup) {
     later_enable_wakeup();
     uint32_t listener;
@@ -65,7 +65,8 @@ SEXP ffi_listen_unix(SEXP path, SEXP mask, SEXP setup) {
     return Rf_ScalarInteger((int)listener);
 }
 
-// The app stays reachable until the WebSockets' closing callbacks have run: they hold what they need themselves.
+// Stops a listener. Closing callbacks of its WebSockets run later and keep what they need
+// themselves.
 SEXP ffi_stop(SEXP listener) {
     rk_stop((uint32_t)Rf_asInteger(listener));
     signals_count_listener(-1);
@@ -73,7 +74,8 @@ SEXP ffi_stop(SEXP listener) {
     return R_NilValue;
 }
 
-// Stops accepting; connections end as their replies are done. ffi_connections() tells how many are left.
+// Stops accepting connections. Open ones end after their responses; ffi_connections() returns how
+// many remain.
 SEXP ffi_drain(SEXP listener) {
     rk_drain((uint32_t)Rf_asInteger(listener));
     return R_NilValue;
@@ -83,7 +85,7 @@ SEXP ffi_connections(SEXP listener) {
     return Rf_ScalarInteger(rk_connections((uint32_t)Rf_asInteger(listener)));
 }
 
-// From now on the requests of a listener that R comes to are answered with 503; with `held`, so are those that wait
+// Makes R's requests of a listener get status 503 from now on; with `held`, also those that wait
 // for a promise.
 SEXP ffi_refuse(SEXP listener, SEXP held) {
     app_remove((uint32_t)Rf_asInteger(listener));

@@ -1,7 +1,7 @@
-// R objects whose methods are closures of their own, made from a template without calls.
+// R objects with methods, made from a template without calling R functions.
 //
-// What R6's `$new()` makes on the way is ten times what stays, and the pages that R takes for it stay as well. Methods keep
-// their byte code here, which `environment<-` drops.
+// R6's `$new()` allocates ten times the memory of the object, and R keeps the pages. Methods that
+// are made here keep their byte code, which `environment<-` would drop.
 #include "shim.h"
 
 static SEXP preserved(SEXP object) {
@@ -10,7 +10,7 @@ static SEXP preserved(SEXP object) {
     return object;
 }
 
-// What was there of a namespace before is kept: an app may hold it.
+// The objects of a previously loaded namespace stay preserved, because an app may use them.
 void template_init(struct object_template* template, SEXP parts) {
     SEXP closures = VECTOR_ELT(parts, 0);
     SEXP makers = PROTECT(Rf_allocVector(VECSXP, XLENGTH(closures)));

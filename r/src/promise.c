@@ -1,8 +1,9 @@
-// Promises as answers, and as pieces of them: how a server hears of one without making another.
+// Promises of responses and chunks, handled without creating further promises.
 //
-// `then()` makes a second promise, whose fulfilment is a callback of package later's again: for an answer or a piece, of which
-// nobody is told, that is most of the work. What is looked at instead is what package promises (1.2 to 1.3) keeps of a promise.
-// Where it keeps something else, or something else stands for its `then()`, `then()` is called.
+// `then()` creates a second promise, whose fulfilment is another callback of package later. For
+// responses and chunks nothing uses that promise, but creating it is most of the work. Instead, the
+// state of a promise is read from the fields that package promises (1.2 to 1.3) stores. If a
+// promise has other fields, or a `then()` of its own, `then()` is called.
 #include <string.h>
 
 #include "shim.h"
@@ -12,7 +13,7 @@ static SEXP field(SEXP env, SEXP name) {
     return value == NULL ? R_NilValue : value;
 }
 
-// The environment with a promise's state; R_NilValue when it is not known.
+// Returns the environment with a promise's state, or R_NilValue if it is unknown.
 static SEXP state_of(SEXP promise) {
     SEXP impl = PROTECT(Rf_getAttrib(promise, syms.promise_impl));
     SEXP then = PROTECT(field(impl, syms.then));
@@ -28,8 +29,8 @@ static bool is_in_state(SEXP private, const char* name) {
     return TYPEOF(state) == STRSXP && XLENGTH(state) == 1 && strcmp(CHAR(STRING_ELT(state, 0)), name) == 0;
 }
 
-// The value of a promise that is fulfilled already; NULL for any other. An app cannot tell when its answer is written, so
-// nothing that it sees changes its order.
+// Returns the value of a fulfilled promise, and NULL for others. The value can be used at once,
+// because an app cannot observe when its response is written.
 SEXP promise_value(SEXP promise) {
     SEXP private = PROTECT(state_of(promise));
     SEXP value = is_in_state(private, "fulfilled") ? field(private, syms.value) : NULL;
@@ -37,7 +38,8 @@ SEXP promise_value(SEXP promise) {
     return value;
 }
 
-// Whether a promise domain is in force, which wraps what is given to `then()`; also when that cannot be told.
+// Returns whether a promise domain is active, which wraps callbacks of `then()`; also true if that
+// is unknown.
 static bool has_domain(SEXP promise) {
     int failed = 0;
     SEXP then = list_element(promise, syms.then);
@@ -47,8 +49,8 @@ static bool has_domain(SEXP promise) {
     return has;
 }
 
-// Has a promise that is pending call one of two functions when it is settled, behind those that `then()` has given it: FALSE
-// when that is `then()`'s to do. They must not raise.
+// Adds callbacks to a pending promise, after those of `then()`. Returns FALSE if `then()` must be
+// used instead. The callbacks must not raise errors.
 SEXP ffi_promise_attach(SEXP promise, SEXP on_fulfilled, SEXP on_rejected) {
     SEXP private = PROTECT(state_of(promise));
     SEXP fulfilled = PROTECT(field(private, syms.on_fulfilled));

@@ -1,10 +1,11 @@
-// Requests' bodies in pieces: R/receive-body.R is told of each, and of the end.
+// Request bodies that the app receives in chunks: passes the chunks and the end of a body to
+// R/receive-body.R.
 #include "shim.h"
 
 static double ticket_part(SEXP receiver, int part) {
     SEXP ticket = variable(receiver, syms.ticket);
     if (ticket == NULL || TYPEOF(ticket) != REALSXP || XLENGTH(ticket) != 3) {
-        abort_with("rookery_bad_argument", "this receive_body() is no request's");
+        abort_with("rookery_bad_argument", "this receive_body() object does not belong to a request");
     }
     return REAL(ticket)[part];
 }
@@ -17,15 +18,15 @@ static SEXP call_over(SEXP receiver, const char* reason) {
     return value;
 }
 
-// onHeaders has returned what receives the body. Runs guarded.
+// Begins to receive a body, after onHeaders has returned a receiver. Runs guarded.
 const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req) {
     if (variable(receiver, syms.ticket) != NULL) {
-        return "receive_body() has received another request's body: make one for each";
+        return "this receive_body() object has received the body of another request: create one for each request";
     }
     char text[ROUTE_MAX];
     Rf_defineVar(syms.ticket, PROTECT(ticket_new(event->slot, event->id)), receiver);
     Rf_defineVar(syms.req, req, receiver);
-    // For what fails when R does not hold the exchange any more.
+    // For error reports after R no longer holds the exchange.
     rk_route(event->slot, event->id, text, sizeof text);
     Rf_defineVar(syms.route, PROTECT(Rf_mkString(text)), receiver);
     rk_request_id(event->slot, event->id, text, sizeof text);
@@ -33,14 +34,14 @@ const char* receive_begin(const struct rk_event* event, SEXP receiver, SEXP req)
     Rf_defineVar(syms.origin, PROTECT(Rf_ScalarReal(event->listener)), receiver);
     UNPROTECT(4);
     if (event->kind != RK_HEAD) {
-        // There is no body.
+        // The request has no body.
         call_over(receiver, "done");
         return NULL;
     }
     uint64_t token = keep(receiver);
     if (rk_receive_body(event->slot, event->id, token) != RK_OK) {
         release(token);
-        // Answered for R: onHeaders has stopped its server.
+        // onHeaders has stopped the server, which has responded itself.
         call_over(receiver, "stop");
     }
     return NULL;
@@ -51,8 +52,8 @@ static const char* text_of(SEXP receiver, SEXP name, const char* otherwise) {
     return value != NULL && TYPEOF(value) == STRSXP && XLENGTH(value) == 1 ? CHAR(STRING_ELT(value, 0)) : otherwise;
 }
 
-// A function of the app's has failed, that R/receive-body.R has named in `doing`: 500, unless the
-// request has been answered, and what comes of the body is dropped.
+// Reports an error in a function of the app, which R/receive-body.R has named in `doing`. The
+// response is status 500 unless one was sent before. The rest of the body is dropped.
 static void fail(SEXP receiver, uint32_t slot, uint64_t id, SEXP caught, const char* text) {
     SEXP origin = variable(receiver, syms.origin);
     SEXP request_id = variable(receiver, syms.request_id);
@@ -132,7 +133,7 @@ void on_body_event(const struct rk_event* event) {
         enum failure failure = run_guarded(run_arrival, &arrival);
         event_release();
         if (failure != FAILURE_NONE) {
-            // What came while the function ran that has failed, by a service() in it.
+            // Chunks that arrived while the function called service() before it failed.
             enum failure second = run_guarded(run_rest, &arrival);
             guard_propagate_interrupt(second == FAILURE_INTERRUPT ? second : failure);
         }
@@ -157,19 +158,19 @@ SEXP ffi_receive_fail(SEXP receiver, SEXP condition, SEXP trace) {
     return R_NilValue;
 }
 
-// Answers; whether it could.
+// Sends a response; returns whether it was valid.
 SEXP ffi_receive_respond(SEXP receiver, SEXP value) {
     SEXP req = variable(receiver, syms.req);
     bool is_response = deferred_respond(variable(receiver, syms.ticket), value, req == NULL ? R_NilValue : req, "the response");
     return Rf_ScalarLogical(is_response);
 }
 
-// Whether the request still waits for its answer.
+// Returns whether the request still waits for its response.
 SEXP ffi_receive_is_waiting(SEXP receiver) {
     return Rf_ScalarLogical(rk_is_held((uint32_t)ticket_part(receiver, 0), (uint64_t)ticket_part(receiver, 1)));
 }
 
-// Its client has gone: nobody is answered.
+// Drops the exchange of a client that has disconnected.
 SEXP ffi_receive_drop(SEXP receiver) {
     uint32_t slot = (uint32_t)ticket_part(receiver, 0);
     uint64_t id = (uint64_t)ticket_part(receiver, 1);

@@ -1,29 +1,30 @@
-// The Rook environment of a request: a plain, writable environment with ordinary bindings whose values are copies.
+// The Rook environment of a request: a plain environment with ordinary bindings, whose values are
+// copies.
 #include <string.h>
 
 #include "shim.h"
 
 #include <R_ext/Altrep.h>
 
-// HEADERS of the last request, reused when no header differs.
+// HEADERS of the last request, reused if all headers are equal.
 enum { LAST_MAX = 64 };
 static SEXP last_headers;
 static int32_t last_symbols[LAST_MAX];
 static size_t last_count = SIZE_MAX;
 
-// What of the headers equals the last request's.
+// Which parts of the headers are equal to those of the last request.
 struct sameness {
     bool values;
     bool names;
 };
 
-// Indices in rookery-exchange's KNOWN_HEADERS.
+// Indices in KNOWN_HEADERS of rookery-exchange.
 enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28, KNOWN_TRACEPARENT = 42 };
 
-// Whether the last request had a header that may name it.
+// Whether the last request had a header that may set its request id.
 static bool is_named;
 
-// Assigns the HTTP_* bindings, and those of a body's headers.
+// Sets the HTTP_* bindings, and those of the body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
@@ -69,7 +70,7 @@ static SEXP headers_vector(const struct rk_event* event, bool has_last_names) {
         if (!has_last_names) {
             SET_STRING_ELT(names, i, header_name(header));
         }
-        // A value too long to be remembered would never compare as equal.
+        // A value that is too long for the cache would never compare as equal.
         is_cacheable = is_cacheable && was_cached && !header_is_ambiguous(header);
         if (i < LAST_MAX) {
             last_symbols[i] = header->symbol;
@@ -128,15 +129,17 @@ SEXP request_new(const struct rk_event* event) {
     return req;
 }
 
-// ---- its id ----
+// ---- the request id ----
 
-// An id of the server's own is the exchange's and its process's in text. Few apps look at it, and the text is a third of what a request
-// costs here: so it is an ALTREP string (R_ext/Altrep.h), whose data1 is a struct own_id, and data2 the string once it was looked at.
+// A request id of the server's own consists of the ids of the exchange and of the process. Few apps
+// read it, and formatting it would take a third of the time for a request object. It is therefore
+// an ALTREP string (R_ext/Altrep.h): data1 is a struct own_id, and data2 the string after the first
+// access.
 static R_altrep_class_t own_id_class;
 
 struct own_id {
     uint64_t id;
-    uint64_t process;  // which may be another when it is looked at: a fork's parent
+    uint64_t process;  // differs from this process's if a fork reads the id
 };
 
 _Static_assert(sizeof(struct own_id) == 16, "own_id");
@@ -187,7 +190,7 @@ void request_init(DllInfo* dll) {
     R_set_altvec_Dataptr_or_null_method(own_id_class, own_id_pointer_or_null);
 }
 
-// Of the request that request_new() has just made.
+// Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
     if (is_named) {
@@ -206,14 +209,14 @@ void request_bind_id(SEXP req, const struct rk_event* event) {
     UNPROTECT(1);
 }
 
-// The bindings that httpuv sets once more when a WebSocket is opened, whatever onHeaders did to them: of its own parts, all
-// but those that depend on the body.
+// Returns whether httpuv sets a binding again when a WebSocket is opened, even if onHeaders has
+// changed it: all of its own bindings except those about the body.
 static bool is_set_again(SEXP name) {
     return name != syms.content_type && name != syms.content_length && name != syms.input && name != syms.errors &&
            name != syms.httpuv_version;
 }
 
-// What request_restore() needs. A copy: what an event lends is gone once R code has run.
+// Copies the bindings for request_restore(), because the event is invalid after R code has run.
 SEXP request_save(SEXP req) {
     SEXP call = PROTECT(Rf_lang2(Rf_install("as.list.environment"), req));
     SEXP saved = Rf_eval(call, R_BaseEnv);

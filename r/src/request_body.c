@@ -1,8 +1,8 @@
-// A request's body as raw vectors.
+// Request bodies as raw vectors.
 //
-// A large body lies in one block of the server's. The vector for the whole of it is an ALTREP object (R_ext/Altrep.h)
-// over that block: nothing is copied, and no page is touched for the first time. R gives the block back when it
-// collects the vector, however late.
+// A large body is one block of the server's memory. The vector for a whole body is an ALTREP object
+// (R_ext/Altrep.h) over that block, so nothing is copied and no new page is touched. R returns the
+// block when it collects the vector.
 
 #include "shim.h"
 
@@ -10,28 +10,29 @@
 
 static R_altrep_class_t lent_class;
 
-// How many blocks R has. While it has one, this code must stay loaded: R will call it.
+// The number of blocks that R has. While it is not 0, this code must stay loaded, because R will
+// call it.
 static int lent_blocks;
 
 SEXP ffi_lent_blocks(void) {
     return Rf_ScalarInteger(lent_blocks);
 }
 
-// data1 is a pointer to the block, tagged with its length.
+// data1 is an external pointer to the block, whose tag is the length.
 
 static R_xlen_t lent_length(SEXP bytes) {
     return (R_xlen_t)REAL(R_ExternalPtrTag(R_altrep_data1(bytes)))[0];
 }
 
-// R finalizes all that it found unreachable, in no order: a finalizer of the app's may have the vector when the block
-// has been given back already, and may keep it.
+// Raises an error if the block was returned. R finalizes unreachable objects in any order, so a
+// finalizer of the app may still have the vector.
 static void* lent_start(SEXP bytes) {
     void* start = R_ExternalPtrAddr(R_altrep_data1(bytes));
     if (start == NULL) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request was collected together with the object that held it: where a finalizer is to "
-            "have it, keep a copy (`body <- c(req$rook.input$read())`)");
+            "the body of this request was collected together with the object that referred to it: for use in a "
+            "finalizer, keep a copy (`body <- c(req$rook.input$read())`)");
     }
     return start;
 }
@@ -67,21 +68,21 @@ void body_init(DllInfo* dll) {
     R_set_altraw_Elt_method(lent_class, lent_element);
 }
 
-// The whole body around its own memory, or NULL.
+// Returns the whole body as a vector over its block, or NULL.
 static SEXP whole_body(uint32_t slot, uint64_t id, R_xlen_t len) {
     if (!rk_body_is_lendable(slot, id, (size_t)len)) {
         return NULL;
     }
-    // Everything that can raise comes before the loan.
+    // Calls that can raise an error come before the block is lent.
     SEXP tag = PROTECT(Rf_ScalarReal((double)len));
     SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, tag, R_NilValue));
     R_RegisterCFinalizerEx(pointer, give_back, FALSE);
     SEXP bytes = PROTECT(R_new_altrep(lent_class, pointer, R_NilValue));
-    // The body can be read again: whoever changes this vector gets a copy.
+    // The body can be read again, so code that changes this vector must get a copy.
     MARK_NOT_MUTABLE(bytes);
-    // R does not count what it did not allocate itself, and would let hundreds of bodies pile up before it collects
-    // (peak memory of bench/r-http's post-1mb: 828 MiB, with this 145). A vector as long, which nobody ever touches,
-    // makes it count.
+    // R does not count memory that it did not allocate, and would collect only after hundreds of
+    // bodies (peak memory of bench/r-http's post-1mb: 828 MiB without this, 145 MiB with it). An
+    // unused vector of the same length makes R count it; its pages are never touched.
     Rf_allocVector(RAWSXP, len);
     void* start = rk_body_lend(slot, id, (size_t)len);
     if (start != NULL) {
@@ -92,7 +93,7 @@ static SEXP whole_body(uint32_t slot, uint64_t id, R_xlen_t len) {
     return start == NULL ? NULL : bytes;
 }
 
-// Up to `len` bytes from `from` on: fewer at the body's end.
+// Returns up to `len` bytes from the offset `from`, fewer at the end of the body.
 SEXP body_bytes(uint32_t slot, uint64_t id, uint64_t from, R_xlen_t len) {
     SEXP whole = from == 0 ? whole_body(slot, id, len) : NULL;
     if (whole != NULL) {

@@ -1,22 +1,24 @@
-// Strings of a request. A string that equals the one last seen in its place is the same R object: a client's
-// headers are the same from request to request, and a comparison costs a tenth of a new string.
+// Strings of a request. If a string equals the previous one in the same place, the same R object is
+// used: a client sends the same headers with each request, and comparing takes a tenth of the time
+// of making a string.
 #include "shim.h"
 
 #include <string.h>
 
-// rookery.h's `symbol` indices run from 0 to here: the known names, then the interned ones (intern.rs).
+// The number of `symbol` indices in rookery.h: the known names, and then the interned names
+// (header_names.rs).
 enum { SYMBOL_COUNT = 64 + 4096 };
 
-// A longer value is not remembered: with all places taken that bounds the cache to about 1 MiB.
+// Longer values are not cached, which limits the full cache to about 1 MiB.
 enum { CACHED_BYTES = 256 };
 
-static SEXP cache;                   // VECSXP: last string per field, then per header name
-static SEXP names[SYMBOL_COUNT];     // symbols are never collected
-static SEXP name_chars;              // VECSXP of lower-case names as STRSXP
+static SEXP cache;  // VECSXP: the last string of each field and of each header name
+static SEXP names[SYMBOL_COUNT];     // R never collects symbols
+static SEXP name_chars;              // VECSXP of lower-case names, each a STRSXP
 
 static bool session_is_utf8;
 
-// Whether strings without an encoding mark are in UTF-8, according to l10n_info().
+// Returns whether strings without an encoding mark are in UTF-8, according to l10n_info().
 static bool is_utf8_session(void) {
     SEXP call = PROTECT(Rf_lang1(Rf_install("l10n_info")));
     SEXP info = PROTECT(Rf_eval(call, R_BaseEnv));
@@ -59,11 +61,11 @@ SEXP make_char(struct rk_bytes bytes) {
     return Rf_mkCharLenCE(bytes.start, (int)bytes.len, is_utf8 ? CE_UTF8 : CE_NATIVE);
 }
 
-// Stores the bytes of a string in UTF-8 in `*start` and `*len`; returns the object that holds the
-// bytes, which the caller protects. ASCII, UTF-8 and strings marked as bytes are not copied. A
-// string without an encoding mark is taken to be in the session's encoding. If that is not UTF-8
-// but the bytes are valid UTF-8, they are taken as UTF-8: a C locale says nothing about the data
-// that a program has read.
+// Stores the UTF-8 bytes of a string in `*bytes`; returns the object that holds them, which the
+// caller protects. ASCII, UTF-8 and strings marked as bytes are not copied. A string without an
+// encoding mark is taken to be in the session's encoding. If that is not UTF-8 but the bytes are
+// valid UTF-8, they are taken as UTF-8, because a C locale says nothing about the data that a
+// program has read.
 SEXP utf8_text(SEXP text, struct rk_bytes* bytes) {
     *bytes = (struct rk_bytes){CHAR(text), (size_t)LENGTH(text)};
     cetype_t encoding = Rf_getCharCE(text);
@@ -113,7 +115,7 @@ SEXP header_string(const struct rk_header* header, bool* was_cached) {
     return cached_string(FIELD_COUNT + header->symbol, header->value, was_cached);
 }
 
-// NULL for a name that is not to be interned.
+// Returns the symbol of a header's CGI name, or NULL for a name that is not interned.
 SEXP header_symbol(const struct rk_header* header) {
     if (header->symbol < 0) {
         return NULL;
@@ -126,12 +128,12 @@ SEXP header_symbol(const struct rk_header* header) {
     return *name;
 }
 
-// Whether another header's name may have the same HTTP_* name: `a_b` has that of `a-b`.
+// Returns whether another header may have the same HTTP_* name, as `a_b` and `a-b` do.
 bool header_is_ambiguous(const struct rk_header* header) {
     return memchr(header->name.start, '_', header->name.len) != NULL;
 }
 
-// The lower-case name for HEADERS.
+// Returns the lower-case name for HEADERS.
 SEXP header_name(const struct rk_header* header) {
     if (header->symbol < 0 || header_is_ambiguous(header)) {
         return make_char(header->name);

@@ -1,13 +1,14 @@
-// From what an app returned to the reply of its exchange. Every way of being wrong has a sentence of its own.
+// Converts the value that an app returned to the response of an exchange. Each kind of mistake has
+// an error message of its own.
 #include <string.h>
 
 #include "shim.h"
 
-// A longer body stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+// Longer bodies are lent to Rust until they are sent; shorter ones are copied (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
-// value$name, without matching a part of a name, of a list, an environment, an R6 object or an object of a reference
-// class. Not protected: a binding may be active.
+// Returns value$name without partial matching, for a list, an environment, an R6 object or a
+// reference class object. Not protected, because a binding may be active.
 static SEXP element(SEXP value, SEXP name) {
     if (TYPEOF(value) == ENVSXP || TYPEOF(value) == S4SXP) {
         return app_field(value, name);
@@ -19,7 +20,7 @@ static bool is_content_length(struct rk_bytes name) {
     return name.len == 14 && strncasecmp(name.start, "content-length", 14) == 0;
 }
 
-// function(value) of package base, whose value is no code to evaluate.
+// Calls a function of package base; `value` is quoted, so that it is not evaluated.
 static SEXP base_call(const char* function, SEXP value) {
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, value));
     SEXP call = PROTECT(Rf_lang2(Rf_install(function), quoted));
@@ -28,7 +29,8 @@ static SEXP base_call(const char* function, SEXP value) {
     return result;
 }
 
-// The text of a header's value, as paste() makes it; R_NilValue when it is not one value.
+// Returns the text of a header's value, formatted as by paste(); R_NilValue if it does not have
+// length one.
 static SEXP header_text(SEXP value, struct rk_bytes name) {
     switch (Rf_isObject(value) ? ANYSXP : TYPEOF(value)) {
     case LGLSXP:
@@ -44,7 +46,7 @@ static SEXP header_text(SEXP value, struct rk_bytes name) {
         return R_NilValue;
     }
     if (TYPEOF(value) == REALSXP && is_content_length(name) && R_FINITE(REAL(value)[0])) {
-        // as.character(1e5) is "1e+05", which is no length.
+        // as.character(1e5) is "1e+05", which is not a valid length.
         char digits[32];
         snprintf(digits, sizeof digits, "%.0f", REAL(value)[0]);
         return Rf_mkChar(digits);
@@ -73,7 +75,7 @@ static const char* write_header(uint32_t slot, uint64_t id, struct rk_bytes name
     }
 }
 
-// NULL, or what is wrong with them.
+// Returns NULL, or a description of what is wrong with the headers.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers) {
     if (headers == R_NilValue) {
         return NULL;
@@ -117,12 +119,13 @@ static void write_bytes(uint32_t slot, uint64_t id, SEXP owner, const void* star
 
 static bool lacks_file;
 
-// Whether the response that was written last names a file that cannot be opened.
+// Returns whether the last response names a file that cannot be opened.
 bool response_lacks_file(void) {
     return lacks_file;
 }
 
-// An app's file that cannot be opened gets the page that httpuv sends, and a line on stderr.
+// Sends a file. If it cannot be opened, the response is httpuv's error page, and a line is written
+// to stderr.
 static void write_file(uint32_t slot, uint64_t id, const char* path, bool is_owned) {
     if (rk_response_file(slot, id, path, is_owned) != RK_OK) {
         static const char page[] = "500 Internal Server Error\n";
@@ -209,9 +212,9 @@ static const char* read_status(SEXP value, int* status) {
     if ((TYPEOF(given) == INTSXP || TYPEOF(given) == REALSXP) && XLENGTH(given) == 1) {
         number = Rf_asReal(given);
     }
-    // 1xx are the server's own; NaN fails both comparisons.
+    // 1xx responses are sent by the server only. NaN fails both comparisons.
     if (!(number >= 200 && number < 1000)) {
-        return is_receiver(value) ? "receive_body() is for `onHeaders`: the body has been read here"
+        return is_receiver(value) ? "receive_body() can only be returned by `onHeaders`: the body was read before `call`"
                                  : "`status` must be a number from 200 to 999";
     }
     *status = (int)number;
@@ -224,7 +227,7 @@ int response_status(void) {
     return last_status;
 }
 
-// `value` is protected by the caller.
+// The caller protects `value`.
 static const char* write_parts(uint32_t slot, uint64_t id, SEXP value) {
     int status = 0;
     const char* problem = read_status(value, &status);
@@ -245,11 +248,11 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
     const char* problem;
     lacks_file = false;
     if (is_accepted_ws(value)) {
-        return "accept_ws() is for `onHeaders` of a WebSocket's handshake, and not promised";
+        return "accept_ws() can only be returned by `onHeaders` for a WebSocket handshake, and not by a promise";
     }
     switch (TYPEOF(value)) {
     case NILSXP:
-        return "it is NULL, not a list with `status`, `headers` and `body`";
+        return "the response is NULL, not a list with `status`, `headers` and `body`";
     case VECSXP:
     case ENVSXP:
     case S4SXP:
@@ -259,7 +262,7 @@ const char* response_write(uint32_t slot, uint64_t id, SEXP value) {
         UNPROTECT(1);
         return problem;
     default:
-        return "it is not a list with `status`, `headers` and `body`";
+        return "the response is not a list with `status`, `headers` and `body`";
     }
 }
 

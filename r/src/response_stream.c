@@ -1,16 +1,18 @@
-// Replies in pieces: their sources are asked, what they give is sent, and they are told of the end. The objects are R/response-stream.R's.
+// Streamed responses after their start: requests chunks from sources, sends them, and runs
+// callbacks at the end. The R objects are in R/response-stream.R.
 #include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
 
-// A chunk of that length or longer stays R's memory until it is sent; a shorter one is copied (rookery-exchange).
+// Chunks of this length or longer are lent to Rust until they are sent; shorter ones are copied
+// (rookery-exchange).
 enum { LEND_BYTES = 64 * 1024 };
 
-// The sources whose pieces are being asked for, by a call that has not come back: each in the frame of its call.
+// The sources whose pull function is running, each in the stack frame of the call.
 struct pulling {
     uint64_t id;
-    const char* reason;  // how its stream has ended meanwhile; NULL: it has not
+    const char* reason;  // how the stream has ended meanwhile; NULL: it has not
     struct pulling* outer;
 };
 
@@ -20,7 +22,7 @@ static double stream_id(SEXP source) {
     return handle_id(stream_field(source, syms.handle), "stream", "chunk");
 }
 
-// Strings one behind the other, in UTF-8.
+// Concatenates strings in UTF-8.
 static SEXP joined(SEXP strings) {
     const void* before = vmaxget();
     size_t len = 0;
@@ -63,7 +65,8 @@ static enum rk_write write_bytes(uint64_t id, SEXP owner, const void* start, siz
     return status;
 }
 
-// Gives a chunk; its source may be asked for the next at once. Raises what is wrong with it, but for its length.
+// Writes a chunk. With `may_go_on` the source may be pulled again at once. Raises an error for an
+// invalid chunk, except for one that is too long.
 static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
     enum rk_write status = RK_WRITE_CLOSED;
     if (TYPEOF(chunk) == RAWSXP) {
@@ -87,7 +90,7 @@ static enum rk_write write_chunk(uint64_t id, SEXP chunk, bool may_go_on) {
     return status;
 }
 
-// The same, and raises that it is too long as well.
+// Writes a chunk, and also raises an error if it is too long.
 static enum rk_write write_or_abort(uint64_t id, SEXP chunk, bool may_go_on) {
     enum rk_write status = write_chunk(id, chunk, may_go_on);
     if (status == RK_WRITE_TOO_LONG) {
@@ -115,17 +118,19 @@ static struct error_report error_report_of(SEXP source, uint64_t id, const char*
     };
 }
 
-// A stream cannot be completed: its app and stderr are told, and its client, if that has seen nothing of it.
+// Aborts a stream that cannot be completed, and reports the error to the app, on stderr, and to the
+// client if the head has not been sent.
 static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
     struct error_report report = error_report_of(source, id, "the stream");
     report.is_answerable = true;
     SEXP response = PROTECT(error_report_emit(&report, caught, text));
-    // With the head a status has gone, or waits: only the text can be another.
+    // The status was sent or is already set, so only the text of onError's response is used.
     SEXP body = TYPEOF(response) == VECSXP ? list_element(response, syms.body) : R_NilValue;
     if (TYPEOF(body) == STRSXP && XLENGTH(body) == 1) {
         const void* before = vmaxget();
         SEXP told = STRING_ELT(body, 0);
-        // It raises an error for text that is marked as bytes, and nobody would catch that here.
+        // Rf_translateCharUTF8() raises an error for text marked as bytes, which nothing would
+        // catch here.
         const char* page = Rf_getCharCE(told) == CE_LATIN1 ? Rf_translateCharUTF8(told) : CHAR(told);
         rk_stream_abort(id, page, strlen(page));
         vmaxset(before);
@@ -135,7 +140,7 @@ static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
     UNPROTECT(1);
 }
 
-// What a source gave: a chunk, or the end of its pieces.
+// Uses the value of a source: a chunk, or the end of the stream.
 static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
     bool is_end = value == R_NilValue || (TYPEOF(value) == SYMSXP && value == syms.exhausted);
     if (!is_end) {
@@ -161,8 +166,8 @@ static void take(SEXP source, uint64_t id, SEXP value, bool may_go_on) {
 struct pull {
     SEXP source;
     uint64_t id;
-    SEXP value;      // what was given; NULL: it is to be asked for
-    bool has_given;  // it has come back with something, whatever that is
+    SEXP value;      // the value of a promise; NULL: pull the source
+    bool has_given;  // the source has returned a value
 };
 
 static SEXP run_pull(void* data) {
@@ -186,7 +191,7 @@ static SEXP run_pull(void* data) {
         UNPROTECT(1);
         value = PROTECT(fulfilled);
     }
-    // A promise's comes from elsewhere: nobody may be there to go on.
+    // After a promise the source is not pulled at once, because this may not run in the event loop.
     take(pull->source, pull->id, value, pull->value == NULL);
     UNPROTECT(1);
     return R_NilValue;
@@ -200,7 +205,7 @@ static void run_guarded_pull(struct pull* pull) {
     }
     SEXP caught = PROTECT(guard_caught(&guard));
     if (!pull->has_given) {
-        // What has raised is dead: it is not asked to close.
+        // A source that has raised an error is not called with `close = TRUE`.
         mark_spent(pull->source);
     }
     fail(pull->source, pull->id, caught, caught_text(caught));
@@ -216,7 +221,7 @@ static SEXP run_call(void* data) {
     return value;
 }
 
-// Runs functions without arguments, each whatever became of the one before.
+// Calls functions without arguments. An error in one does not keep the others from running.
 static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label) {
     PROTECT(functions);
     for (R_xlen_t i = 0; TYPEOF(functions) == VECSXP && i < XLENGTH(functions); i++) {
@@ -234,7 +239,7 @@ static void run_each(SEXP functions, SEXP source, uint64_t id, const char* label
     UNPROTECT(1);
 }
 
-// What is to run when a stream has ended, or has room: from R/response-stream.R.
+// Calls the functions that R/response-stream.R returns for the end of a stream, or for capacity.
 static void run_callbacks(SEXP what, SEXP source, uint64_t id, const char* reason, const char* label) {
     bool failed;
     SEXP reason_r = PROTECT(reason == NULL ? R_NilValue : Rf_mkString(reason));
@@ -248,14 +253,14 @@ static void on_stream_end(SEXP source, const struct rk_event* event) {
     const char* reason = stream_end_name(event->code);
     SEXP lost = stream_field(source, syms.lost);
     if (TYPEOF(lost) == STRSXP) {
-        // Its object was collected, which a finalizer could not tell: onError runs in turns of the
-        // loop only.
+        // R has collected the stream's object. This is reported here and not in the finalizer,
+        // because onError must run in the event loop.
         struct error_report report = error_report_of(source, event->id, "the stream");
         error_report_emit(&report, R_NilValue, CHAR(STRING_ELT(lost, 0)));
     }
     for (struct pulling* each = pulling; each != NULL; each = each->outer) {
         if (each->id == event->id) {
-            // Its source runs, and is told when it has come back.
+            // The source is running; its callbacks are called when it has returned.
             each->reason = reason;
             return;
         }
@@ -299,8 +304,8 @@ void on_stream_event(const struct rk_event* event) {
 
 // entry points ---------------------------------------------------------------
 
-// A promise of a chunk has been fulfilled: see await_chunk() in R/response-stream.R. Does not raise, nor does the next: in a fork there
-// is nothing to be done.
+// Writes the value of a promised chunk, see await_chunk() in R/response-stream.R. This function and
+// the next one do not raise errors, and do nothing in a fork.
 SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value) {
     double id = handle_id_here(stream_field(source, syms.handle));
     if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
@@ -313,7 +318,7 @@ SEXP ffi_stream_on_fulfilled(SEXP source, SEXP value) {
     return R_NilValue;
 }
 
-// It was rejected.
+// Fails a stream whose promise was rejected.
 SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     double id = handle_id_here(stream_field(source, syms.handle));
     if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
@@ -326,9 +331,8 @@ SEXP ffi_stream_fail(SEXP source, SEXP condition) {
     return R_NilValue;
 }
 
-// The stream's R object has been garbage-collected. The stream is cut off at once, and the failure
-// `text` is reported later, with the end of the stream: a finalizer runs in the middle of any R
-// code, where no function of the app may be called.
+// Aborts a stream whose R object was collected. The error `text` is reported later, with the end of
+// the stream, because a finalizer may run within any R code and must not call functions of the app.
 SEXP ffi_stream_on_collected(SEXP source, SEXP text) {
     double id = handle_id_here(stream_field(source, syms.handle));
     if (id >= 0 && rk_stream_queued_bytes((uint64_t)id) >= 0) {
@@ -352,7 +356,8 @@ static SEXP as_flag(enum rk_write status) {
     return Rf_ScalarLogical(status == RK_WRITE_MORE);
 }
 
-// Sends a chunk. Returns TRUE if more may be written at once, FALSE if the queue is full or the stream is over.
+// Writes a chunk. Returns TRUE if more may be written at once, FALSE if the queue is full or the
+// stream has ended.
 SEXP ffi_stream_write(SEXP source, SEXP chunk) {
     double id = stream_id(source);
     if (id < 0) {
@@ -361,11 +366,11 @@ SEXP ffi_stream_write(SEXP source, SEXP chunk) {
     return as_flag(write_or_abort((uint64_t)id, chunk, false));
 }
 
-// The same for what needs no more than that, which is nearly all that is written: a chunk of one string or of bytes, to a stream that is
-// open, whose head is not waiting for R. NULL for all else, which R/response-stream.R sees to.
+// Writes a chunk in the most frequent case: one string or a raw vector, for an open stream whose
+// response was sent. Returns NULL in all other cases, which R/response-stream.R handles.
 SEXP ffi_stream_write_fast(SEXP source, SEXP chunk) {
     double id = handle_id_here(stream_field(source, syms.handle));
-    // Text that is marked as bytes raises an error, which R/response-stream.R words.
+    // Text marked as bytes raises an error, whose message R/response-stream.R has.
     bool is_text = TYPEOF(chunk) == STRSXP && XLENGTH(chunk) == 1 && STRING_ELT(chunk, 0) != NA_STRING &&
                    Rf_getCharCE(STRING_ELT(chunk, 0)) != CE_BYTES;
     bool has_bytes = is_text ? LENGTH(STRING_ELT(chunk, 0)) > 0 : TYPEOF(chunk) == RAWSXP && XLENGTH(chunk) > 0;
@@ -376,7 +381,8 @@ SEXP ffi_stream_write_fast(SEXP source, SEXP chunk) {
     return status == RK_WRITE_TOO_LONG ? R_NilValue : as_flag(status);
 }
 
-// "head", "end" or "cut". How many bytes of its Content-Length it lacks, which has not been ended for that.
+// Sends the head ("head"), ends the stream ("end") or aborts it ("cut"). Returns the number of
+// bytes missing from its Content-Length; if it is not 0, the stream was not ended.
 SEXP ffi_stream_command(SEXP source, SEXP what) {
     double id = stream_id(source);
     uint64_t missing = 0;
@@ -397,7 +403,8 @@ SEXP ffi_stream_command(SEXP source, SEXP what) {
     return Rf_ScalarReal((double)missing);
 }
 
-// Bytes that wait, NA when it is over; and bytes and pieces that were given.
+// Returns the number of queued bytes, NA after the end; and the numbers of bytes and chunks that
+// were written.
 SEXP ffi_stream_state(SEXP source) {
     double id = stream_id(source);
     int64_t waiting = id < 0 ? -1 : rk_stream_queued_bytes((uint64_t)id);

@@ -1,5 +1,6 @@
-// The R object that an app pushes a reply's pieces to. Made without calls: an event stream is one of thousands that are open and silent, and
-// the frames of the functions that would make it stay with its methods (`bench/run.py --group r-stream --scenario idle`).
+// The R object to which an app writes a streamed response. It is made without calling R functions,
+// because thousands of event streams may be open, and the call frames would be kept with the
+// methods (`bench/run.py --group r-stream --scenario idle`).
 #include "shim.h"
 
 static struct object_template pushed;

@@ -10,7 +10,7 @@ SEXP stream_field(SEXP source, SEXP name) {
     return value == NULL ? R_NilValue : value;
 }
 
-// Sets a stream as the body of a reply. Runs guarded.
+// Sets a stream as the body of a response. Runs guarded.
 const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     char where[256];
     SEXP source = body;
@@ -24,11 +24,11 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     PROTECT(source);
     if (TYPEOF(source) != ENVSXP) {
         UNPROTECT(1);
-        return "`body` is a stream that has been taken apart";
+        return "`body` is a stream object without its source";
     }
     if (stream_field(source, syms.handle) != R_NilValue) {
         UNPROTECT(1);
-        return "`body` is a stream that has answered another request: make one for each";
+        return "`body` is a stream that was used for another request: create one for each request";
     }
     int rules = stream_field(source, syms.pull) == R_NilValue ? 0 : RK_PULLED;
     if (Rf_asLogical(stream_field(source, syms.is_events)) == TRUE) {
@@ -39,7 +39,7 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     if (Rf_asLogical(stream_field(source, syms.compress)) == TRUE) {
         rules |= RK_COMPRESSIBLE;
     }
-    // For what fails when R does not hold the exchange any more.
+    // For error reports after R no longer holds the exchange.
     rk_route(slot, id, where, sizeof where);
     Rf_defineVar(syms.route, PROTECT(Rf_mkString(where)), source);
     rk_request_id(slot, id, where, sizeof where);
@@ -59,7 +59,7 @@ const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body) {
     return NULL;
 }
 
-// The reply has been sent: what was written before goes after it.
+// Called after the response was sent: sends what the app has written to the stream before.
 void stream_start(void) {
     if (begun == 0) {
         return;

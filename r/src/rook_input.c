@@ -1,14 +1,15 @@
-// req$rook.input and req$.bodyData: what an app reads a request's body from.
+// req$rook.input and req$.bodyData, from which apps read the body of a request.
 //
-// Apps read the first, so it is made with the request. The second is a connection, which few look at: a promise, see
-// open_body() in R/rook-input.R.
+// rook.input is made with each request that has a body. .bodyData is a connection that few apps
+// use, so it is a promise, see open_body() in R/rook-input.R.
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "shim.h"
 
-// What R code names a body by: a numeric vector. Its offset is changed in place.
+// The elements of a ticket, the numeric vector by which R code names a body. The offset is changed
+// in place.
 enum { TICKET_SLOT, TICKET_ID, TICKET_SIZE, TICKET_FD, TICKET_PROCESS, TICKET_OFFSET, TICKET_LENGTH };
 
 static struct object_template input_template;
@@ -37,23 +38,23 @@ static uint64_t id_of(SEXP ticket) {
     return (uint64_t)REAL(ticket)[TICKET_ID];
 }
 
-// Raises unless the body can still be read.
+// Raises an error if the body can no longer be read.
 static void check_readable(SEXP ticket) {
     if (REAL(ticket)[TICKET_PROCESS] != (double)forks) {
         abort_with(
             "rookery_in_fork",
-            "the body of this request belongs to the process that this one was forked from: read it there, before the "
+            "the body of this request belongs to the process from which this one was forked: read it before the "
             "fork (`body <- req$rook.input$read()`)");
     }
     if (!rk_is_held(slot_of(ticket), id_of(ticket))) {
         abort_with(
             "rookery_body_gone",
-            "the body of this request is gone, because the request has been answered: read it before "
-            "(`body <- req$rook.input$read()`), or answer with a promise, which keeps it until it is settled");
+            "the body of this request is no longer available, because the response has been sent: read it before "
+            "(`body <- req$rook.input$read()`), or return a promise, which keeps the body until it is resolved");
     }
 }
 
-// An InputStream whose methods are all there is to make: the rest is below.
+// Makes the R object of rook.input, of which only the methods are made here.
 static SEXP input_object(SEXP ticket) {
     SEXP self = PROTECT(R_NewEnv(objs.ns, FALSE, 0));
     Rf_defineVar(syms.ticket, ticket, self);
@@ -63,8 +64,9 @@ static SEXP input_object(SEXP ticket) {
     return self;
 }
 
-// A new request's environment, with both bindings. It is made by the call of a function with these two arguments, which
-// is the only way to make a promise cheaply: a call of delayedAssign() takes 1 us more. See request_frame() in R/rook-input.R.
+// Returns the environment of a new request with both bindings. It is made by calling a function
+// with two arguments, which is the only cheap way to make a promise; delayedAssign() would take 1
+// us more. See request_frame() in R/rook-input.R.
 SEXP input_request(const struct rk_event* event) {
     SEXP ticket = PROTECT(new_ticket(event));
     SEXP stream = PROTECT(input_object(ticket));
@@ -77,7 +79,7 @@ SEXP input_request(const struct rk_event* event) {
     return req;
 }
 
-// Binds both in a request that onHeaders has seen without them.
+// Sets both bindings in a request for which onHeaders was called without them.
 void input_bind(SEXP req, const struct rk_event* event) {
     if (event->body_len > 0) {
         SEXP ticket = PROTECT(new_ticket(event));
@@ -88,9 +90,9 @@ void input_bind(SEXP req, const struct rk_event* event) {
     }
 }
 
-// ---- the stream ----
+// ---- rook.input ----
 
-// The next `l` bytes, or those that are left: all of them when `l` is negative.
+// Returns the next `l` bytes, or all remaining ones if there are fewer or if `l` is negative.
 SEXP ffi_input_read(SEXP ticket, SEXP l) {
     int type = TYPEOF(l);
     bool is_number = (type == INTSXP || type == REALSXP || type == LGLSXP) && XLENGTH(l) == 1 && !Rf_inherits(l, "factor");
@@ -110,28 +112,28 @@ SEXP ffi_input_read(SEXP ticket, SEXP l) {
     return bytes;
 }
 
-// `n` bytes from `offset` on, wherever the stream is.
+// Returns `n` bytes from `offset`, independently of the position of rook.input.
 SEXP ffi_body_read(SEXP ticket, SEXP offset, SEXP n) {
     check_readable(ticket);
     return body_bytes(slot_of(ticket), id_of(ticket), (uint64_t)Rf_asReal(offset), (R_xlen_t)Rf_asReal(n));
 }
 
-// Where the stream is.
+// Returns the position of rook.input.
 SEXP ffi_input_tell(SEXP ticket) {
     check_readable(ticket);
     return Rf_ScalarReal(REAL(ticket)[TICKET_OFFSET]);
 }
 
-// Goes to `offset`; returns where it was.
+// Sets the position; returns the previous one.
 SEXP ffi_input_seek(SEXP ticket, SEXP offset) {
     double was = REAL(ticket)[TICKET_OFFSET];
     REAL(ticket)[TICKET_OFFSET] = Rf_asReal(offset);
     return Rf_ScalarReal(was);
 }
 
-// ---- the connection ----
+// ---- .bodyData ----
 
-// The connection opened for the request in each slot: what is closed when it has been answered.
+// The connection that was opened for the request in each slot, which is closed after the response.
 struct opened {
     uint64_t id;
     uint64_t token;  // of list(connection, req); 0: none
@@ -152,7 +154,7 @@ static void close_opened(struct opened* entry) {
     UNPROTECT(2);
 }
 
-// The size of the body and its descriptor (-1: in memory); NULL when the request has been answered.
+// Returns the size of the body and its descriptor (-1: in memory); NULL after the response.
 SEXP ffi_body_open(SEXP ticket) {
     if (REAL(ticket)[TICKET_PROCESS] == (double)forks && !rk_is_held(slot_of(ticket), id_of(ticket))) {
         return R_NilValue;
@@ -164,7 +166,7 @@ SEXP ffi_body_open(SEXP ticket) {
     return where;
 }
 
-// Takes list(connection, req), to be closed with the request's answer.
+// Remembers list(connection, req), to close the connection after the response.
 SEXP ffi_body_opened(SEXP ticket, SEXP both) {
     size_t slot = slot_of(ticket);
     if (slot >= slot_count) {
@@ -178,7 +180,7 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both) {
         opened = more;
     }
     if (opened[slot].token != 0) {
-        // Of a request that left otherwise than by an answer of R's.
+        // Left over from a request to which R has not responded.
         close_opened(&opened[slot]);
     }
     opened[slot] = (struct opened){id_of(ticket), keep(both)};
@@ -186,14 +188,14 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both) {
     return R_NilValue;
 }
 
-// A request has been answered: what R opened to read its body is closed.
+// Closes the connection to the body of a request after the response.
 void input_answered(uint32_t slot, uint64_t id) {
     if (opened_count > 0 && slot < slot_count && opened[slot].token != 0 && opened[slot].id == id) {
         close_opened(&opened[slot]);
     }
 }
 
-// Requests have been answered for R.
+// Closes the connections of requests to which the server has responded itself.
 void input_refused(void) {
     for (size_t slot = 0; slot < slot_count && opened_count > 0; slot++) {
         if (opened[slot].token != 0 && !rk_is_held((uint32_t)slot, opened[slot].id)) {

@@ -1,12 +1,14 @@
 // The plain C interface between the R shim (C) and the core (Rust, src/rust).
 //
 // Ground rules
-//  - Rust never calls R. Every function here returns before R can run or raise again, so no longjmp ever
-//    passes a Rust frame.
-//  - All functions are called on R's main thread. Rust calls those of rk_init(), rk_client_open() and
-//    rk_worker_join() from threads of its own.
-//  - Pointers in an rk_event are valid until the next rk_next().
-//  - An exchange that R holds is named by a slot and an id; a stale pair is refused, never dereferenced.
+//   - Rust never calls R. Every function here returns before R can run or raise an error again, so
+//     no
+//     longjmp ever passes a Rust frame.
+//   - All functions are called on R's main thread. Rust calls the functions that it gets from
+//     rk_init(), rk_client_open() and rk_worker_join() on its own threads.
+//   - Pointers in an rk_event are valid until the next rk_next().
+//   - An exchange that R holds is named by a slot and an id. A stale pair is refused and never
+//     dereferenced.
 #ifndef ROOKERY_H
 #define ROOKERY_H
 
@@ -20,24 +22,24 @@ struct rk_bytes {
 
 struct rk_header {
     struct rk_bytes name;  // lower case
-    struct rk_bytes cgi;   // HTTP_X_NAME
+    struct rk_bytes cgi;   // its CGI name, HTTP_X_NAME
     struct rk_bytes value;
-    int32_t symbol;        // index for the symbol and value caches; -1: not to be interned
+    int32_t symbol;        // index in the caches of symbols and values; -1: not to be interned
 };
 
 enum rk_kind {
     RK_NONE = 0,
-    RK_REQUEST = 1,    // slot, id, head, body
-    RK_HANDSHAKE = 2,  // the same, for a WebSocket
+    RK_REQUEST = 1,    // slot, id, head and body
+    RK_HANDSHAKE = 2,  // like RK_REQUEST, for the opening handshake of a WebSocket
     RK_WS_MESSAGE = 3,    // id, is_text, data
-    RK_WS_CLOSED = 4,     // id, code, data: the reason, is_text: whether both sides said goodbye
-    RK_WS_DRAINED = 5,    // id: what waited has been written, after RK_SEND_FULL
-    RK_HEAD = 6,       // as RK_REQUEST, before the body has been read
-    RK_STREAM_PULL = 7,       // id: a stream that is pulled has room for a piece
-    RK_STREAM_DRAINED = 8,       // id: there is room again, after RK_WRITE_FULL
-    RK_STREAM_ENDED = 9,   // id, code (enum rk_stream_end): the stream is over
-    RK_BODY_CHUNK = 10,      // slot, id, data: a piece of a request's body, after rk_receive_body()
-    RK_BODY_END = 11   // slot, id, code (enum rk_stream_end): no more of it comes
+    RK_WS_CLOSED = 4,     // id, code, data (the reason), is_text (whether the close was clean)
+    RK_WS_DRAINED = 5,    // id: the queue was sent, after RK_SEND_FULL
+    RK_HEAD = 6,       // like RK_REQUEST, before the body is read
+    RK_STREAM_PULL = 7,       // id: a pulled stream has capacity for a chunk
+    RK_STREAM_DRAINED = 8,       // id: the queue has capacity again, after RK_WRITE_FULL
+    RK_STREAM_ENDED = 9,   // id, code (enum rk_stream_end)
+    RK_BODY_CHUNK = 10,      // slot, id, data: a chunk of a request's body, after rk_receive_body()
+    RK_BODY_END = 11   // slot, id, code (enum rk_stream_end): the end of the body
 };
 
 struct rk_event {
@@ -46,7 +48,9 @@ struct rk_event {
     uint32_t slot;
     int32_t code;
     uint64_t id;
-    uint64_t token;  // what rk_read_body(), rk_receive_body(), rk_ws_bind() or rk_response_stream() was given; 0: nothing
+    // the token passed to rk_read_body(), rk_receive_body(), rk_ws_bind() or rk_response_stream();
+    // 0: none
+    uint64_t token;
     struct rk_bytes method;
     struct rk_bytes path;
     struct rk_bytes query;
@@ -61,29 +65,30 @@ struct rk_event {
     int32_t is_text;
     struct rk_bytes data;
     int32_t is_https;
-    int32_t has_client;  // rk_client_certificate() says who it is
-    int32_t is_named;    // a supervisor's log has a name for it: rk_request_id() gives that
-    int32_t is_seen;     // onHeaders has seen it, perhaps in another process
+    int32_t has_client;  // rk_client_certificate() has the client's certificate
+    int32_t is_named;    // the supervisor has assigned the request id that rk_request_id() returns
+    int32_t is_seen;     // onHeaders was called before, perhaps in another process
 };
 
-// How a listener is set up besides where.
+// The configuration of a listener except its address.
 struct rk_setup {
     const void* site;
-    const char* spool;         // the folder of bodies that do not stay in memory
-    const void* tls;           // of rk_tls_new(); NULL: HTTP in the clear
-    const char* const* proxies;  // whose X-Forwarded-Proto is believed
+    const char* spool;         // the folder for bodies that are not kept in memory
+    const void* tls;           // from rk_tls_new(); NULL: plaintext HTTP
+    const char* const* proxies;  // trusted proxies, whose X-Forwarded-Proto is used
     size_t proxy_count;
     int32_t sees_heads;
-    int32_t has_proxy_header;  // each connection begins with that of the PROXY protocol
-    int32_t checks_origins;      // pages of which hosts may open WebSockets: that of the request, and these
+    int32_t has_proxy_header;  // each connection begins with a PROXY protocol header
+    // only pages of the request's host and of `origins` may open WebSockets
+    int32_t checks_origins;
     const char* const* origins;
     size_t origin_count;
     int32_t tells_request_id;
-    int32_t inherits;   // an enum rk_inherits: where it listens, wherever it was to listen
-    int32_t is_sticky;  // of the app, for its supervisor: it keeps something for each client
+    int32_t inherits;   // enum rk_inherits: an inherited socket to use instead of the address
+    int32_t is_sticky;  // for the supervisor: the app needs session affinity
 };
 
-// The same as in Rust (src/rust): there each is asserted as well.
+// The Rust side (src/rust) asserts the same layout.
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_bytes) == 16 && offsetof(struct rk_bytes, len) == 8, "rk_bytes");
 _Static_assert(sizeof(struct rk_header) == 56 && offsetof(struct rk_header, symbol) == 48, "rk_header");
@@ -97,34 +102,38 @@ _Static_assert(sizeof(struct rk_setup) == 88 && offsetof(struct rk_setup, sees_h
 
 enum rk_result { RK_OK = 0, RK_BAD_NAME = 1, RK_BAD_VALUE = 2, RK_STALE = 3 };
 
-// life of servers
-// `schedule` asks R's event loop to take events, `released` to collect with rk_released() what was lent.
+// servers
+//
+// `schedule` makes R's event loop take events, and `released` makes it call rk_released(). Rust
+// calls both on any thread.
 void rk_init(void (*schedule)(void), void (*released)(void));
 int rk_listen_tcp(const char* host, int port, const struct rk_setup* setup, uint32_t* listener, int* bound_port);
 int rk_listen_unix(const char* path, int mask, const struct rk_setup* setup, uint32_t* listener);
 void rk_stop(uint32_t listener);
 void rk_drain(uint32_t listener);
 int rk_connections(uint32_t listener);
-int rk_refuse(uint32_t slot, uint64_t id);       // a 503 as the reply
-void rk_refuse_held(uint32_t listener);  // answers 503 to the requests that R holds
+int rk_refuse(uint32_t slot, uint64_t id);       // sets a 503 response
+void rk_refuse_held(uint32_t listener);  // responds with 503 to all requests that R holds
 void rk_stop_all(void);
 void rk_forked(void);
 const char* rk_error(void);
 int64_t rk_live_bytes(void);
 int64_t rk_allocations(void);
 
-// this process as a worker
+// worker of a supervisor
 
 enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_SOCKET_USED = 2, RK_WORKER_FAILED = 3 };
 
-void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));  // which are called on another thread
-int rk_worker_state(void);                           // an enum rk_worker_state; broken: rk_error() says why
-int rk_worker_uses_socket(uint32_t listener);          // whether it has the socket
+// the arguments are called on another thread
+void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));
+int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, rk_error() says why
+int rk_worker_uses_socket(uint32_t listener);  // whether the listener uses the worker's socket
 
-// this process as one that is looked after
+// admin listener
 
-int rk_admin_start(const char* at, const char* target);  // RK_OK; else rk_error() says why not
-void rk_admin_set_state(int course, const char* address);       // 1 it listens there, 2 it ends (NULL)
+int rk_admin_start(const char* at, const char* target);  // RK_OK, or rk_error() says why it failed
+// 1: the app listens on `address`; 2: the app stops, `address` is NULL
+void rk_admin_set_state(int course, const char* address);
 void rk_admin_stop(void);
 
 // limits
@@ -135,7 +144,7 @@ struct rk_limit {
     const char* name;
     int32_t kind;
     double least;
-    double value;  // the default: Inf for none, NaN for what the server finds out
+    double value;  // the default; Inf: no limit, NaN: determined by the server
 };
 
 #if UINTPTR_MAX == UINT64_MAX
@@ -143,24 +152,25 @@ _Static_assert(sizeof(struct rk_limit) == 32 && offsetof(struct rk_limit, least)
 #endif
 
 int rk_limit(size_t at, struct rk_limit* out);
-int rk_limits_set(const double* values, size_t count);  // RK_STALE: it is in use with others
+int rk_limits_set(const double* values, size_t count);  // RK_STALE: a server runs with other limits
 
 // events
 int rk_next(struct rk_event* event);
 int rk_is_empty(void);
 uint64_t rk_event_count(void);
 int rk_wait(double seconds);
-int rk_has_failed(void);  // the I/O thread has ended
-int rk_take_failure(void);     // told once; rk_error() says why
-void rk_fail_for_test(void);      // makes it fail, for tests
+int rk_has_failed(void);  // whether the I/O thread has ended unexpectedly
+int rk_take_failure(void);     // returns 1 once after a failure; rk_error() says why
+void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
 void rk_flush(void);
 
-// the exchange that R holds
+// exchanges that R holds
 int rk_read_body(uint32_t slot, uint64_t id, uint64_t token);
 int rk_receive_body(uint32_t slot, uint64_t id, uint64_t token);  // R keeps the exchange
-void rk_body_consumed(uint64_t id, size_t bytes);                 // of a body that is received
+// bytes of a received body that the app has processed
+void rk_body_consumed(uint64_t id, size_t bytes);
 int64_t rk_body_read(uint32_t slot, uint64_t id, uint64_t offset, void* out, size_t len);
 int rk_body_is_lendable(uint32_t slot, uint64_t id, size_t len);
 void* rk_body_lend(uint32_t slot, uint64_t id, size_t len);
@@ -174,12 +184,14 @@ int rk_response_file(uint32_t slot, uint64_t id, const char* path, int unlink_it
 int rk_respond(uint32_t slot, uint64_t id);
 int rk_is_held(uint32_t slot, uint64_t id);
 int rk_route(uint32_t slot, uint64_t id, char* out, size_t len);
-uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0: R does not hold it
+uint32_t rk_listener_of(uint32_t slot, uint64_t id);  // 0 if R does not hold the exchange
 int rk_request_id(uint32_t slot, uint64_t id, char* out, size_t len);
-uint64_t rk_request_process(void);  // the half of such ids that is the process's
-void rk_format_request_id(uint64_t id, uint64_t process, char out[33]);  // of an exchange that nobody else has named
+uint64_t rk_request_process(void);  // the part of request ids that identifies this process
+// formats an id that this server has assigned
+void rk_format_request_id(uint64_t id, uint64_t process, char out[33]);
 
-// The form in which a client would be told of an error: RK_FORMAT_PAGE is for a browser of this machine.
+// The form of an error response that suits a client. RK_FORMAT_PAGE is for a browser on this
+// machine.
 enum rk_error_format { RK_FORMAT_TEXT = 0, RK_FORMAT_JSON = 1, RK_FORMAT_PAGE = 2 };
 int rk_error_format(uint32_t slot, uint64_t id);
 
@@ -191,16 +203,16 @@ void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes cli
                  const struct rk_bytes* acme, size_t acme_count);
 void rk_tls_free(void* tls);
 int rk_tls_reload(uint32_t listener);
-int rk_has_tls(void);  // also in a handler of signals
+int rk_has_tls(void);  // may be called in a signal handler
 int rk_tls_development_certificate(const char* folder, struct rk_bytes* file, struct rk_bytes* fingerprint, int* is_new);
 int rk_client_certificate(uint32_t slot, uint64_t id, struct rk_bytes* subject, struct rk_bytes* fingerprint);
 
 // WebSockets
 
-// What became of a message: after RK_SEND_FULL there is an RK_WS_DRAINED.
+// The result of sending a message. After RK_SEND_FULL, RK_WS_DRAINED follows.
 enum rk_send { RK_SEND_CLOSED = -1, RK_SEND_FULL = 0, RK_SEND_MORE = 1 };
 
-// How messages are compressed; level 0: not.
+// The compression of messages; level 0 turns it off.
 struct rk_ws_compression {
     int32_t level;
     int32_t keeps_window;
@@ -211,19 +223,21 @@ int rk_ws_accept(uint32_t slot, uint64_t id, const struct rk_bytes* protocols, s
                  struct rk_ws_compression compression, struct rk_bytes* chosen);
 void rk_ws_bind(uint64_t id, uint64_t token);
 void rk_ws_unbind(uint64_t id);
-size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);  // how many there are
+// returns the number of WebSockets
+size_t rk_ws_list(uint32_t listener, uint64_t* tokens, size_t capacity);
 int rk_ws_send(uint64_t id, int is_text, const void* start, size_t len);
 int rk_ws_lend(uint64_t id, int is_text, const void* start, size_t len, uint64_t token);
-int64_t rk_ws_queued_bytes(uint64_t id);  // -1: it is over
+int64_t rk_ws_queued_bytes(uint64_t id);  // -1 after the end
 void rk_ws_ping(uint64_t id);
 void rk_ws_close(uint64_t id, int code, const char* reason, size_t len);
 void rk_ws_abort(uint64_t id);
 
-// replies in pieces
+// streamed responses
 
-// And from bit 8 on the seconds of silence before a comment among events.
+// Bits 8 and higher have the seconds of silence after which a comment is sent in an event stream.
 enum rk_stream_rule { RK_PULLED = 1, RK_PROMPT = 2, RK_EVENTS = 4, RK_COMPRESSIBLE = 8 };
-// What becomes of a piece: RK_WRITE_MORE and RK_WRITE_FULL (wait for RK_STREAM_DRAINED) have taken it. After RK_WRITE_SLOW it has been cut.
+// The result of writing a chunk. RK_WRITE_MORE and RK_WRITE_FULL (wait for RK_STREAM_DRAINED) mean
+// that the chunk was queued. With RK_WRITE_SLOW the stream was aborted.
 enum rk_write { RK_WRITE_MORE = 0, RK_WRITE_FULL = 1, RK_WRITE_CLOSED = 2, RK_WRITE_SLOW = 3, RK_WRITE_TOO_LONG = 4 };
 enum rk_stream_end { RK_END_DONE = 0, RK_END_CLIENT = 1, RK_END_ERROR = 2, RK_END_SLOW = 3, RK_END_TIMEOUT = 4, RK_END_STOP = 5 };
 
@@ -232,9 +246,10 @@ int rk_stream_write(uint64_t id, const void* start, size_t len, int may_go_on);
 int rk_stream_lend(uint64_t id, const void* start, size_t len, uint64_t token, int may_go_on);
 void rk_streams_yield(void);
 void rk_stream_send_head(uint64_t id);
-uint64_t rk_stream_finish(uint64_t id);  // bytes that it lacks of its Content-Length: not 0, it has not been ended
+// the number of bytes missing from its Content-Length; if it is not 0, the stream was not ended
+uint64_t rk_stream_finish(uint64_t id);
 void rk_stream_abort(uint64_t id, const char* page, size_t len);
-int64_t rk_stream_queued_bytes(uint64_t id);  // -1: it is over
+int64_t rk_stream_queued_bytes(uint64_t id);  // -1 after the end
 uint64_t rk_stream_written_bytes(uint64_t id);
 uint64_t rk_stream_written_chunks(uint64_t id);
 
@@ -242,31 +257,31 @@ uint64_t rk_stream_written_chunks(uint64_t id);
 
 struct rk_client_setup {
     struct rk_bytes url;
-    struct rk_bytes ca;  // PEM, or the path of a file with it; empty: the system's
+    struct rk_bytes ca;  // PEM text, or the path of a PEM file; empty: the system's authorities
     const struct rk_bytes* protocols;
     size_t protocol_count;
-    const struct rk_bytes* headers;  // name, value, name, value
+    const struct rk_bytes* headers;  // alternating names and values
     size_t header_count;
-    double message;  // bytes
+    double message;  // maximum size in bytes
     double queue;
     double connect_time;  // seconds
     double close_time;
     double ping_time;  // Inf: no pings
     double pong_time;
     int32_t compresses;
-    uint32_t group;  // of clients whose events are taken together
+    uint32_t group;  // the group of clients whose events are taken together
 };
 
 enum rk_client_kind { RK_CLIENT_OPENED = 1, RK_CLIENT_MESSAGE = 2, RK_CLIENT_CLOSED = 3, RK_CLIENT_FAILED = 4 };
 
 struct rk_client_event {
     int32_t kind;
-    int32_t code;  // of the end; RK_CLIENT_FAILED: the status of the answer, or 0
+    int32_t code;  // the close code; for RK_CLIENT_FAILED the status of the response, or 0
     int32_t is_text;
     int32_t is_clean;
     uint64_t id;
     uint64_t token;
-    struct rk_bytes data;  // the subprotocol, the message, the reason, what went wrong
+    struct rk_bytes data;  // the subprotocol, the message, the reason, or the error
 };
 
 #if UINTPTR_MAX == UINT64_MAX
@@ -284,7 +299,7 @@ int rk_client_check(struct rk_bytes url);
 int rk_client_open(const struct rk_client_setup* setup, void (*wake)(uint32_t group), uint64_t token, uint64_t* id);
 int rk_client_send(uint64_t id, int is_text, const void* start, size_t len);
 void rk_client_close(uint64_t id, int code, const char* reason, size_t len);
-uint64_t rk_client_abandon(uint64_t id);  // its token
+uint64_t rk_client_abandon(uint64_t id);  // returns the client's token
 uint64_t rk_client_queued_bytes(uint64_t id);
 int rk_client_next(uint32_t group, struct rk_client_event* event);
 int rk_client_has_events(uint32_t group);
@@ -292,15 +307,15 @@ void rk_client_stop(void);
 
 int rk_is_utf8(const char* start, size_t len);
 
-// memory lent to Rust that it has given back
+// tokens of lent memory that Rust no longer uses
 size_t rk_released(uint64_t* tokens, size_t capacity);
 
-// the access log
+// access log
 
 enum rk_log_format { RK_LOG_COMMON = 0, RK_LOG_JSON = 1 };
 
 struct rk_log_record {
-    double time;  // since 1970
+    double time;  // seconds since 1970
     double seconds;
     uint64_t bytes;
     int32_t status;
@@ -309,30 +324,32 @@ struct rk_log_record {
     struct rk_bytes path;
     struct rk_bytes query;
     struct rk_bytes request_id;
-    int32_t aborted;  // enum rk_stream_end; -1: it is whole
+    int32_t aborted;  // enum rk_stream_end, or -1 for a complete response
 };
 
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct rk_log_record) == 120 && offsetof(struct rk_log_record, remote) == 32, "rk_log_record");
 #endif
 
-// The log goes to the file of a path, or without one to a descriptor, which is taken; -1: to rk_log_next().
+// Logs to the file `path`, or if it is NULL to the descriptor `fd`, which Rust closes. With -1,
+// rk_log_next() returns the records.
 int rk_log_open(const char* path, int fd, int format);
-int rk_log_output(void);  // a new descriptor of what a supervisor logs to in place of stdout, or -1
+// a new descriptor of the supervisor's log for use instead of stdout, or -1
+int rk_log_output(void);
 int rk_log_next(struct rk_log_record* record);
 uint64_t rk_log_lost(void);
 void rk_log_close(void);
-void rk_output_init(void);   // once
-void rk_output_flush(void);  // before the process ends
+void rk_output_init(void);   // called once
+void rk_output_flush(void);  // called before the process ends
 
-// what a listener serves without R: opaque here, see static_paths.c
+// static paths of a listener; a site is opaque to C, see static_paths.c
 struct rk_static_path {
     struct rk_bytes key;
     struct rk_bytes path;
     struct rk_bytes html_charset;
     struct rk_bytes validation_name;   // empty: none
     struct rk_bytes validation_value;
-    const struct rk_bytes* headers;    // name, value, name, value
+    const struct rk_bytes* headers;    // alternating names and values
     size_t header_count;
     int32_t is_excluded;
     int32_t has_index;
@@ -347,21 +364,24 @@ _Static_assert(sizeof(struct rk_static_path) == 112 && offsetof(struct rk_static
 
 void* rk_site_new(void);
 void rk_site_free(void* site);
-int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
-int rk_site_publish(void* site);  // what was added is what is served; 1: the supervisor has not confirmed it
+int rk_site_add(void* site, const struct rk_static_path* path);  // -1: rk_error() says why
+// serves the added paths; 1: the supervisor has not confirmed the change
+int rk_site_publish(void* site);
 
 // text ---------------------------------------------------------------------
-// What is returned lives until the next of these calls.
+//
+// A returned text is valid until the next call of one of these functions.
 
-int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1: no address
+int rk_ip_family(struct rk_bytes text);  // 4, 6, or -1 if it is not an address
 struct rk_bytes rk_base64(struct rk_bytes bytes);
 struct rk_bytes rk_uri_encode(struct rk_bytes text, int is_whole);
 struct rk_bytes rk_mask_tokens(struct rk_bytes target);
-// Lines `key=value`: a value of a setting, and what a `_server.yml` says.
+// Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
 struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
-struct rk_bytes rk_network_address(void);  // empty: it has none
-int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);  // 0: it has a NUL
-void rk_text_free(void);                                                      // what was returned has been copied
+struct rk_bytes rk_network_address(void);  // empty if there is none
+// 0 if the result has a NUL
+int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);
+void rk_text_free(void);  // called when the returned text was copied
 
 #endif

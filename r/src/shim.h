@@ -46,7 +46,7 @@
 #include "rookery.h"
 
 #if R_VERSION < R_Version(4, 5, 0)
-// What R's documentation names, before R had it.
+// The names in R's documentation, for versions of R that do not have them.
 #define R_ClosureFormals FORMALS
 #define R_ClosureBody BODY
 #define R_ClosureEnv CLOENV
@@ -70,7 +70,7 @@ extern struct symbols {
     SEXP request_id, origin, req;
 } syms;
 
-// Objects made once: see globals_init().
+// R objects that are made once, by globals_init() and globals_prepare().
 extern struct objects {
     SEXP empty_string, rook_version, url_scheme, url_scheme_https, no_headers;
     SEXP null_input, error_stream, httpuv_version;
@@ -85,17 +85,19 @@ extern struct objects {
 bool globals_init(SEXP ns, SEXP globals, SEXP shared);
 void globals_prepare(SEXP shared);
 
-// Raises an error of R with this class, and `rookery_error`; `format` is printf()'s. Never called
-// with a Rust frame on the stack.
+// Raises an R error of class `class` and of class `rookery_error`; `format` is a format of
+// printf(). Must not be called with a Rust frame on the stack.
 _Noreturn void abort_with(const char* class, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// A table of R objects kept alive by index: O(1), unlike R_PreserveObject().
+// A table that keeps R objects alive, by token. Unlike with R_PreserveObject(), all operations are
+// O(1).
 uint64_t keep(SEXP object);
 SEXP kept(uint64_t token);
 void release(uint64_t token);
 void release_returned(void);
 
-// The value of a variable of an environment's own; NULL when there is none. A promise is kept first.
+// Returns the value of a variable in an environment, without its parents; NULL if there is none. A
+// promise is forced.
 SEXP variable(SEXP env, SEXP name);
 
 // The number of forks between the process that loaded the package and this one. What C holds on
@@ -124,7 +126,7 @@ SEXP ffi_body_opened(SEXP ticket, SEXP both);
 
 // request_strings.c --------------------------------------------------------
 
-// Where the last value of each request field lies, so that an equal one is the same R object.
+// The request fields whose last value is cached, so that an equal value is the same R object.
 enum field {
     FIELD_METHOD,
     FIELD_PATH,
@@ -165,19 +167,19 @@ SEXP ffi_tls_development_certificate(SEXP folder);
 
 // guarded_call.c -----------------------------------------------------------
 
-// How a guarded call ended without a value.
+// The reasons for which a guarded call ended without a value.
 enum failure {
     FAILURE_NONE,
     FAILURE_ERROR,     // a condition of class error
-    FAILURE_OVERFLOW,  // the stack was exhausted; the condition is made from the message
-    FAILURE_OTHER,     // a non-error condition, a restart
+    FAILURE_OVERFLOW,  // the stack overflowed; the condition is made from the message
+    FAILURE_OTHER,     // a condition that is not an error, or a restart
     FAILURE_INTERRUPT  // Ctrl-C
 };
 
 struct guard {
     SEXP (*body)(void* data);
     void* data;
-    uint64_t token;  // of what guard_caught() gives
+    uint64_t token;  // of the value of guard_caught()
     enum failure failure;
 };
 
@@ -206,20 +208,20 @@ void log_error(const char* where, SEXP condition, const char* text);
 
 // error_report.c -----------------------------------------------------------
 
-// Bytes of a route that are told.
+// The maximum length of a route in reports, in bytes.
 enum { ROUTE_MAX = 218 };
 
-// Where something of an app's has failed. What is not known is 0 or NULL.
+// Where an error of an app occurred. Unknown fields are 0 or NULL.
 struct error_report {
     uint32_t listener;
     uint32_t slot;
     uint64_t id;
     const char* stage;  // onError's info$stage
-    const char* label;  // the same in words
+    const char* label;  // the stage in words
     const char* route;
-    SEXP request_id;    // of an exchange that R does not hold any more
+    SEXP request_id;    // for an exchange that R no longer holds
     SEXP req;
-    double began;       // monotonic_seconds() when R took it
+    double began;       // monotonic_seconds() when R began with the request
     bool is_answerable;
 };
 
@@ -229,10 +231,10 @@ void error_report_note_500(uint32_t slot, uint64_t id);
 
 // response.c ---------------------------------------------------------------
 
-// Writes what the app returned into the reply of an exchange. NULL, or what is wrong with it.
+// Write the app's response to an exchange. They return NULL, or a description of what is wrong.
 const char* response_headers(uint32_t slot, uint64_t id, SEXP headers);
 const char* response_write(uint32_t slot, uint64_t id, SEXP value);
-// Of what response_write() wrote last.
+// The status of the last response_write().
 int response_status(void);
 bool response_lacks_file(void);
 void response_send(uint32_t slot, uint64_t id);
@@ -257,9 +259,9 @@ const char* stream_end_name(int32_t code);
 // app_values.c -------------------------------------------------------------
 
 SEXP app_field(SEXP app, SEXP name);
-// The element of a list (VECSXP) that has just this name; R_NilValue when there is none.
+// Returns the element of a list (VECSXP) with exactly this name, or R_NilValue.
 SEXP list_element(SEXP list, SEXP name);
-// A list (VECSXP) and one element more, without names.
+// Returns a copy of a list (VECSXP) with one more element, without names.
 SEXP list_with(SEXP list, SEXP element);
 // Whether a value is what accept_ws() returns.
 bool is_accepted_ws(SEXP value);
@@ -315,19 +317,19 @@ bool deferred_respond(SEXP ticket, SEXP value, SEXP req, const char* label);
 // object_template.c --------------------------------------------------------
 
 struct object_template {
-    SEXP methods;  // VECSXP of calls of `function`, each of which gives a method where it is evaluated
+    SEXP methods;  // VECSXP of calls of `function`, whose value is a method
     SEXP names;    // VECSXP of symbols
     SEXP classes;  // STRSXP
 };
 
-// From a list of named closures and of classes, which is kept by whoever has it.
+// Initializes a template from a list of named closures and classes, which the caller keeps alive.
 void template_init(struct object_template* template, SEXP parts);
-// Makes the methods with `enclosing` around them, and binds them in `self`, which gets its classes. Not locked: some
-// have fields that change.
+// Creates the methods with `enclosing` as their environment, binds them in `self`, and sets the
+// classes of `self`. The bindings are not locked, because some objects have fields that change.
 void template_bind(const struct object_template* template, SEXP enclosing, SEXP self);
 
-// A new object whose methods have `enclosing` around them, which has the object as `self`: an app may keep a method alone. The methods
-// keep both.
+// Returns a new object and the environment of its methods, which has the object as `self`. An app
+// may keep a single method; every method keeps both alive.
 SEXP template_new(const struct object_template* template, SEXP* enclosing);
 
 // connection_handle.c ------------------------------------------------------
@@ -360,7 +362,7 @@ SEXP ffi_stream_object(SEXP source, SEXP status, SEXP headers, SEXP is_events);
 
 // response_stream_start.c --------------------------------------------------
 
-// The value of a source's variable; R_NilValue when there is none.
+// Returns a variable of a source, or R_NilValue.
 SEXP stream_field(SEXP source, SEXP name);
 const char* stream_set_body(uint32_t slot, uint64_t id, SEXP body);
 void stream_start(void);
@@ -393,9 +395,9 @@ void on_drain(const struct rk_event* event);
 
 // The tasks that package later runs for this package.
 enum later_task {
-    LATER_SERVE,    // handles what has arrived
-    LATER_RELEASE,  // releases what the server has sent
-    LATER_CLIENTS,  // handles what happened to WebSocket clients
+    LATER_SERVE,    // takes events from Rust
+    LATER_RELEASE,  // releases memory that the server has sent
+    LATER_CLIENTS,  // takes events of WebSocket clients
     LATER_TASKS
 };
 
@@ -464,7 +466,7 @@ void worker_collect(void);
 
 // access_log.c -------------------------------------------------------------
 
-// Whether the access log's lines are an R function's.
+// Whether an R function gets the records of the access log.
 bool log_is_read(void);
 
 // entry points (init.c registers them) --------------------------------------

@@ -1,5 +1,5 @@
-// What a listener serves without R: the site behind an external pointer. R keeps what was asked for in `state`, C and
-// Rust are told the outcome.
+// Static paths: the site of a listener in an external pointer. R keeps the paths as they were set
+// in `state`; C and Rust get the resolved ones.
 #include <string.h>
 
 #include "shim.h"
@@ -31,7 +31,8 @@ static SEXP element(SEXP list, const char* name) {
     Rf_error("rookery: internal error: a static path without `%s`", name);
 }
 
-// The bytes of a string in UTF-8; "" for character(0). In R's transient memory, which lives until .Call() returns.
+// Returns a string in UTF-8, or "" for character(0). The memory is R's transient memory, which is
+// valid until .Call() returns.
 static struct rk_bytes utf8_at(SEXP strings, R_xlen_t at) {
     const char* text = TYPEOF(strings) == STRSXP && XLENGTH(strings) > at
         ? Rf_translateCharUTF8(STRING_ELT(strings, at))
@@ -68,8 +69,8 @@ static void add_path(void* site, SEXP keys, R_xlen_t at, SEXP options) {
     }
 }
 
-// The whole of it at once: `keys`, and for each the list of its options, none of them left to be inherited. Returns
-// FALSE when the supervisor of this process has not confirmed in time that it serves these paths.
+// Sets all paths at once: `keys`, and a list of resolved options for each. Returns FALSE if the
+// supervisor of this process has not confirmed the change in time.
 SEXP ffi_site_set(SEXP site, SEXP keys, SEXP paths) {
     void* address = R_ExternalPtrAddr(site);
     for (R_xlen_t i = 0; i < XLENGTH(paths); i++) {

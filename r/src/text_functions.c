@@ -1,13 +1,14 @@
-// Addresses, base64 and percent-encoding for R: the work is Rust's. R has checked types and encodings.
+// IP addresses, base64 and percent-encoding. The work is done in Rust; R has checked types and
+// encodings.
 #include <limits.h>
 
 #include "shim.h"
 
-// An element from what Rust lends. An error of R's leaves it with Rust until the next call.
+// If R raises an error here, Rust keeps the text until the next call.
 SEXP copy_lent_text(struct rk_bytes text, cetype_t encoding) {
     if (text.len > INT_MAX) {
         rk_text_free();
-        abort_with("rookery_bad_argument", "the result is longer than a string of R's can be, 2147483647 bytes");
+        abort_with("rookery_bad_argument", "the result is longer than the maximum length of a string in R, 2147483647 bytes");
     }
     SEXP made = Rf_mkCharLenCE(text.start, (int)text.len, encoding);
     rk_text_free();

@@ -1,4 +1,4 @@
-// HTTPS: certificates behind an external pointer, as R/tls.R describes them.
+// TLS configurations in external pointers, see R/tls.R.
 #include <string.h>
 
 #include "shim.h"
@@ -8,7 +8,8 @@ static void tls_free(SEXP tls) {
     R_ClearExternalPtr(tls);
 }
 
-// Text in UTF-8, or the path of a file as the system has it. In R's transient memory, which lives until .Call() returns.
+// Returns UTF-8 text, or the path of a file in the encoding of the system. The memory is R's
+// transient memory, which is valid until .Call() returns.
 static struct rk_bytes pem_at(SEXP strings, R_xlen_t at) {
     SEXP string = STRING_ELT(strings, at);
     const char* text = Rf_translateChar(string);
@@ -24,15 +25,16 @@ static struct rk_bytes* texts_of(SEXP strings) {
     return all;
 }
 
-// Checks the options of a certificate order, given as names and values in turn. Returns NULL, or a
-// string that says what is wrong.
+// Checks the options of a certificate order, given as alternating names and values. Returns NULL,
+// or an error message.
 SEXP ffi_acme_check(SEXP wishes) {
     size_t count = (size_t)XLENGTH(wishes) / 2;
     return rk_acme_check(texts_of(wishes), count) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
 }
 
-// `pairs` are certificates and keys in turn; `hsts` is empty, or seconds and two flags; `acme` are names and values in turn, or empty. An
-// external pointer, or what is wrong as a string.
+// Makes a TLS configuration. `pairs` are alternating certificates and keys; `hsts` is empty, or
+// seconds and two flags; `acme` are alternating names and values, or empty. Returns an external
+// pointer, or an error message.
 SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only, SEXP only_http1,
                  SEXP only_http1_websockets, SEXP hsts,
                  SEXP redirect_from, SEXP acme) {
@@ -55,7 +57,7 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     return result;
 }
 
-// NULL; or what is wrong as a string, "" for a server without TLS.
+// Returns NULL, or an error message, which is "" for a server without TLS.
 SEXP ffi_tls_reload(SEXP listener) {
     int done = rk_tls_reload((uint32_t)Rf_asInteger(listener));
     if (done == RK_OK) {
@@ -64,7 +66,7 @@ SEXP ffi_tls_reload(SEXP listener) {
     return Rf_mkString(done == RK_STALE ? "" : rk_error());
 }
 
-// list(file, fingerprint, is_new), or what is wrong as a string.
+// Returns list(file, fingerprint, is_new), or an error message.
 SEXP ffi_tls_development_certificate(SEXP folder) {
     struct rk_bytes file, fingerprint;
     int is_new;
@@ -79,7 +81,7 @@ SEXP ffi_tls_development_certificate(SEXP folder) {
     return result;
 }
 
-// Who a client is, by its certificate.
+// Sets the bindings about the certificate of the client.
 void tls_bind_client(SEXP req, const struct rk_event* event) {
     struct rk_bytes subject, fingerprint;
     if (rk_client_certificate(event->slot, event->id, &subject, &fingerprint)) {

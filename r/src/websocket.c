@@ -1,15 +1,16 @@
-// WebSockets: the R object of each, and its callbacks.
+// WebSockets: accepting them, their messages, and the callbacks of their R objects.
 #include <stdio.h>
 #include <string.h>
 
 #include "shim.h"
 
-// Begins the reply that accepts a handshake; NULL, or what is wrong. `accepted` is of accept_ws(), or R_NilValue; `rules` are
-// the app's: list(protocols, compression). The subprotocol that is spoken is what `protocol` gets, which is protected by nobody. Runs guarded.
+// Begins the response that accepts an opening handshake. Returns NULL, or an error message.
+// `accepted` is the value of accept_ws(), or R_NilValue; `rules` is list(protocols, compression) of
+// the app. `*protocol` is set to the chosen subprotocol, not protected. Runs guarded.
 const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP rules, SEXP* protocol) {
     SEXP headers = R_NilValue;
     SEXP protocols = VECTOR_ELT(rules, 0);
-    // Level, threshold in bytes, and whether windows are kept.
+    // Level, threshold in bytes, and whether to use context takeover.
     const double* how = REAL(VECTOR_ELT(rules, 1));
     struct rk_ws_compression compression = {(int32_t)how[0], how[2] != 0, (uint64_t)how[1]};
     if (accepted != R_NilValue) {
@@ -25,7 +26,7 @@ const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP r
     }
     struct rk_bytes chosen;
     if (rk_ws_accept(event->slot, event->id, names, count, compression, &chosen) != RK_OK) {
-        return "it is no handshake that waits for an answer, or the subprotocol is none";
+        return "no handshake is waiting for a response, or the subprotocol is invalid";
     }
     const char* problem = response_headers(event->slot, event->id, headers);
     if (problem != NULL) {
@@ -36,7 +37,7 @@ const char* websocket_accept(const struct rk_event* event, SEXP accepted, SEXP r
     return NULL;
 }
 
-// Makes the WebSocket object and calls onWSOpen. Runs guarded.
+// Makes the R object of a WebSocket, and calls onWSOpen. Runs guarded.
 void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP protocol) {
     PROTECT(protocol);
     SEXP handle = PROTECT(handle_new(event->id));
@@ -51,7 +52,7 @@ void websocket_open(const struct rk_event* event, SEXP app, SEXP req, SEXP proto
     UNPROTECT(5);
 }
 
-// A callback of a WebSocket's has failed.
+// Reports an error in a callback of a WebSocket.
 static void write_error_report(const struct rk_event* event, SEXP ws, struct guard* guard, const char* stage, const char* label) {
     SEXP req = TYPEOF(ws) == ENVSXP ? variable(ws, syms.request) : NULL;
     struct error_report report = {.listener = event->listener, .id = event->id, .stage = stage, .label = label, .req = req};
@@ -73,7 +74,7 @@ static SEXP callbacks_of(SEXP ws, SEXP name) {
     if (TYPEOF(ws) != ENVSXP) {
         return R_NilValue;
     }
-    // Not `$`, which looks for a method for each of the object's classes first.
+    // Not by `$`, which would search for a method for each class of the object.
     SEXP value = variable(ws, name);
     return value == NULL ? R_NilValue : value;
 }
@@ -89,7 +90,8 @@ static SEXP run_message(void* data) {
     return R_NilValue;
 }
 
-// The message as R sees it: text with a NUL, which R's strings cannot hold, is delivered as binary.
+// Converts the message to an R object. Text with a NUL, which R's strings cannot hold, becomes a
+// raw vector.
 static SEXP run_decode(void* data) {
     struct delivery* delivery = data;
     struct rk_bytes bytes = delivery->event->data;
@@ -130,8 +132,8 @@ void on_message(const struct rk_event* event) {
     UNPROTECT(1);
 }
 
-// Whether a closing callback is given what happened: its first argument has no default and is not `...`. All others are called
-// with nothing, as httpuv calls them.
+// Returns whether a closing callback is called with the event: its first argument has no default
+// and is not `...`. Other callbacks are called without arguments, as by httpuv.
 static bool takes_event(SEXP function) {
     if (TYPEOF(function) != CLOSXP) {
         return false;
@@ -140,7 +142,7 @@ static bool takes_event(SEXP function) {
     return formals != R_NilValue && TAG(formals) != R_DotsSymbol && CAR(formals) == R_MissingArg;
 }
 
-// list(target, code, reason, wasClean), as package websocket has it.
+// Returns list(target, code, reason, wasClean), as in package websocket.
 static SEXP close_event(const struct delivery* delivery) {
     static const char* names[] = {"target", "code", "reason", "wasClean", ""};
     SEXP info = PROTECT(Rf_mkNamed(VECSXP, names));
@@ -152,7 +154,7 @@ static SEXP close_event(const struct delivery* delivery) {
     return info;
 }
 
-// First what is to be called; then, each time, the next.
+// Prepares the callbacks in the first call, and runs one callback in each further call.
 static SEXP run_callback(void* data) {
     struct delivery* delivery = data;
     bool is_close = delivery->event->kind == RK_WS_CLOSED;
@@ -160,7 +162,7 @@ static SEXP run_callback(void* data) {
         SEXP reason = PROTECT(delivery->event->data.len > 0 ? make_string(delivery->event->data) : objs.empty_string);
         event_release();
         if (is_close) {
-            // The connection has ended: its object learns it.
+            // The R object learns that the connection has ended.
             Rf_defineVar(syms.handle, R_NilValue, delivery->ws);
         }
         delivery->callbacks = callbacks_of(delivery->ws, is_close ? syms.close_callbacks : syms.drain_callbacks);
@@ -180,7 +182,7 @@ static SEXP run_callback(void* data) {
     return R_NilValue;
 }
 
-// Each of the callbacks runs, whatever became of the one before.
+// Calls all callbacks. An error in one does not keep the others from running.
 static void run_callbacks(const struct rk_event* event, SEXP ws, const char* stage, const char* label) {
     struct delivery delivery = {.event = event, .ws = ws};
     struct guard guard = {.body = run_callback, .data = &delivery};
@@ -218,7 +220,7 @@ void on_drain(const struct rk_event* event) {
     UNPROTECT(1);
 }
 
-// `kind`: 0 of messages, 1 of the end, 2 of room.
+// Returns the field for a kind of callback: 0 message, 1 close, 2 drain.
 static SEXP callbacks_name(SEXP kind) {
     switch (Rf_asInteger(kind)) {
     case 0:
@@ -230,8 +232,8 @@ static SEXP callbacks_name(SEXP kind) {
     }
 }
 
-// Adds a callback to the list of its kind. In R, `self$callbacks <- c(self$callbacks, func)` looks for methods of `$` and `$<-`
-// for each of the object's classes, and makes sixty cells on the way.
+// Adds a callback. In R, `self$callbacks <- c(self$callbacks, func)` would search for methods of
+// `$` and `$<-` for each class of the object, and allocate sixty cells.
 SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind) {
     SEXP name = callbacks_name(kind);
     SEXP before = callbacks_of(self, name);
@@ -242,7 +244,8 @@ SEXP ffi_ws_add(SEXP self, SEXP function, SEXP kind) {
     return R_NilValue;
 }
 
-// Takes the callback away that was added last of those that are this very function. A list that is being gone through stays.
+// Removes the last callback that is identical to `function`. A list that is being iterated is not
+// changed.
 SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind) {
     SEXP name = callbacks_name(kind);
     SEXP before = PROTECT(callbacks_of(self, name));
@@ -264,14 +267,14 @@ SEXP ffi_ws_remove(SEXP self, SEXP function, SEXP kind) {
     return R_NilValue;
 }
 
-// A longer message stays R's memory until it is sent.
+// Longer messages are lent to Rust until they are sent.
 enum { LEND_BYTES = 64 * 1024 };
 
 static SEXP sent(int status) {
     return Rf_ScalarLogical(status == RK_SEND_MORE);
 }
 
-// as.character(message), as the package's namespace sees it.
+// Returns as.character(message), evaluated in the package's namespace.
 static SEXP as_strings(SEXP message) {
     SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, message));
     SEXP call = PROTECT(Rf_lang2(Rf_install("as.character"), quoted));
@@ -287,7 +290,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
         return sent(RK_SEND_CLOSED);
     }
     bool is_text = TYPEOF(message) != RAWSXP;
-    // What is a string already, as nearly every message is, is taken as it is: for R to look takes two calls.
+    // Nearly every message is a string, and is used directly; checking this in R takes two calls.
     bool is_string = TYPEOF(message) == STRSXP && !Rf_isObject(message);
     message = PROTECT(is_text && !is_string ? as_strings(message) : message);
     const void* start;
@@ -300,7 +303,7 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
         owner = STRING_ELT(message, 0);
         start = Rf_translateCharUTF8(owner);
         len = strlen(start);
-        // A string that had to be translated lies in R's transient memory, which goes with this call.
+        // A translated string is in R's transient memory, which is freed when this call returns.
         if (start != CHAR(owner) && len > LEND_BYTES) {
             owner = Rf_mkCharLenCE(start, (int)len, CE_UTF8);
             start = CHAR(owner);
@@ -312,8 +315,8 @@ SEXP ffi_ws_send(SEXP handle, SEXP message) {
     PROTECT(owner);
     int status;
     if (len > LEND_BYTES) {
-        // Messages that were sent are released first, so that a callback that sends in a loop does not
-        // accumulate them.
+        // Releases the messages that were sent, so that they do not accumulate in a callback that
+        // sends in a loop.
         release_returned();
         uint64_t token = keep(owner);
         status = rk_ws_lend((uint64_t)id, is_text, start, len, token);
@@ -337,7 +340,7 @@ SEXP ffi_ws_close(SEXP handle, SEXP code, SEXP reason) {
     return R_NilValue;
 }
 
-// Bytes that wait to be sent; 0 when it is over.
+// Returns the number of bytes that are queued; 0 after the end of the connection.
 SEXP ffi_ws_queued_bytes(SEXP handle) {
     double id = handle_id(handle, "WebSocket", "message");
     int64_t waiting = id < 0 ? 0 : rk_ws_queued_bytes((uint64_t)id);
@@ -354,8 +357,9 @@ SEXP ffi_ws_ping(SEXP handle) {
     return sent(RK_SEND_MORE);
 }
 
-// The objects of a listener's WebSockets, named by their places in the table of kept objects. Those are used again: R
-// never frees a symbol, and whoever makes an environment of this makes symbols of the names.
+// Returns the R objects of a listener's WebSockets, named by their indices in the table of kept
+// objects. The indices are reused, because R never frees a symbol, and converting the list to an
+// environment makes symbols of the names.
 SEXP ffi_websockets(SEXP listener) {
     size_t count = rk_ws_list((uint32_t)Rf_asInteger(listener), NULL, 0);
     uint64_t* tokens = (uint64_t*)R_alloc(count + 1, sizeof(uint64_t));

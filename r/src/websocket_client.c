@@ -1,30 +1,31 @@
-// WebSocket clients: what happened to them, told to R by package later. The objects are R/websocket-client.R's.
+// WebSocket clients: takes their events in callbacks of package later. The R objects are in
+// R/websocket-client.R.
 #include <string.h>
 
 #include "shim.h"
 
-// Events are handled back to back for at most this many: then others that `later` has are run.
+// The maximum number of events handled in one callback, after which other callbacks of `later` run.
 enum { BATCH = 16 };
 
-// Whether an event is being read: what it points to is gone with the next. Making R's objects of it may collect, and finalizers of
-// the app's may run `later`.
+// Whether an event is being read, whose memory the next event overwrites. Allocating R objects may
+// run finalizers of the app, which may run `later`.
 static bool is_reading;
 
 static void client_callback(int loop);
 
-// Has a loop handle what happened to its clients. Called by Rust on the clients' thread, and below.
-// No R here.
+// Makes an event loop take the events of its clients. Called by Rust on the thread of the clients,
+// and below. Must not use R.
 static void wake(uint32_t loop) {
     later_schedule_in((int)loop, LATER_CLIENTS);
 }
 
-// When the package is loaded.
+// Called when the package is loaded.
 void client_init(void) {
     later_init(LATER_CLIENTS, client_callback);
     is_reading = false;
 }
 
-// In a forked child: the clients are the parent's. No R here.
+// Called in a forked child, in which the parent's clients cannot be used. Must not use R.
 void client_forked(void) {
     is_reading = false;
 }
@@ -32,16 +33,16 @@ void client_forked(void) {
 struct delivery {
     const struct rk_client_event* event;
     SEXP core;
-    uint64_t functions;  // to be called: the token of a list
+    uint64_t functions;  // the token of the list of functions to call
 };
 
-// Looks up the functions to call, in R/websocket-client.R. Runs guarded.
+// Gets the functions to call from R/websocket-client.R. Runs guarded.
 static SEXP run_delivery(void* data) {
     static const char* const kinds[] = {"", "open", "message", "close", "error"};
     struct delivery* delivery = data;
     const struct rk_client_event* event = delivery->event;
     struct rk_bytes bytes = event->data;
-    // Text with a NUL, which R's strings cannot hold, is delivered as binary.
+    // Text with a NUL, which R's strings cannot hold, becomes a raw vector.
     bool is_raw =
         event->kind == RK_CLIENT_MESSAGE && (!event->is_text || memchr(bytes.start, 0, bytes.len) != NULL);
     SEXP value = PROTECT(is_raw ? Rf_allocVector(RAWSXP, (R_xlen_t)bytes.len) : make_string(bytes));
@@ -77,7 +78,8 @@ static void run_guarded(SEXP (*body)(void* data), void* data) {
     }
 }
 
-// Each of the callbacks runs, whatever became of the one before. Does not jump.
+// Calls all callbacks for an event. An error in one does not keep the others from running. Does not
+// jump.
 static void handle_delivery(const struct rk_client_event* event, int loop) {
     SEXP core = PROTECT(kept(event->token));
     if ((event->kind == RK_CLIENT_CLOSED || event->kind == RK_CLIENT_FAILED) && event->token != 0) {
@@ -98,10 +100,10 @@ static void handle_delivery(const struct rk_client_event* event, int loop) {
     UNPROTECT(2);
 }
 
-// What `later` runs in a loop when there are events of its clients.
+// Runs as a callback of `later` in a loop whose clients have events.
 static void client_callback(int loop) {
     if (is_reading) {
-        // Whoever reads goes on with what there is.
+        // The callback that reads an event will take the other events.
         return;
     }
     struct rk_client_event event;
@@ -120,7 +122,7 @@ static void client_callback(int loop) {
     }
 }
 
-// The last events of what ffi_close() has ended.
+// Handles the last events of clients that ffi_close() has ended.
 void client_last_events(void) {
     for (int loop = 0; loop < LATER_LOOPS; loop++) {
         while (rk_client_has_events((uint32_t)loop)) {
@@ -139,13 +141,13 @@ static struct rk_bytes* all_bytes(SEXP strings) {
     return all;
 }
 
-// NULL, or what is wrong with an address in UTF-8, as a string.
+// Returns NULL, or a message that says what is wrong with a URL.
 SEXP ffi_client_check(SEXP url) {
     return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue : Rf_mkString(rk_error());
 }
 
-// `setup` is list(url, ca, protocols, headers, numbers): strings in UTF-8, headers as name, value, name, value. The handle, or a
-// string that says why there is none.
+// Starts a client. `setup` is list(url, ca, protocols, headers, numbers), with strings in UTF-8 and
+// alternating header names and values. Returns the handle, or an error message.
 SEXP ffi_client_open(SEXP core, SEXP setup) {
     SEXP protocols = VECTOR_ELT(setup, 2);
     SEXP headers = VECTOR_ELT(setup, 3);
@@ -167,7 +169,7 @@ SEXP ffi_client_open(SEXP core, SEXP setup) {
     };
     SEXP loop = variable(core, syms.loop);
     how.group = (uint32_t)later_loop_use(loop == NULL ? 0 : Rf_asInteger(loop));
-    // What is abandoned says whose it was.
+    // Remembers the loop for ffi_client_abandon().
     Rf_defineVar(syms.loop_place, PROTECT(Rf_ScalarInteger((int)how.group)), core);
     UNPROTECT(1);
     uint64_t id = 0;
@@ -185,7 +187,8 @@ static uint64_t client_id(SEXP handle) {
     return id < 0 ? 0 : (uint64_t)id;
 }
 
-// TRUE: it will be sent. FALSE: too much waits. NULL: the connection has ended.
+// Returns TRUE if the message was queued, FALSE if the queue is full, and NULL if the connection
+// has ended.
 SEXP ffi_client_send(SEXP handle, SEXP message) {
     uint64_t id = client_id(handle);
     bool is_text = TYPEOF(message) == STRSXP;
@@ -201,7 +204,7 @@ SEXP ffi_client_send(SEXP handle, SEXP message) {
     }
 }
 
-// The number that package later has for the current loop.
+// Returns package later's id of the current loop.
 SEXP ffi_client_loop(void) {
     return Rf_ScalarInteger(later_current());
 }
@@ -212,7 +215,7 @@ SEXP ffi_client_close(SEXP handle, SEXP code, SEXP reason) {
     return R_NilValue;
 }
 
-// R has collected its object. One of another process is not this one's to close.
+// Closes a client whose R object was collected. A client of another process is not closed.
 SEXP ffi_client_abandon(SEXP handle) {
     double id = handle_id_here(handle);
     uint64_t token = id < 0 ? 0 : rk_client_abandon((uint64_t)id);

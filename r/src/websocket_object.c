@@ -1,5 +1,5 @@
-// The R object of a WebSocket: what WebSocket$new(handle, req, protocol) gives. `bench/run.py --group r-websocket --scenario idle` shows
-// what an open connection keeps.
+// The R object of a WebSocket, equal to WebSocket$new(handle, req, protocol).
+// `bench/run.py --group r-websocket --scenario idle` measures the memory of an open connection.
 #include "shim.h"
 
 static struct object_template template;

@@ -1,4 +1,5 @@
-// This process as a worker of a supervisor: see crates/worker-protocol, and docs/decisions/workers/0033-worker-protocol.md.
+// This process as a worker of a supervisor. See crates/worker-protocol and
+// docs/decisions/workers/0033-worker-protocol.md.
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,8 +12,8 @@
 
 #include "shim.h"
 
-// By which the I/O thread has R's look: ignored by default, so a process that R starts does not end of it, and R has no use for it.
-// SIGINT would ask serve() to stop.
+// The signal by which the I/O thread interrupts R's thread. By default it is ignored, so it does
+// not end a process that R starts, and R does not use it. SIGINT would make serve() stop.
 static const int look_signal = SIGURG;
 
 static pthread_t r_thread;
@@ -23,18 +24,19 @@ static void on_look(int signal_number) {
     guard_interrupt_handler();
 }
 
-// On the I/O thread.
+// Called on the I/O thread.
 static void interrupt(void) {
     pthread_kill(r_thread, look_signal);
 }
 
-// On the I/O thread. R looks, where it waits, several times a second.
+// Called on the I/O thread. While R waits, it checks the flag several times a second.
 static void collect(void) {
     atomic_store_explicit(&is_to_collect, true, memory_order_relaxed);
 }
 
-// Gives back what nothing refers to any more: the supervisor has found that there is much, and would replace this process for it. R
-// collects when it allocates, so one that has nothing to do keeps what its last request left behind; and glibc keeps what R has freed.
+// Collects garbage and returns free memory to the system, because the supervisor has found that
+// this process uses much memory and would replace it. R collects only when it allocates, so an idle
+// process keeps what its last request left, and glibc keeps memory that R has freed.
 void worker_collect(void) {
     if (!atomic_load_explicit(&is_to_collect, memory_order_relaxed)) {
         return;
@@ -58,14 +60,14 @@ void worker_init(void) {
     }
     UNPROTECT(1);
     r_thread = pthread_self();
-    // No SA_RESTART: what R waits in has to come back.
+    // No SA_RESTART, so that system calls in which R waits return.
     struct sigaction action = {.sa_handler = on_look};
     sigemptyset(&action.sa_mask);
     sigaction(look_signal, &action, NULL);
 }
 
-// NULL in a process that is no worker; TRUE when a server may listen on its socket, FALSE while one does, and a string that says why
-// it cannot be one.
+// Returns NULL in a process that is not a worker, TRUE if a server may listen on the worker's
+// socket, FALSE if a server does, and an error message if this process cannot be a worker.
 SEXP ffi_worker_state(void) {
     switch (rk_worker_state()) {
     case RK_WORKER_SOCKET_FREE:
@@ -79,7 +81,7 @@ SEXP ffi_worker_state(void) {
     }
 }
 
-// Whether a listener has the socket.
+// Returns whether a listener uses the worker's socket.
 SEXP ffi_worker_uses_socket(SEXP listener) {
     return Rf_ScalarLogical(rk_worker_uses_socket((uint32_t)Rf_asInteger(listener)));
 }

@@ -1,5 +1,5 @@
-# The names that other packages reach with `httpuv:::`. plumber looks up `unsafe_ports`; others inherit from
-# `WebServer`, look into an `AppWrapper`, call `rookCall` or set the `logLevel`.
+# Internal names that other packages use by `httpuv:::`. plumber uses `unsafe_ports`; others inherit
+# from `WebServer`, inspect an `AppWrapper`, call `rookCall` or set the `logLevel`.
 internal_names <- c(
   ".globals", "AppWrapper", "ErrorStream", "InputStream", "NullInputStream", "PipeServer", "Server", "WebServer",
   "deregisterServer", "error_unavailable_port", "httpuv_version", "is_port_available", "logLevel", "log_level",
@@ -7,11 +7,12 @@ internal_names <- c(
   "stdErrStream", "unsafe_ports"
 )
 
-# Binds rookery's own objects in this namespace, where both `::` and `:::` look. At load and not when the package is
-# built, which would copy them: the list of servers, and classes that others inherit from, have to be the same objects,
-# and those of the rookery that is installed.
+# Binds rookery's objects in this namespace, so that both `::` and `:::` find them. This is done
+# when the package is loaded, because building the package would copy the objects. The list of
+# servers, and classes that others inherit from, must be the same objects, and those of the
+# installed rookery.
 .onLoad <- function(libname, pkgname) {
-  # Those who import httpuv rely on later being there, and R6 prints its classes.
+  # Packages that import httpuv expect later to be loaded, and R6 prints the classes.
   loadNamespace("later")
   loadNamespace("R6")
   rookery <- asNamespace("rookery")

@@ -115,6 +115,19 @@ impl Setting {
         }
     }
 
+    /// Returns true if the setting has an option of its own on the command line.
+    pub fn has_option(&self) -> bool {
+        self.places.has(Places::COMMAND_LINE) && self.shown != Shown::No
+    }
+
+    /// Returns the default as help and documents show it; `None` for a setting without a default.
+    pub fn default_text(&self) -> Option<&'static str> {
+        match self.default {
+            Default::Nothing => None,
+            Default::Is(text) | Default::Derived { text, .. } => Some(text),
+        }
+    }
+
     /// Returns true for a flag that is on by default, whose option is `--no-...`.
     pub fn is_on_by_default(&self) -> bool {
         matches!((self.kind, self.default), (Kind::Flag, Default::Is("on")))
@@ -308,7 +321,7 @@ impl Applies {
             Applies::AtRestart => "at a restart",
             Applies::AtReload => "at a reload",
             Applies::WithAcceptingProcess => {
-                "with one worker at a reload, with several at a restart"
+                "at a reload with one worker, at a restart with several"
             }
         }
     }

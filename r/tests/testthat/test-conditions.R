@@ -12,7 +12,7 @@ test_that("all errors of the package are made by abort()", {
   # Conditions that are passed on, and one that only takes the place of R's last message.
   expect_equal(found("R", "(^|[^$.a-z_])stop\\(|stopifnot\\(", "stop\\((condition|error|error_unavailable_port|structure)|\"none\""), character())
   # Where there is no memory for a condition, or no R function yet.
-  expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|a pipe cannot be made|Rf_error\\(\"%s\", text\\)"), character())
+  expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"), character())
 })
 
 test_that("errors have a class of their own, and rookery_error", {

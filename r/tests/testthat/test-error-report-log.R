@@ -108,7 +108,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
 
   it <- receive(function(bytes) NULL, function() invokeRestart("abort"), on_close = function(why) stop("in close of a jump"))
   expect_equal(it$answer$status, 500L)
-  expect_setequal(it$told, c("receive /up in close of a jump", "receive /up interrupted, or left by a restart"))
+  expect_setequal(it$told, c("receive /up in close of a jump", "receive /up interrupted, or ended by a restart"))
 })
 
 test_that("a jump out of onError keeps the failure, its id and its answer", {

@@ -297,7 +297,7 @@ test_that("a 500 that the app answers itself is told of, with its id", {
   for (path in c("/", "/later")) {
     said <- stderr_of(answer <- get(local_client(server), path))
     expect_equal(answer$text, "mine")
-    line <- paste0("rookery: GET ", path, " (its own answer): the app answered with status 500 itself [", answer$headers[["x-request-id"]], "]")
+    line <- paste0("rookery: GET ", path, " (its own response): the app itself responded with status 500 [", answer$headers[["x-request-id"]], "]")
     expect_equal(said, line)
   }
   expect_equal(stderr_of(get(local_client(server), "/other")), character())

@@ -125,7 +125,7 @@ test_that("more loops than there are places for are served, one after the other"
     later::with_temp_loop(startServer("127.0.0.1", 0, function(req) ok("other")))
   }))
   expect_length(said, 1)
-  expect_match(said, "those made in a further one belong to the global loop")
+  expect_match(said, "those in a further loop belong to the global loop")
   # Their loops are gone: they are the global loop's.
   client <- local_client(others[[80]])
   send(client, request())

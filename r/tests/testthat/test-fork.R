@@ -12,7 +12,7 @@ test_that("a server does not run in a fork, which can neither change nor stop it
   }))[[1]]
   expect_identical(told[[1]][[1]], FALSE)
   expect_match(told[[1]][[2]], "of another R process", fixed = TRUE)
-  expect_match(told[[2]], "belongs to the process that this one was forked from")
+  expect_match(told[[2]], "belongs to the process from which this one was forked")
   expect_identical(told[[3]], FALSE)
   expect_equal(told[[4]], length(listServers()) - 1)
   expect_true(server$isRunning())

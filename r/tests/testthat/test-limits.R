@@ -16,7 +16,7 @@ test_that("limits have units", {
   printed <- capture.output(print(limits))
   expect_match(printed, "max_body_size +10 MB", all = FALSE)
   expect_match(printed, "request_timeout +2 min", all = FALSE)
-  expect_match(capture.output(print(server_limits())), "all as by default")
+  expect_match(capture.output(print(server_limits())), "all defaults")
 })
 
 test_that("what is no limit is said with the nearest name, and what is no value with an example", {
@@ -27,7 +27,7 @@ test_that("what is no limit is said with the nearest name, and what is no value 
   }
   expect_error(server_limits(max_header_size = 10), "at least 8 KiB")
   expect_error(server_limits(max_connections = 1.5), "a whole number")
-  expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be 100 % at most")
+  expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be at most 100 %")
 })
 
 test_that("values are read as they may be written, and no others", {
@@ -263,7 +263,7 @@ test_that("a folder that a _server.yml names is relative to it", {
   expect_equal(rookery:::settings_read(file)$settings, list(
     spool_dir = file.path(dir, "large"), ws_compression = list(level = 3, threshold = 512, takeover = FALSE), ws_origins = "a.org"
   ))
-  expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is no folder")
+  expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is not a folder")
 })
 
 test_that("another R gets the options of this one, and who sits in front of it", {

@@ -97,7 +97,7 @@ test_that("what is handled is no error, and requests that do well are as ever, w
 test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
   served <- local_api()
   # What plumber answers when a serializer fails is no response.
-  places <- c("/unwell" = "its own answer): the app answered with status 500 itself", "/unserialised" = "the response): `status` must be a number from 200 to 999")
+  places <- c("/unwell" = "its own response): the app itself responded with status 500", "/unserialised" = "the response): `status` must be a number from 200 to 999")
   for (path in names(places)) {
     answer <- served$ask(path)
     expect_equal(answer$status_code, 500, info = path)

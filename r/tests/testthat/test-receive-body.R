@@ -155,7 +155,7 @@ test_that("errors are answered with 500, and told", {
     send(client, "abc")
     expect_equal(reply(client)$status, 500)
   })
-  expect_match(said, "it is NULL, not a list", all = FALSE)
+  expect_match(said, "the response is NULL, not a list", all = FALSE)
 })
 
 test_that("a client that leaves is told of, once", {
@@ -175,14 +175,14 @@ test_that("what it is for is said where it is not", {
   server <- local_server(function(req) receive_body(function(bytes) NULL, function() ok()))
   client <- local_client(server)
   said <- stderr_of(expect_equal(get(client)$status, 500))
-  expect_match(said, "receive_body\\(\\) is for `onHeaders`", all = FALSE)
+  expect_match(said, "receive_body\\(\\) can only be returned by `onHeaders`", all = FALSE)
   expect_error(receive_body(1, identity), "`on_data` must be a function")
   same <- receive_body(function(bytes) NULL, function() ok("first"))
   server <- local_server(receiving(function(req) same))
   client <- local_client(server)
   expect_equal(get(client)$text, "first")
   said <- stderr_of(expect_equal(get(client)$status, 500))
-  expect_match(said, "make one for each", all = FALSE)
+  expect_match(said, "create one for each request", all = FALSE)
 })
 
 test_that("an app that returns NULL gets its body as ever", {

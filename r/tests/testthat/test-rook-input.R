@@ -114,7 +114,7 @@ test_that("a body that is read after the answer is an error that says why", {
       }, on_headers)
       post(client, body = "abc")
       for (method in c("read", "read_lines")) {
-        expect_error(kept$rook.input[[method]](), "gone, because the request has been answered: read it before")
+        expect_error(kept$rook.input[[method]](), "no longer available, because the response has been sent: read it before")
       }
       expect_null(kept$.bodyData)
       if (looked_at) {
@@ -154,8 +154,8 @@ test_that("a body that is read in a forked process is an error that says why", {
     said <<- c(parallel::mccollect(child)[[1]], rawToChar(req$rook.input$read()))
   })
   post(client, body = "abc")
-  expect_match(said[[1]], "belongs to the process that this one was forked from: read it there")
-  expect_match(said[[2]], "belongs to the process that this one was forked from: read it there")
+  expect_match(said[[1]], "belongs to the process from which this one was forked: read it before the fork")
+  expect_match(said[[2]], "belongs to the process from which this one was forked: read it before the fork")
   expect_identical(said[[3]], "abc")
 })
 
@@ -270,7 +270,7 @@ test_that("a large body that a finalizer looks at too late is an error that says
   expect_gt(.Call(ffi_lent_blocks), lent)
   for (i in 1:3) gc()
   expect_identical(.Call(ffi_lent_blocks), lent)
-  for (text in said[1:3]) expect_match(text, "was collected together with the object that held it: where a finalizer")
+  for (text in said[1:3]) expect_match(text, "was collected together with the object that referred to it: for use in a finalizer")
   expect_identical(said[[4]], "abc")
   expect_error(sum(as.integer(kept)), "was collected together")
   expect_length(kept, 3e5)

@@ -55,7 +55,7 @@ test_that("it stops when another httpuv is loaded, and names who loaded it", {
   expect_match(did$stdout, "Start a new R session")
   did <- run_r(c("loadNamespace('httpuv')", "rookery::use_compat()"))
   expect_equal(did$status, 1)
-  expect_match(did$stdout, "loaded by a call of its own")
+  expect_match(did$stdout, "loaded explicitly in this session")
   did <- run_r(c("library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")

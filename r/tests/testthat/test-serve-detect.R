@@ -80,7 +80,7 @@ test_that("objects are told apart", {
   expect_null(detect_object(list(call = "no function")))
   expect_null(detect_object(list(callback = function(req) 1)))
   expect_null(detect_object(NULL))
-  expect_error(serve(42, port = 0), "class numeric cannot be served.*What can be", class = "rookery_bad_target")
+  expect_error(serve(42, port = 0), "class numeric cannot be served.*These can be served", class = "rookery_bad_target")
 })
 
 test_that("YAML is read as YAML, and what it says of others is not taken for ours", {

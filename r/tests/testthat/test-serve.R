@@ -193,7 +193,7 @@ test_that("mistakes are told on the command line without a traceback", {
   }
   expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1), status = 4)
   expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
-  expect_says(file.path(dir, "other.txt"), says = "is nothing that can be served.*Looked for:", status = 3)
+  expect_says(file.path(dir, "other.txt"), says = "cannot be served.*Looked for:", status = 3)
   expect_says(dir, "--host", "example.org", says = "must be `localhost` or an IP address of this machine, not \"example.org\"")
   expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric", status = 3)
   expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)", status = 3)

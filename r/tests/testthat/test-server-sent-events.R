@@ -99,7 +99,7 @@ test_that("the server sends comments while R is busy", {
     length(client$read) > before
   }))
   expect_match(rawToChar(client$read[-seq_len(before)]), "^3\r\n:\n\n\r\n")
-  expect_error(sse_response(heartbeat = 0), "`heartbeat` must be a number of seconds from 1 on, or Inf, not 0")
+  expect_error(sse_response(heartbeat = 0), "`heartbeat` must be a number of seconds, at least 1, or Inf, not 0")
 })
 
 test_that("an error in a map is an error of the stream", {

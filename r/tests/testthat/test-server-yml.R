@@ -149,7 +149,7 @@ test_that("an unknown key is an error at any level, with the one that may be mea
   file <- local_yml(NULL)
   skip_if_not_installed("yaml")
   writeLines(c("engine: Rookery", "app: app.R"), file)
-  expect_error(detect_target(dirname(file)), "names of packages have their case: `rookery`")
+  expect_error(detect_target(dirname(file)), "package names are case-sensitive: `rookery`")
 })
 
 # One R process, started in each way, tells its settings and where they come from.

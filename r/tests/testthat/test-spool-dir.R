@@ -38,7 +38,7 @@ test_that("a folder that cannot be written is told when the server is started", 
   }
   skip_if(identical(Sys.info()[["effective_user"]], "root"), "root may write everywhere")
   withr::local_options(rookery.spool_dir = "/")
-  expect_error(startServer("127.0.0.1", 0, size_app), "no folder that this user may write in")
+  expect_error(startServer("127.0.0.1", 0, size_app), "not a folder that this user can write to")
 })
 
 test_that("a folder that has gone is 507, and told with its name; a new server finds it made anew", {
@@ -62,7 +62,7 @@ test_that("a folder that has gone is 507, and told with its name; a new server f
   expect_equal(exit_of(it), 0)
   told <- grep("507", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   expect_length(told, 1)
-  expect_match(told, paste0("^rookery: an upload was refused with status 507: .*", file.path(dir, "spool"), ".*No such file"))
+  expect_match(told, paste0("^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"), ".*No such file"))
 })
 
 test_that("the option is that of the session for a path as well", {

@@ -41,7 +41,7 @@ test_that("an address is opened in the viewer, or in the browser, and over SSH o
   open("http://127.0.0.1:1", opens("viewer"))
   open("https://app.example.org", opens("viewer"))
   expect_equal(opened, c("browser http://127.0.0.1:1", "viewer http://127.0.0.1:1", "browser https://app.example.org"))
-  expect_message(open("/run/socket"), "no Unix socket")
+  expect_message(open("/run/socket"), "cannot open a Unix socket")
   withr::local_envvar(SSH_TTY = "/dev/pts/1", DISPLAY = NA)
   expect_message(open("http://127.0.0.1:1"), "over SSH: the address is http://127.0.0.1:1", fixed = TRUE)
   expect_length(opened, 3)

@@ -435,7 +435,7 @@ test_that("an R connection is sent in chunks and closed at its end", {
   expect_identical(unlist(answer$chunks), bytes)
   serve_until(function() !tryCatch(isOpen(con), error = function(e) FALSE))
   expect_error(isOpen(con))
-  expect_error(stream_body(1), "`source` must be a function that gives a chunk")
+  expect_error(stream_body(1), "`source` must be a function that returns a chunk")
   text <- file(path, "rt")
   withr::defer(close(text))
   expect_error(stream_body(text), "open it with \"rb\"")
@@ -477,7 +477,7 @@ test_that("a source answers one request", {
   send(client, request())
   expect_equal(chunked(client)$text, "a")
   said <- stderr_of(expect_equal(get(client)$status, 500))
-  expect_match(said, "make one for each", all = FALSE)
+  expect_match(said, "create one for each request", all = FALSE)
 })
 
 test_that("an error in on_close is told, and the others run", {

@@ -170,7 +170,7 @@ test_that("a client that takes nothing for `idle_timeout` is cut: on_close is to
 
 test_that("an R connection that would hold R up is warned of", {
   con <- pipe("echo of a pipe")
-  expect_warning(source <- stream_body(con), "connection of class pipe holds R up")
+  expect_warning(source <- stream_body(con), "connection of class pipe blocks R")
   server <- local_server(function(req) streamed(source))
   client <- local_client(server)
   send(client, request())

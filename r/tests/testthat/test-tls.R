@@ -178,7 +178,7 @@ test_that("what is wrong is said with the file and the remedy", {
   pair <- make_pair(dir, "own")
   start <- function(...) startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(...))
   expect_error(start(file.path(dir, "none.pem"), pair$key), "the certificate cannot be read: there is no file .*none.pem")
-  expect_error(start(pair$key, pair$cert), "has no certificate inside, but: PRIVATE KEY; have certificate and key been swapped")
+  expect_error(start(pair$key, pair$cert), "contains no certificate, but: PRIVATE KEY; have certificate and key been swapped")
   expect_error(start(dir, pair$key), "is a folder")
   expect_error(tls_config(c("a", "b"), "c"), "`key` must have one key for each certificate: 2, not 1")
   expect_error(tls_config(1), "`cert` must be the path of a PEM file or its text")
@@ -323,7 +323,7 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   writeLines("rubbish", live)
   it$signal(1)
-  expect_true(wait_until(function() grepl("New connections are given the certificate from before", it$tell())))
+  expect_true(wait_until(function() grepl("New connections keep using the previous certificate", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   it$signal(15)
   expect_equal(exit_of(it), 0)
@@ -377,7 +377,7 @@ test_that("what is wrong with a certificate ends serve() with the reason", {
   expect_error(serve(app, tls = "yes"), "must be made by tls_config", class = "rookery_bad_tls")
   pem <- local_pem()
   text <- paste(readLines(pem), collapse = "\n")
-  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be handed to the R", class = "rookery_bad_tls")
+  expect_error(serve(app, tls = tls_config(pem, text)), "cannot be passed to the R", class = "rookery_bad_tls")
 })
 
 test_that("--tls dev prints the fingerprint", {

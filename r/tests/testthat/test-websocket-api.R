@@ -203,7 +203,7 @@ test_that("accept_ws() where it means nothing is an error that says so", {
     server <- local_server(list(onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print))
     expect_identical(upgrade(local_client(server))$status, 500L)
   })
-  expect_match(said, "accept_ws\\(\\) is for `onHeaders` of a WebSocket's handshake", all = FALSE)
+  expect_match(said, "accept_ws\\(\\) can only be returned by `onHeaders` for a WebSocket handshake", all = FALSE)
   expect_match(said, "a value in `headers` has a line break", all = FALSE)
   expect_error(accept_ws("a b"), "`protocol` must be names of subprotocols")
   expect_error(accept_ws(headers = list("x")), "`headers` must be a named list")

@@ -312,8 +312,8 @@ test_that("in a fork a client is the parent's, and the fork's own works", {
     c(theirs, wait_for(mine, "message")$data)
   })
   said <- parallel::mccollect(child)[[1]]
-  expect_match(said[[1]], "belongs to the process that this one was forked from")
-  expect_match(said[[2]], "belongs to the process that this one was forked from")
+  expect_match(said[[1]], "belongs to the process from which this one was forked")
+  expect_match(said[[2]], "belongs to the process from which this one was forked")
   expect_match(said[[3]], "of another R process")
   expect_identical(said[[4]], "mine")
   it$ws$send("here")

@@ -114,6 +114,6 @@ test_that("a WebSocket that is used in a forked process is an error that says wh
   send(client, frame("go"))
   expect_identical(rawToChar(next_frame(client)$payload), "here")
   expect_length(said, 4)
-  for (text in said[1:3]) expect_match(text, "belongs to the process that this one was forked from: give the message back")
+  for (text in said[1:3]) expect_match(text, "belongs to the process from which this one was forked: return the message")
   expect_identical(said[[4]], "mine")
 })

@@ -1,38 +1,35 @@
-//! What `--help` and the manual page both say. The generator of crates/settings reads this file as
-//! well, so it depends on nothing.
+//! The texts that `--help` and the manual page share. The generator in crates/settings includes this
+//! file, so the file depends on nothing.
 
 /// The first paragraph of help.
 pub(super) const ABOUT: &str = "\
-Serves a Shiny app, a plumber API, a folder with _server.yml, an R Markdown document with Shiny, any R file that
-ends with an app, or a site: a folder with index.html. Ctrl-C or SIGTERM ends it once requests in progress are
-finished; a second one ends it at once.";
+Serves <target>: a Shiny app, a plumber API, a folder with a _server.yml, an R Markdown document with Shiny, an R
+file whose last value is an app, or a folder with an index.html (a static site). Ctrl-C or SIGTERM stops the server
+once the requests in progress are finished; a second Ctrl-C or SIGTERM stops it at once.";
 
 /// Every command that help lists, with its meaning.
 pub(super) const COMMANDS: [(&str, &str); 8] = [
-    ("serve", "serves <target>, a folder or a file"),
-    (
-        "dev",
-        "serves <target> for development: reloads when a file changes, runs R at this terminal",
-    ),
-    ("config", "prints the settings that are in force, and where each comes from"),
-    ("check", "checks settings, certificates, address and app, and serves nothing"),
-    ("new", "writes a small app to begin with: shiny, api or site"),
-    ("status", "shows the state of running servers and their workers"),
-    ("completions", "prints a completion script for a shell"),
-    ("man", "prints the manual page: rookery man | man -l -"),
+    ("serve", "ServeSettings an app, a document or a static site"),
+    ("dev", "ServeSettings an app while you edit it: reload on changes, run R in this terminal"),
+    ("config", "Print the value of each setting, and where the value comes from"),
+    ("check", "Check settings, certificates, address and app without serving"),
+    ("new", "Write a small app to start from: shiny, api or site"),
+    ("status", "Show what running servers and their workers are doing"),
+    ("completions", "Print a completion script for a shell"),
+    ("man", "Print the manual page; read it with: rookery man | man -l -"),
 ];
 
 /// The help of `--limit`.
-pub(super) const LIMIT: &str = "Any limit, by name: --limit header_timeout=10s";
+pub(super) const LIMIT: &str = "Set a limit by name, such as --limit header_timeout=10s";
 
 /// Every exit status with its meaning.
 pub(super) const STATUSES: [(&str, &str); 8] = [
-    ("0", "the program was asked to end and has finished its work, or its app ended with status 0"),
-    ("1", "something that was asked for is not available, such as a certificate file"),
+    ("0", "the server was stopped and finished its work, or the app ended with status 0"),
+    ("1", "something that the settings name is not available, such as a certificate file"),
     ("2", "the command line is wrong"),
-    ("3", "no worker ever became ready, after any retries of the start (--start-retries)"),
+    ("3", "no worker became ready, not even in the retries of --start-retries"),
     ("4", "the address is not available, or the service manager's socket cannot be used"),
-    ("5", "all workers ended again and again, and --fail-fast was given"),
-    ("128 + n", "a second signal, number n, ended the program; shells report its death this way"),
+    ("5", "all workers kept crashing, and --fail-fast was given"),
+    ("128 + n", "a second signal, with the number n, stopped the server at once"),
     ("another", "with --restart never: the exit status of the R process"),
 ];

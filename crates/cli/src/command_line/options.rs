@@ -10,7 +10,7 @@ use rookery_settings::{
     Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near,
 };
 
-use super::{help_text, wrong};
+use super::{help_text, usage_error};
 use crate::failure::Failure;
 
 /// The option that sets any limit by its name.
@@ -29,25 +29,20 @@ pub(crate) struct Options {
 pub(super) fn options() -> impl Iterator<Item = Arg> {
     Group::ALL.into_iter().flat_map(|group| {
         let rows = table::all().filter(move |row| row.group == group);
-        let own = rows.clone().filter(|row| has_option(row)).map(option);
+        let own = rows.clone().filter(|row| row.has_option()).map(option);
         let limit = (group == Group::Limits).then(|| {
-            Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT).long_help(
-                format!(
-                    "{}\nOnce for each; the manual page lists them (rookery man).",
-                    help_text::LIMIT
-                ),
-            )
+            let arg = Arg::new(LIMIT).long(LIMIT).value_name("name=value").help(help_text::LIMIT);
+            let long = format!(
+                "{}. May be repeated. `rookery man` lists all limits with their defaults.",
+                help_text::LIMIT
+            );
+            let arg = arg.long_help(wrapped(&long)).action(ArgAction::Append);
+            arg.value_parser(OsStringValueParser::new())
         });
-        let limit =
-            limit.map(|arg| arg.action(ArgAction::Append).value_parser(OsStringValueParser::new()));
         let former =
             rows.flat_map(|row| former_options(row).map(move |former| former_option(row, former)));
         own.chain(limit).map(move |arg| arg.help_heading(group.title())).chain(former)
     })
-}
-
-fn has_option(row: &Setting) -> bool {
-    row.places.has(Places::COMMAND_LINE) && row.shown != Shown::No
 }
 
 /// Returns the former options of a setting. Former names of limits are for `--limit`.
@@ -60,19 +55,32 @@ fn option(row: &'static Setting) -> Arg {
     let long = if row.is_on_by_default() { format!("no-{}", row.option()) } else { row.option() };
     let arg = Arg::new(row.name)
         .long(long)
-        .help(row.help)
-        .long_help(format!("{}\n{}", row.help, wrapped(row.paragraph)))
+        .help(table::with_option_names(row.help))
+        .long_help(long_help(row))
         .hide_short_help(row.shown != Shown::Always);
     let arg = if let Some(short) = row.short { arg.short(short) } else { arg };
     with_value(arg, row, row.placeholder)
 }
 
-/// Breaks a paragraph into lines that fit beside the indentation of help.
+/// Returns the text that `--help` shows for a setting: its help, its paragraph and its default.
+fn long_help(row: &Setting) -> String {
+    let stop = if row.help.ends_with('.') { "" } else { "." };
+    let text = wrapped(&table::with_option_names(&format!("{}{stop} {}", row.help, row.paragraph)));
+    match row.default_text() {
+        // Help explains what turns the flag off.
+        Some(default) if !row.is_on_by_default() => {
+            format!("{text}\n[default: {}]", table::with_option_names(default))
+        }
+        _ => text,
+    }
+}
+
+/// Breaks a text into lines that fit redirect_address the indentation of help.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
-        let line = lines.last_mut().expect("it is never empty");
+        let line = lines.last_mut().expect("there is always a line");
         if line.is_empty() || line.len() + 1 + word.len() <= WIDTH {
             line.push_str(if line.is_empty() { "" } else { " " });
             line.push_str(word);
@@ -137,7 +145,7 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
     }
     for row in table::all() {
         let mut found = None;
-        if has_option(row) {
+        if row.has_option() {
             if let Some(values) = matches.values(row.name) {
                 let name = Source::CommandLine.show(row);
                 options.add(row, &name, values, row.is_on_by_default())?;
@@ -156,7 +164,9 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
             };
             let Some(values) = values else { continue };
             if let Some(name) = &found {
-                return wrong(format!("{old} and {name} are the same setting: leave {old} out."));
+                return usage_error(format!(
+                    "{old} and {name} are the same setting: leave {old} out."
+                ));
             }
             options.add(row, &old, values, false)?;
             options.notes.push(deprecation(&old, row, former));
@@ -167,7 +177,7 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
 
 /// Returns the message about a former option.
 fn deprecation(old: &str, row: &Setting, former: &Former) -> String {
-    if !has_option(row) {
+    if !row.has_option() {
         return format!(
             "{old} is deprecated, because {}: write `{}:` in `_server.yml`",
             former.reason,
@@ -187,7 +197,7 @@ impl Options {
         is_negative: bool,
     ) -> Result<(), Failure> {
         if values.iter().any(|value| value.is_empty()) {
-            return wrong(format!("{name} needs a value."));
+            return usage_error(format!("{name} needs a value."));
         }
         let mut raw: Vec<Raw> = values.into_iter().map(Raw::from).collect();
         let raw = match (raw.len(), raw.pop()) {
@@ -196,7 +206,7 @@ impl Options {
                 Raw::List(raw)
             }
             (_, Some(last)) => last,
-            (_, None) => return wrong(format!("{name} needs a value.")),
+            (_, None) => return usage_error(format!("{name} needs a value.")),
         };
         let value = setting.read(&raw).map_err(|invalid| Failure::CommandLine(invalid.at(name)))?;
         let value = match value.flag() {
@@ -213,12 +223,12 @@ impl Options {
         let Some((name, value)) =
             text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
         else {
-            return wrong(format!(
+            return usage_error(format!(
                 "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
             ));
         };
         let Some(Found { setting, former }) = table::find_limit(name) else {
-            return wrong(format!("`{name}` is no limit.{}", similar_limit(name)));
+            return usage_error(format!("`{name}` is no limit.{}", similar_limit(name)));
         };
         if former.is_some() {
             let message = format!("the limit `{name}` is deprecated: use `{}`", setting.name);
@@ -243,7 +253,7 @@ mod tests {
     use rookery_settings::{Settings, Value};
 
     use super::*;
-    use crate::command_line::tests::{assert_is_told, options_of};
+    use crate::command_line::tests::{assert_usage_error, options_of};
 
     fn settings(words: &[&str]) -> Settings {
         Settings::combine(options_of(words).given)
@@ -361,7 +371,7 @@ mod tests {
             assert_eq!(options.notes, [note], "{words:?}");
             assert_eq!(Settings::combine(options.given).value(name), Some(value), "{words:?}");
         }
-        assert_is_told(
+        assert_usage_error(
             &["serve", "a", "--kill-stuck=1", "--worker-timeout=1"],
             "`--kill-stuck` and `--worker-timeout` are the same setting: leave `--kill-stuck` out.",
         );
@@ -369,7 +379,7 @@ mod tests {
 
     #[test]
     fn every_option_takes_the_default_of_its_row() {
-        for row in table::all().filter(|row| has_option(row)) {
+        for row in table::all().filter(|row| row.has_option()) {
             let rookery_settings::Default::Is(text) = row.default else { continue };
             let is_off = row.is_on_by_default();
             let option = if is_off {
@@ -434,7 +444,7 @@ mod tests {
                 "`--limit max_headers` must be a whole number, at least 1, or none, not `1.5`.",
             ),
         ] {
-            assert_is_told(words, says);
+            assert_usage_error(words, says);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `crates/cli/src/command_line/rookery.1`: the manual page, which `rookery man` prints.
+//! Writes `crates/cli/src/command_line/rookery.1`, the manual page that `rookery man` prints.
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Default, Group, Kind, Places, Section, Setting, Shown, table, wanted};
+use rookery_settings::{Group, Kind, Section, Setting, Shown, table, wanted};
 
 use crate::help_text;
 
@@ -27,24 +27,24 @@ pub(crate) fn page() -> String {
     item(
         &mut page,
         "\\fB\\-h\\fR, \\fB\\-\\-help\\fR",
-        "-h prints the most common options, --help prints all of them.",
+        "-h prints the most common options, --help prints all options.",
     );
     item(&mut page, "\\fB\\-v\\fR, \\fB\\-\\-version\\fR", "Print the version.");
     for group in Group::ALL {
         let _ = writeln!(page, ".SS {}", group.title());
-        for row in table::all().filter(|row| row.group == group && has_option(row)) {
+        for row in table::all().filter(|row| row.group == group && row.has_option()) {
             item(&mut page, &head(row), &text(row));
         }
         if group == Group::Limits {
             item(
                 &mut page,
                 "\\fB\\-\\-limit\\fR \\fIname=value\\fR",
-                &format!("{}. Once for each; see LIMITS.", help_text::LIMIT),
+                &format!("{}. May be repeated; see LIMITS.", help_text::LIMIT),
             );
         }
     }
     page.push_str(".SH LIMITS\n");
-    page.push_str(&lines("These are set by name, with --limit, as keys below `limits:` of _server.yml or by server_limits() in R."));
+    page.push_str(&lines("These are set by name: with --limit, as keys below `limits:` in _server.yml, or by server_limits() in R."));
     for row in table::all().filter(|row| row.section == Section::Limits && row.shown == Shown::No) {
         item(&mut page, &format!("\\fB{}\\fR", escaped(row.name)), &text(row));
     }
@@ -62,21 +62,17 @@ fn files_and_environment(page: &mut String) {
     item(
         page,
         "\\fI_server.yml\\fR",
-        "In the folder of the app, with `engine: rookery`. Settings are keys below `options:`, with _ for -; \
-         relative paths are relative to the file. rookery config prints what is in force.",
+        "A file in the folder of the app, with `engine: rookery`. Settings are keys below `options:`, with _ \
+         instead of -. Relative paths are relative to the file. rookery config prints all settings and their values.",
     );
     page.push_str(".SH ENVIRONMENT\n");
     page.push_str(&lines(
-        "The variable of a setting is ROOKERY_ and its name in capitals. The command line overrides arguments \
-         of R functions such as serve(), which override the environment, which overrides _server.yml, which overrides \
-         options of R. These variables rank last:",
+        "The variable of a setting is ROOKERY_ followed by its name in capitals. The command line overrides \
+         arguments of R functions such as serve(), which override the environment, which overrides _server.yml, which \
+         overrides options of R. These variables are used only if nothing else sets the setting:",
     ));
     item(page, "\\fBPORT\\fR", "The default of --port.");
     item(page, "\\fBWEB_CONCURRENCY\\fR", "The default of --workers.");
-}
-
-fn has_option(row: &Setting) -> bool {
-    row.places.has(Places::COMMAND_LINE) && row.shown != Shown::No
 }
 
 /// Returns the option with its value.
@@ -91,15 +87,13 @@ fn head(row: &Setting) -> String {
 }
 
 fn text(row: &Setting) -> String {
-    let default = match row.default {
-        Default::Nothing => "none",
-        Default::Is(text) | Default::Derived { text, .. } => text,
-    };
+    let default = row.default_text().unwrap_or("none");
     let value = match row.kind {
         Kind::Flag => String::new(),
         _ => format!(" Value: {}.", wanted(row)),
     };
-    format!("{}. {}{value} Default: {default}.", row.help, row.paragraph)
+    let text = format!("{}. {}{value} Default: {default}.", row.help, row.paragraph);
+    table::with_option_names(&text)
 }
 
 fn entries<const N: usize>(page: &mut String, title: &str, entries: [(String, &str); N]) {

@@ -1,55 +1,67 @@
-//! `docs/settings.md`.
+//! Writes `docs/settings.md`, the reference of all settings.
 
 use std::fmt::Write as _;
 
 use rookery_settings::{
-    Default, Former, Group, Kind, Places, Section, Setting, Shown, Stability, table, wanted,
+    Former, Group, Kind, Places, Section, Setting, Shown, Stability, table, wanted,
 };
 
 const INTRODUCTION: &str = "\
-<!-- Written by `make settings` from the table in crates/settings/src/table. Do not edit. -->
+<!-- Written by `make settings` from the table in crates/settings/src/table. -->
 
 # Settings
 
-Every setting has one name. The option of the command line is the name with `-` for `_`, the
-environment variable is `ROOKERY_` and the name in capitals, and an option of R is `rookery.` and the
-name. In `_server.yml` settings are keys below `options:`, those of HTTPS below `tls:`, those of ACME
-below `acme:` in it, and limits below `limits:`; keys may be written with `-` for `_`. Paths in the
-file are relative to it.
+A setting has the same name everywhere, in a form that depends on the place. For
+`request_timeout` these are:
 
-A value that is given in several places is taken from the first of these:
+- the option `--request-timeout` on the command line,
+- the environment variable `ROOKERY_REQUEST_TIMEOUT`,
+- the option `options(rookery.request_timeout = )` in R,
+- a key in `_server.yml`, where `-` may be written instead of `_`.
+
+In `_server.yml`, settings are keys below `options:`. The settings of HTTPS are
+keys below `tls:`, those of ACME below `acme:` within `tls:`, and limits below
+`limits:`. Relative paths are relative to the file.
+
+If several places set a setting, the first of these is used:
 
 1. the command line,
-2. arguments of functions of R,
+2. arguments of R functions,
 3. the environment,
 4. `_server.yml`,
 5. options of R,
-6. defaults; `PORT` and `WEB_CONCURRENCY` come before the defaults of `port` and `workers`.
+6. `PORT` and `WEB_CONCURRENCY`, for `port` and `workers`,
+7. the default.
 
-A list replaces the list of a source with lower precedence. If several sources name
-certificates, only the first of them is used for HTTPS; the others are ignored there. Each limit is
-looked up separately.
+A list replaces a list with lower precedence. Each limit is looked up by itself.
+If several places name certificates, the first of them determines all settings
+of HTTPS, and the HTTPS settings of the others are ignored.
 
-- **Yes and no** are `yes`, `on`, `true` and `1`, or `no`, `off`, `false` and `0`. An option
-  without a value is `on`.
-- **Sizes** are bytes, or have a unit: `10MB` is ten million bytes, `10MiB` and `10M` are
-  10 * 1024 * 1024.
-- **Times** are seconds, or have a unit: `500ms`, `30s`, `2min`, `12h`, `1d`.
-- **Rates** are whole bytes per second; 0 asks for none.
-- `none` and `Inf` mean no limit, for settings that can be unlimited.
-- **Lists** have commas between their values on the command line and in the environment, and are
-  lists of YAML in a file.
+Values are written as follows:
 
-A reload (HUP) reads `_server.yml` again. Each setting says whether a change in the file *applies* at a
-reload, to the workers that the reload starts, or only at a restart of the server.
+- **Flags** are `yes`, `on`, `true` and `1`, or `no`, `off`, `false` and `0`. An
+  option without a value is `on`.
+- **Sizes** are numbers of bytes, or have a unit: `10MB` is ten million bytes;
+  `10MiB` and `10M` are 10 * 1024 * 1024 bytes.
+- **Times** are numbers of seconds, or have a unit: `500ms`, `30s`, `2min`,
+  `12h`, `1d`.
+- **Rates** are whole numbers of bytes per second; 0 means no minimum.
+- `none` and `Inf` mean that there is no limit.
+- **Lists** are separated by commas on the command line and in the environment.
+  In `_server.yml` they are YAML lists.
 
-Variables that are marked *program* are read by the program `rookery`, and workers are started
-without them.
+A reload (SIGHUP) reads `_server.yml` again. For each setting, this page says
+whether a change in the file applies to the workers that the reload starts, or
+only after a restart of the server.
+
+Environment variables marked *program* are read by the program `rookery`, and
+workers are started without them.
 ";
 
 const GENERAL: &str = "\
-The limits below have no options of their own. They are set by name: `--limit header_timeout=10s`, a
-key below `limits:`, or an argument of `server_limits()` in R.
+These limits have no options of their own. They are set by name: with
+`--limit header_timeout=10s`, as keys below `limits:` in `_server.yml`, or as
+arguments of `server_limits()` in R.
 ";
 
 /// Returns the page.
@@ -65,7 +77,7 @@ pub(crate) fn page() -> String {
     };
     section(&mut page, "Limits by name", GENERAL, by_name(Stability::Stable));
     section(&mut page, "Advanced limits", "", by_name(Stability::Advanced));
-    let internal = "They divide resources inside of the server, and may change in any release.\n";
+    let internal = "They divide resources within the server, and may change in any release.\n";
     section(&mut page, "Internal limits", internal, by_name(Stability::Internal));
     former(&mut page);
     page
@@ -87,13 +99,11 @@ fn section<'a>(
 }
 
 fn setting(page: &mut String, row: &Setting) {
-    let _ = write!(page, "\n### `{}`\n\n{}. {}\n\n", row.name, row.help, row.paragraph);
-    let default = match row.default {
-        Default::Nothing => "none".to_owned(),
-        Default::Is(text) => format!("`{text}`"),
-        Default::Derived { text, .. } => text.to_owned(),
-    };
-    let _ = writeln!(page, "- Value: {}. Default: {default}.", wanted(row));
+    let text = wrapped(&format!("{}. {}", row.help, row.paragraph), "");
+    let _ = write!(page, "\n### `{}`\n\n{text}\n\n", row.name);
+    let mut facts = Vec::new();
+    let default = row.default_text().unwrap_or("none");
+    facts.push(format!("Value: {}. Default: {default}.", wanted(row)));
     let mut places = Vec::new();
     if row.places.has(Places::COMMAND_LINE) {
         if row.shown == Shown::No {
@@ -122,21 +132,42 @@ fn setting(page: &mut String, row: &Setting) {
         let program = if row.is_program_variable { " (program)" } else { "" };
         places.push(format!("`{}`{program}", row.variable()));
     }
-    let _ = writeln!(page, "- Where: {}.", places.join(", "));
+    facts.push(format!("Set by: {}.", places.join(", ")));
     if !row.needs.is_empty() {
-        let _ = writeln!(page, "- Needs {}.", names(row.needs, " or "));
+        facts.push(format!("Needs {}.", names(row.needs, " or ")));
     }
     if !row.excludes.is_empty() {
-        let _ = writeln!(page, "- Excludes {}.", names(row.excludes, " and "));
+        facts.push(format!("Cannot be combined with {}.", names(row.excludes, " and ")));
     }
     if row.places != Places::R {
-        let _ = writeln!(page, "- A change applies {}.", row.applies.text());
+        facts.push(format!("A change applies {}.", row.applies.text()));
     }
     let stability = match row.stability {
         Stability::Stable => String::new(),
         other => format!(" {}.", capital(other.name())),
     };
-    let _ = writeln!(page, "- Since {}.{stability}", row.since);
+    facts.push(format!("Since {}.{stability}", row.since));
+    for fact in facts {
+        let _ = writeln!(page, "- {}", wrapped(&fact, "  "));
+    }
+}
+
+/// Breaks a text into lines of at most 80 characters, with `indent` before each line but the first.
+fn wrapped(text: &str, indent: &str) -> String {
+    let (mut lines, mut width) = (String::new(), indent.len());
+    for word in text.split(' ') {
+        if lines.is_empty() {
+            lines.push_str(word);
+        } else if width + 1 + word.len() <= 80 {
+            let _ = write!(lines, " {word}");
+            width += 1;
+        } else {
+            let _ = write!(lines, "\n{indent}{word}");
+            width = indent.len();
+        }
+        width += word.len();
+    }
+    lines
 }
 
 fn names(names: &[&str], between: &str) -> String {
@@ -149,8 +180,10 @@ fn capital(word: &str) -> String {
 }
 
 fn former(page: &mut String) {
-    page.push_str("\n## Former names\n\nThey are accepted for one release, with a message.\n\n");
-    page.push_str("| name | where | write |\n|---|---|---|\n");
+    page.push_str(
+        "\n## Former names\n\nThese names are accepted for one release, with a message.\n\n",
+    );
+    page.push_str("| former name | where | write |\n|---|---|---|\n");
     for row in table::all() {
         for former in row.former {
             let _ = writeln!(
@@ -191,7 +224,7 @@ fn instead(former: &Former, row: &Setting) -> String {
     let name = if former.places == Places::COMMAND_LINE {
         format!("--{}", row.option())
     } else if former.name == row.name {
-        // What has moved is told with its section.
+        // A setting that moved to another section is shown with its section.
         row.path()
     } else {
         row.name.to_owned()

@@ -25,10 +25,7 @@ pub(crate) fn file() -> String {
 }
 
 fn entry(row: &Setting) -> String {
-    let default = match row.default {
-        Default::Nothing => "none",
-        Default::Is(text) | Default::Derived { text, .. } => text,
-    };
+    let default = row.default_text().unwrap_or("none");
     let former = row.former.iter().find(|it| it.places.has(Places::R) && it.name != row.name);
     let is_literal = matches!(row.default, Default::Is(_));
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };

@@ -22,9 +22,11 @@ pub(super) static ROWS: [Setting; 9] = [
         placeholder: "name",
         is_program_variable: true,
         r_argument: "acme(domain)",
-        help: "Get a certificate for this name by ACME; may be repeated",
-        paragraph: "The certificate is ordered and renewed while the server runs, from Let's Encrypt \
-                    unless `acme_directory` names another authority. Wildcard names are not supported.",
+        help: "Get a certificate for this host name by ACME; may be repeated",
+        paragraph: "Turns HTTPS on. The certificate is ordered from Let's Encrypt, or from the \
+                    authority that `acme_directory` names, and renewed while the server runs. It \
+                    needs `agree_tos`, and the authority must reach this server under the host \
+                    name. Wildcard names are not supported.",
         stability: Stability::Stable,
         rule: Some(rules::clients_need_another_port),
         former: &[Former {
@@ -41,8 +43,8 @@ pub(super) static ROWS: [Setting; 9] = [
         placeholder: "address",
         is_program_variable: true,
         r_argument: "acme(email)",
-        help: "Contact address for the certificate authority",
-        paragraph: "Several may be given. The authority may write there when something is wrong with a \
+        help: "Contact address for the certificate authority; may be repeated",
+        paragraph: "The authority may write to this address if there is a problem with a \
                     certificate.",
         stability: Stability::Stable,
         needs: &["domain"],
@@ -57,7 +59,7 @@ pub(super) static ROWS: [Setting; 9] = [
         is_program_variable: true,
         r_argument: "acme(agree_tos)",
         help: "Agree to the certificate authority's terms of service",
-        paragraph: "`domain` needs it. The terms of Let's Encrypt are at \
+        paragraph: "`domain` requires this. The terms of Let's Encrypt are at \
                     <https://letsencrypt.org/repository/>.",
         stability: Stability::Stable,
         needs: &["domain"],
@@ -71,8 +73,9 @@ pub(super) static ROWS: [Setting; 9] = [
         places: Places::FILE.and(Places::R),
         r_argument: "acme(staging)",
         help: "Use Let's Encrypt's staging environment, for trials",
-        paragraph: "Its certificates are trusted by no browser, and its limits are wide: use it to try \
-                    out a name and a firewall.",
+        paragraph: "Browsers do not trust the certificates of the staging environment, but its \
+                    rate limits are high. Use it to test whether the authority can reach the \
+                    server.",
         needs: &["domain"],
         excludes: &["acme_directory"],
         former: &[Former::option("acme_staging", "it is set once for a deployment")],
@@ -85,8 +88,9 @@ pub(super) static ROWS: [Setting; 9] = [
         default: Default::Derived { text: "Let's Encrypt", value: derived::found_at_start },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(directory)",
-        help: "ACME directory of another certificate authority",
-        paragraph: "The URL of the directory that RFC 8555 describes. It excludes `acme_staging`.",
+        help: "ACME directory URL of another certificate authority",
+        paragraph: "The URL of the authority's directory (RFC 8555, 7.1.1). It cannot be combined \
+                    with `acme_staging`.",
         needs: &["domain"],
         former: &[Former::option("acme_directory", "it is set once for a deployment")],
         ..ACME
@@ -101,9 +105,9 @@ pub(super) static ROWS: [Setting; 9] = [
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(profile)",
-        help: "Certificate profile to ask for, such as shortlived",
-        paragraph: "Let's Encrypt has `tlsserver` and `shortlived`; addresses instead of names need the \
-                    latter.",
+        help: "Certificate profile to request, such as shortlived",
+        paragraph: "The profiles are defined by the authority. Let's Encrypt offers `tlsserver` \
+                    and `shortlived`; certificates for IP addresses need `shortlived`.",
         needs: &["domain"],
         former: &[Former::option("acme_profile", "it is set once for a deployment")],
         ..ACME
@@ -112,12 +116,14 @@ pub(super) static ROWS: [Setting; 9] = [
         name: "acme_challenge",
         key: "challenge",
         kind: Kind::Choice(&["http-01", "tls-alpn-01"]),
-        default: Default::Derived { text: "both, in turn", value: derived::found_at_start },
+        default: Default::Derived { text: "both, alternately", value: derived::found_at_start },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(challenge)",
-        help: "Only ACME challenge to use: http-01 or tls-alpn-01",
-        paragraph: "The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` on its \
-                    own port. If this is not set and one challenge fails, the other one is tried.",
+        help: "Use only this ACME challenge: http-01 or tls-alpn-01",
+        paragraph: "A challenge proves to the authority that this server controls the host name. \
+                    The server answers `http-01` on the port of `redirect_from`, and `tls-alpn-01` \
+                    on its own port. Without this setting, an attempt that fails with one \
+                    challenge is followed by an attempt with the other one.",
         needs: &["domain"],
         former: &[Former::option("acme_challenge", "it is set once for a deployment")],
         ..ACME
@@ -127,14 +133,14 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "ca",
         kind: Kind::Path,
         default: Default::Derived {
-            text: "the authorities that the system trusts",
+            text: "the CA certificates of the system",
             value: derived::found_at_start,
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(ca)",
-        help: "Authority that signs the ACME server's own certificate",
-        paragraph: "PEM. It is needed for an authority of your own whose certificate the system does not \
-                    trust.",
+        help: "PEM file with the CA certificates that verify the ACME server",
+        paragraph: "Set this for a private certificate authority whose ACME server has a \
+                    certificate that the system does not trust.",
         needs: &["domain"],
         former: &[Former::option("acme_ca", "it is set once for a deployment")],
         ..ACME
@@ -144,14 +150,14 @@ pub(super) static ROWS: [Setting; 9] = [
         key: "dir",
         kind: Kind::Path,
         default: Default::Derived {
-            text: "`acme/` in R's folder for data",
+            text: "`acme` in R's user data folder",
             value: derived::found_at_start,
         },
         places: Places::FILE.and(Places::R),
         r_argument: "acme(dir)",
-        help: "Folder that keeps the ACME account and certificates",
-        paragraph: "Only the user who runs the server may read it. If several servers share the folder, \
-                    one of them orders certificates, and all of them use these.",
+        help: "Folder for the ACME account and the certificates",
+        paragraph: "Only the user who runs the server can read the folder. If several servers \
+                    share it, one of them orders the certificates, and all of them use these.",
         needs: &["domain"],
         former: &[Former::option("acme_dir", "it is set once for a deployment")],
         ..ACME

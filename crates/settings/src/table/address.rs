@@ -14,17 +14,18 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::Text(&forms::HOST),
         placeholder: "address",
         default: Default::Derived {
-            text: "127.0.0.1; all addresses with `domain`",
+            text: "127.0.0.1; all interfaces with `domain`",
             value: derived::found_at_start,
         },
         places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "serve(host)",
         help: "Address to listen on, or unix:/path for a Unix socket",
-        paragraph: "`127.0.0.1` and `localhost` are reachable from this machine only, `0.0.0.0` and `::` \
-                    from all of its networks. With `domain` the default is all addresses, because a \
-                    certificate authority connects from outside. A relative socket path is relative to the \
-                    current folder or, in `_server.yml`, to the folder of the file.",
+        paragraph: "`127.0.0.1` and `localhost` accept connections from this machine only; \
+                    `0.0.0.0` (IPv4) and `::` (IPv6) accept them on all network interfaces. With \
+                    `domain` the default is all interfaces, because the certificate authority \
+                    connects from outside. A relative socket path is relative to the current \
+                    folder or, in `_server.yml`, to the folder of that file.",
         ..ADDRESS
     },
     Setting {
@@ -39,10 +40,10 @@ pub(super) static ROWS: [Setting; 4] = [
         places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "serve(port)",
-        help: "Port to listen on; 0 lets the system choose",
-        paragraph: "With `domain` the default is 443. A port below 1024 needs a privilege on most \
-                    systems. The variable `PORT`, which hosting services set, counts if nothing else \
-                    says the port.",
+        help: "Port to listen on; 0 lets the system choose a free port",
+        paragraph: "Ports below 1024 need a privilege on most systems. If no other source sets the \
+                    port, the environment variable `PORT` is used, which many hosting services \
+                    set.",
         ..ADDRESS
     },
     Setting {
@@ -54,9 +55,12 @@ pub(super) static ROWS: [Setting; 4] = [
         placeholder: "list",
         places: Places::ALL.without(Places::R),
         help: "Proxies whose forwarding headers are trusted",
-        paragraph: "Addresses, networks, or `unix` for everything that comes over a Unix socket. \
-                    `X-Forwarded-Proto`, `X-Forwarded-For` and `X-Request-Id` of other clients are not \
-                    believed.",
+        paragraph: "A list of IP addresses, networks such as `10.0.0.0/8`, or `unix` for all \
+                    connections over a Unix socket. For requests from these proxies, \
+                    `X-Forwarded-Proto` decides whether the client used HTTPS, and `X-Request-Id` \
+                    sets the request's id; both headers are ignored in requests from other \
+                    clients. With `proxy_protocol` only these proxies may connect. Set this if a \
+                    reverse proxy such as nginx forwards requests to the server.",
         ..ADDRESS
     },
     Setting {
@@ -69,9 +73,11 @@ pub(super) static ROWS: [Setting; 4] = [
         places: Places::ALL.without(Places::R),
         is_program_variable: true,
         help: "Expect a PROXY protocol header on each connection",
-        paragraph: "Each connection has to begin with the header, of version 1 or 2, and `REMOTE_ADDR` \
-                    is the client that it names. Set `trusted_proxies` as well, or whoever reaches the \
-                    server can claim to be any client.",
+        paragraph: "Each connection must begin with a PROXY protocol header of version 1 or 2, \
+                    which names the client for `REMOTE_ADDR` and the access log. Set this if a TCP \
+                    load balancer such as HAProxy sends the header. Also set `trusted_proxies`, \
+                    because otherwise anyone who can connect directly can claim any client \
+                    address.",
         ..ADDRESS
     },
 ];

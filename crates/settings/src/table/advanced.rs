@@ -20,8 +20,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("2000"),
         min: 1.0,
         r_argument: "server_limits(max_headers)",
-        help: "Header lines of a request; 431 above it",
-        paragraph: "The server never takes more than 24,576.",
+        help: "Maximum number of header lines of a request; 431 above it",
+        paragraph: "Values above 24,576 have the effect of 24,576.",
         former: &[Former::everywhere("header_lines", Section::Limits)],
         ..ADVANCED
     },
@@ -32,9 +32,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("32 KiB"),
         min: 1024.0,
         r_argument: "server_limits(http2_max_header_list_size)",
-        help: "Largest request head over HTTP/2; 431 above it",
-        paragraph: "Each header field counts 32 bytes more than its name and value (RFC 9113, 6.5.2). A \
-                    connection that sends four times the limit is closed.",
+        help: "Maximum size of an HTTP/2 request head; 431 above it",
+        paragraph: "Each header field counts 32 bytes in addition to its name and value (RFC 9113, \
+                    6.5.2). A connection that sends four times the limit is closed.",
         former: &[Former::everywhere("stream_head_bytes", Section::Limits)],
         ..ADVANCED
     },
@@ -45,8 +45,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("100"),
         min: 1.0,
         r_argument: "server_limits(http2_max_concurrent_streams)",
-        help: "Requests at once on one HTTP/2 connection",
-        paragraph: "Requests that their client has given up count while the app still has them.",
+        help: "Maximum concurrent requests on one HTTP/2 connection",
+        paragraph: "A request that its client has cancelled counts until the app has finished it.",
         former: &[Former::everywhere("streams", Section::Limits)],
         ..ADVANCED
     },
@@ -57,7 +57,7 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("1 MiB"),
         r_argument: "server_limits(body_buffer_size)",
         help: "Request bodies above this size are spooled to a file",
-        paragraph: "A body up to this size stays in memory.",
+        paragraph: "Smaller bodies stay in memory. The file is in the folder of `spool_dir`.",
         former: &[Former::everywhere("body_memory", Section::Limits)],
         ..ADVANCED
     },
@@ -68,8 +68,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("1 GiB"),
         r_argument: "server_limits(disk_reserve)",
         help: "Disk space that spooled bodies leave free; 507 otherwise",
-        paragraph: "The reserve is at most the size of the file system divided by `disk_share`, so that \
-                    bodies can be spooled to small file systems too.",
+        paragraph: "The reserve is at most the size of the file system divided by `disk_share`, so \
+                    that bodies can also be spooled to small file systems.",
         ..ADVANCED
     },
     Setting {
@@ -80,7 +80,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         r_argument: "server_limits(tls_handshake_timeout)",
         help: "How long a TLS handshake may take",
-        paragraph: "The time begins when the connection is accepted; the connection is closed after it.",
+        paragraph: "The time starts when the connection is accepted. A connection whose handshake \
+                    takes longer is closed.",
         former: &[Former::everywhere("handshake_time", Section::Limits)],
         ..ADVANCED
     },
@@ -91,9 +92,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("256"),
         min: 1.0,
         r_argument: "server_limits(tls_max_handshakes)",
-        help: "TLS handshakes under way at once",
-        paragraph: "Further connections wait to be accepted. Handshakes that wait for their client do \
-                    not count.",
+        help: "Maximum number of concurrent TLS handshakes",
+        paragraph: "Further connections wait to be accepted. Handshakes that wait for data from \
+                    their client do not count.",
         former: &[Former::everywhere("handshakes", Section::Limits)],
         ..ADVANCED
     },
@@ -104,8 +105,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("32 B/s"),
         max: FINITE,
         r_argument: "server_limits(min_header_rate)",
-        help: "Slowest rate at which a request head may arrive; 0: none",
-        paragraph: "A head that falls behind this rate by more than `header_grace` is refused with 408.",
+        help: "Minimum rate at which a request head must arrive; 0: none",
+        paragraph: "In bytes per second. A head that falls behind this rate by more than \
+                    `header_grace` is refused with status 408.",
         former: &[Former::everywhere("head_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -116,8 +118,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("10 s"),
         min: 0.01,
         r_argument: "server_limits(header_grace)",
-        help: "How long a request head may stall below its minimum rate",
-        paragraph: "The default allows for three lost segments.",
+        help: "How long a request head may be below its minimum rate",
+        paragraph: "The default allows for the loss of three TCP segments.",
         former: &[Former::everywhere("head_grace", Section::Limits)],
         ..ADVANCED
     },
@@ -128,8 +130,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         r_argument: "server_limits(min_body_rate)",
-        help: "Slowest rate at which a request body may arrive; 0: none",
-        paragraph: "A body that falls behind this rate by more than `idle_timeout` is refused with 408.",
+        help: "Minimum rate at which a request body must arrive; 0: none",
+        paragraph: "In bytes per second. A body that falls behind this rate by more than \
+                    `idle_timeout` is refused with status 408.",
         former: &[Former::everywhere("body_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -140,9 +143,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("512 B/s"),
         max: FINITE,
         r_argument: "server_limits(min_response_rate)",
-        help: "Slowest rate at which a client may read a response; 0: none",
-        paragraph: "If a client falls behind this rate by more than `idle_timeout`, the connection is \
-                    closed.",
+        help: "Minimum rate at which a client must read a response; 0: none",
+        paragraph: "In bytes per second. The connection of a client that falls behind this rate by \
+                    more than `idle_timeout` is closed.",
         former: &[Former::everywhere("reply_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -154,9 +157,10 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("64 MiB"),
         min: 1.0,
         r_argument: "server_limits(ws_max_send_queue_size)",
-        help: "Bytes that may wait to be sent to one WebSocket",
-        paragraph: "Above it, the WebSocket of a client that does not read is closed with 1013. If the \
-                    client does not read the close frame either, the connection is dropped.",
+        help: "Maximum bytes that wait to be sent to one WebSocket",
+        paragraph: "If a client reads so slowly that more bytes wait, its WebSocket is closed with \
+                    code 1013. If the client does not read the close frame either, the connection \
+                    is dropped.",
         former: &[Former::everywhere("socket_queue", Section::Limits)],
         ..ADVANCED
     },
@@ -169,8 +173,9 @@ pub(super) static ROWS: [Setting; 21] = [
         max: FINITE,
         r_argument: "server_limits(ws_min_rate)",
         help: "Minimum rate of a WebSocket client within a message; 0: none",
-        paragraph: "The rate applies within a message and to reading what is queued for the client. A \
-                    client that falls behind it by more than `ws_stall_timeout` is closed with 1008.",
+        paragraph: "In bytes per second. The rate applies while a client sends a message, and \
+                    while it reads the messages that wait for it. A client that falls behind the \
+                    rate by more than `ws_stall_timeout` is closed with code 1008.",
         former: &[Former::everywhere("message_rate", Section::Limits)],
         ..ADVANCED
     },
@@ -182,8 +187,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("15 min"),
         min: 0.01,
         r_argument: "server_limits(ws_stall_timeout)",
-        help: "How long a WebSocket client may stall below its minimum rate",
-        paragraph: "A laptop whose lid was closed finds its session again within the default.",
+        help: "How long a WebSocket client may be below its minimum rate",
+        paragraph: "With the default, the Shiny session of a laptop survives if its lid is closed \
+                    for some minutes.",
         former: &[Former::everywhere("stall_time", Section::Limits)],
         ..ADVANCED
     },
@@ -196,7 +202,7 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         r_argument: "server_limits(ws_ping_interval)",
         help: "How often an idle WebSocket is sent a ping",
-        paragraph: "Pings keep proxies from closing connections that are silent.",
+        paragraph: "Pings keep proxies from closing idle connections.",
         former: &[Former::everywhere("ping_time", Section::Limits)],
         ..ADVANCED
     },
@@ -209,7 +215,8 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         r_argument: "server_limits(ws_ping_timeout)",
         help: "Close a WebSocket that is silent for this long after a ping",
-        paragraph: "Browsers answer pings by themselves. Any byte counts as an answer.",
+        paragraph: "Browsers respond to pings by themselves. Any byte from the client counts as a \
+                    response.",
         former: &[Former::everywhere("pong_time", Section::Limits)],
         ..ADVANCED
     },
@@ -221,7 +228,7 @@ pub(super) static ROWS: [Setting; 21] = [
         min: 0.01,
         r_argument: "server_limits(ws_close_timeout)",
         help: "How long a client may take to answer a close frame",
-        paragraph: "The connection is dropped after it.",
+        paragraph: "After this time the connection is dropped.",
         former: &[Former::everywhere("close_time", Section::Limits)],
         ..ADVANCED
     },
@@ -231,8 +238,8 @@ pub(super) static ROWS: [Setting; 21] = [
         kind: Kind::Seconds,
         default: Default::Is("1 s"),
         r_argument: "server_limits(stop_timeout)",
-        help: "How long $stop() waits for responses that are under way",
-        paragraph: "Connections that are not idle by then are closed.",
+        help: "How long $stop() waits for responses in progress",
+        paragraph: "Connections that are still busy after this time are closed.",
         former: &[Former::everywhere("stop_time", Section::Limits)],
         ..ADVANCED
     },
@@ -243,8 +250,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("4096"),
         min: 1.0,
         r_argument: "server_limits(ws_max_receive_queue_messages)",
-        help: "WebSocket messages that may wait for R",
-        paragraph: "The server reads no further messages above it.",
+        help: "Maximum number of WebSocket messages that wait for R",
+        paragraph: "At the limit, the server reads no more messages until R has processed some of \
+                    them.",
         former: &[Former::everywhere("queue_messages", Section::Limits)],
         ..ADVANCED
     },
@@ -255,8 +263,9 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("8 MiB"),
         min: 1.0,
         r_argument: "server_limits(ws_max_receive_queue_size)",
-        help: "Bytes of WebSocket messages that may wait for R",
-        paragraph: "The server reads no further messages above it.",
+        help: "Maximum bytes of WebSocket messages that wait for R",
+        paragraph: "At the limit, the server reads no more messages until R has processed some of \
+                    them.",
         former: &[Former::everywhere("queue_bytes", Section::Limits)],
         ..ADVANCED
     },
@@ -267,8 +276,8 @@ pub(super) static ROWS: [Setting; 21] = [
         default: Default::Is("16 MiB"),
         min: 1.0,
         r_argument: "server_limits(max_stream_queue_size)",
-        help: "Bytes of one streamed response that may wait for its client",
-        paragraph: "A client that does not read is disconnected above it.",
+        help: "Maximum bytes of a streamed response that wait for the client",
+        paragraph: "A client that reads so slowly that more bytes wait is disconnected.",
         former: &[Former::everywhere("stream_queue", Section::Limits)],
         ..ADVANCED
     },

@@ -18,7 +18,8 @@ pub(super) static ROWS: [Setting; 4] = [
         },
         places: Places::COMMAND_LINE,
         help: "Run R with a prompt in this terminal",
-        paragraph: "For `browser()` and `readline()`, with a single worker.",
+        paragraph: "With a prompt, `browser()` and `readline()` work. It needs a terminal and a \
+                    single worker.",
         ..DEVELOPMENT
     },
     Setting {
@@ -29,9 +30,10 @@ pub(super) static ROWS: [Setting; 4] = [
         default: Default::Is("off"),
         places: Places::COMMAND_LINE.and(Places::R),
         r_argument: "serve(open)",
-        help: "Open the address in a browser once it is served",
-        paragraph: "It is opened once, and not at each reload. RStudio and Positron show it in their viewer when R serves. Over \
-                    SSH without a display the address is only printed.",
+        help: "Open the app in a browser once the server is ready",
+        paragraph: "The browser is opened once, and not after each reload. In RStudio and \
+                    Positron, an app that R itself serves is shown in the viewer. Over SSH without \
+                    a display, only the address is printed.",
         ..DEVELOPMENT
     },
     Setting {
@@ -44,8 +46,8 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "workers_config(reload)",
         help: "Restart workers when a file of the app changes",
-        paragraph: "The server looks at the app's files twice a second. It is for development; a single \
-                    worker is replaced as well.",
+        paragraph: "For development: the server checks the app's files twice a second and replaces \
+                    all workers after a change.",
         stability: Stability::Experimental,
         ..DEVELOPMENT
     },
@@ -57,14 +59,14 @@ pub(super) static ROWS: [Setting; 4] = [
         kind: Kind::Choice(&["none", "message", "full"]),
         placeholder: "what",
         default: Default::Derived {
-            text: "none; message in an interactive session",
+            text: "none; message in an interactive R session",
             value: derived::found_at_start,
         },
         places: Places::ALL.without(Places::R),
-        help: "What error pages show clients: none, message or full",
-        paragraph: "`none`: only that an error occurred, and the id of the request. `message`: also the \
-                    error message. `full`: also the call stack, which only browsers on this machine get. \
-                    In an interactive session the default is `message`.",
+        help: "What error pages show to clients: none, message or full",
+        paragraph: "`none` shows only that an error occurred and the id of the request. `message` \
+                    also shows the error message. `full` also shows the call stack, but only to \
+                    browsers on this machine.",
         ..DEVELOPMENT
     },
 ];

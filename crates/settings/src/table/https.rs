@@ -23,11 +23,12 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Choice(&["dev"]),
         placeholder: "dev",
         r_argument: "serve(tls)",
-        help: "HTTPS with a self-signed certificate for localhost: dev",
-        paragraph: "`dev` makes a certificate for `localhost`, `127.0.0.1` and `::1` once and keeps it in \
-                    R's user data folder. In `_server.yml`, `tls:` may also be a mapping of the HTTPS \
-                    settings. The mapping counts as one value: certificates on the command line replace \
-                    all of it.",
+        help: "Serve HTTPS with a self-signed development certificate: dev",
+        paragraph: "`dev` creates a certificate for `localhost`, `127.0.0.1` and `::1` once and \
+                    keeps it in R's user data folder. Browsers warn about the certificate until it \
+                    is trusted. In `_server.yml`, `tls:` may also be a mapping with the other \
+                    HTTPS settings. The mapping counts as one value: certificates on the command \
+                    line replace all of it.",
         excludes: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -38,11 +39,12 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Paths,
         placeholder: "file",
         r_argument: "tls_config(cert)",
-        help: "Certificate chain in PEM; may be repeated",
-        paragraph: "The server's own certificate comes first in a file, followed by the intermediate \
-                    certificates. With several files, the host name that the client asks for selects the \
-                    certificate; a client that asks for none of the names gets the first. The files are \
-                    checked for changes every ten seconds, and at once after SIGHUP.",
+        help: "Certificate chain as a PEM file; may be repeated",
+        paragraph: "Turns HTTPS on. The file contains the server's certificate, followed by the \
+                    intermediate certificates. If several files are given, the host name that a \
+                    client asks for selects the certificate, and clients that ask for another name \
+                    get the first one. The server checks the files for changes every ten seconds, \
+                    and reads them again at once after SIGHUP.",
         excludes: &["domain"],
         ..HTTPS
     },
@@ -57,9 +59,9 @@ pub(super) static ROWS: [Setting; 11] = [
             value: derived::found_at_start,
         },
         r_argument: "tls_config(key)",
-        help: "Private key in PEM, if it is not in the certificate's file",
-        paragraph: "One for each certificate, in the same order. Without it the key is expected in the \
-                    certificate's file.",
+        help: "Private key as a PEM file, if not in the certificate's file",
+        paragraph: "Give one key for each certificate, in the same order. Without this setting, \
+                    the key is read from the certificate's file.",
         needs: &["tls_cert"],
         rule: Some(rules::one_key_for_each_certificate),
         ..HTTPS
@@ -72,8 +74,9 @@ pub(super) static ROWS: [Setting; 11] = [
         r_argument: "tls_config(password)",
         is_secret: true,
         help: "Password of an encrypted private key",
-        paragraph: "A string, or a function without arguments that returns it. It exists in R only, \
-                    because a secret belongs in no file that is deployed and in no list of processes.",
+        paragraph: "A string, or a function without arguments that returns the password. Only R \
+                    accepts it, because a password should not appear in a file that is deployed or \
+                    in the list of processes.",
         ..HTTPS
     },
     Setting {
@@ -83,9 +86,11 @@ pub(super) static ROWS: [Setting; 11] = [
         kind: Kind::Path,
         placeholder: "file",
         r_argument: "tls_config(client_ca)",
-        help: "Request client certificates signed by these authorities",
-        paragraph: "Clients are asked for a certificate that one of these authorities has signed; the \
-                    app sees it as `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`.",
+        help: "PEM file with the CA certificates that verify clients",
+        paragraph: "Clients are asked for a certificate that one of these certificate authorities \
+                    has signed (mutual TLS). The app sees the client's certificate as \
+                    `TLS_CLIENT_SUBJECT` and `TLS_CLIENT_FINGERPRINT`. `tls_client_auth` decides \
+                    whether clients without a certificate are refused.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -97,8 +102,9 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "how",
         default: Default::Is("required"),
         r_argument: "tls_config(client_auth)",
-        help: "Whether clients must present a certificate: required, optional",
-        paragraph: "`required` refuses clients without a certificate; `optional` asks for one. It needs \
+        help: "Whether client certificates are required or optional",
+        paragraph: "`required` refuses connections without a client certificate; `optional` asks \
+                    for a certificate and also serves clients that have none. Needs \
                     `tls_client_ca`.",
         needs: &["tls_client_ca"],
         ..HTTPS
@@ -111,8 +117,8 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "version",
         default: Default::Is("1.2"),
         r_argument: "tls_config(min_version)",
-        help: "Oldest TLS version that is accepted: 1.2 or 1.3",
-        paragraph: "Clients that offer older versions only are refused.",
+        help: "Oldest TLS version that clients may use: 1.2 or 1.3",
+        paragraph: "The server refuses clients that support only older versions.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -124,8 +130,9 @@ pub(super) static ROWS: [Setting; 11] = [
         default: Default::Is("on"),
         r_argument: "tls_config(http2)",
         help: "Offer HTTP/2 over TLS; on by default, --no-http2 turns it off",
-        paragraph: "Clients that do not support HTTP/2 get HTTP/1.1 in any case, and requests look the \
-                    same to R.",
+        paragraph: "With HTTP/2, browsers send all requests over one connection. Clients that do \
+                    not support HTTP/2 use HTTP/1.1 in any case, and R sees no difference between \
+                    the two.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -138,8 +145,8 @@ pub(super) static ROWS: [Setting; 11] = [
         places: Places::FILE.and(Places::R),
         r_argument: "tls_config(http2_websockets)",
         help: "Accept WebSockets over HTTP/2 (RFC 8441)",
-        paragraph: "Browsers then open WebSockets within the connection that the page came by. Turn it \
-                    off only to work around a faulty client or proxy.",
+        paragraph: "Browsers then open WebSockets within the connection over which they loaded the \
+                    page. Turn this off only to work around a faulty client or proxy.",
         needs: &["tls_cert", "domain"],
         former: &[Former {
             value: Some("off"),
@@ -159,10 +166,12 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "seconds",
         default: Default::Is("off"),
         r_argument: "tls_config(hsts)",
-        help: "Strict-Transport-Security: SECONDS[,subdomains][,preload]",
-        paragraph: "Browsers then use HTTPS only until the time has passed, even if the server no longer \
-                    offers HTTPS: begin with minutes. `subdomains` includes subdomains; `preload` needs \
-                    `subdomains` and at least a year. 0 makes browsers forget the host.",
+        help: "Send Strict-Transport-Security: SECONDS[,subdomains][,preload]",
+        paragraph: "Browsers then use only HTTPS for this host until the time has passed, even if \
+                    the server no longer offers HTTPS, so begin with a few minutes. `subdomains` \
+                    includes all subdomains. `preload` allows browsers to ship with this rule; it \
+                    needs `subdomains` and at least a year (31536000). 0 makes browsers forget the \
+                    rule.",
         needs: &["tls_cert", "domain"],
         ..HTTPS
     },
@@ -175,16 +184,17 @@ pub(super) static ROWS: [Setting; 11] = [
         placeholder: "port",
         words: &["none"],
         default: Default::Derived {
-            text: "80 with `domain` and no `port`, else none",
+            text: "80 with `domain` and without `port`, else none",
             value: derived::redirect_from,
         },
         min: 1.0,
         max: 65_535.0,
         r_argument: "tls_config(redirect_from)",
         help: "Port whose HTTP requests are redirected to HTTPS, or none",
-        paragraph: "The port is opened on the same address. Requests are redirected with status 308. With \
-                    `domain` and without `port` the default is 80, where certificate authorities look for \
-                    the response to the `http-01` challenge.",
+        paragraph: "The server listens on this port at the same address, and redirects plaintext \
+                    HTTP requests to HTTPS with status 308. The default with `domain` is 80, \
+                    because certificate authorities send the requests of the `http-01` challenge \
+                    to this port.",
         needs: &["tls_cert", "domain"],
         rule: Some(rules::redirects_need_a_port),
         ..HTTPS

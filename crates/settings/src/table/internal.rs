@@ -20,9 +20,9 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("10"),
         min: 1.0,
         r_argument: "server_limits(disk_share)",
-        help: "Divisor of the file system's size that bounds disk_reserve",
-        paragraph: "`disk_reserve` is at most the size of the file system divided by this number; 10 means \
-                    a tenth.",
+        help: "Divisor of the file system's size that limits `disk_reserve`",
+        paragraph: "`disk_reserve` is at most the size of the file system divided by this number; \
+                    10 means a tenth.",
         ..INTERNAL
     },
     Setting {
@@ -32,8 +32,9 @@ pub(super) static ROWS: [Setting; 10] = [
         kind: Kind::Count,
         default: Default::Is("64"),
         r_argument: "server_limits(kept_windows)",
-        help: "WebSockets that may keep a compression context between messages",
-        paragraph: "Each takes 512 KiB. The messages of other WebSockets are compressed one by one.",
+        help: "WebSockets that keep a compression context between messages",
+        paragraph: "Each context takes 512 KiB of memory. Other WebSockets compress each message \
+                    by itself.",
         ..INTERNAL
     },
     Setting {
@@ -43,7 +44,7 @@ pub(super) static ROWS: [Setting; 10] = [
         default: Default::Is("8 MiB"),
         r_argument: "server_limits(pool_bytes)",
         help: "Bytes of request buffers that are kept for reuse",
-        paragraph: "The buffers of 1,024 ordinary requests take 6 MiB.",
+        paragraph: "The buffers of 1,024 typical requests take 6 MiB.",
         ..INTERNAL
     },
     Setting {
@@ -54,8 +55,8 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_connections)",
-        help: "Share of max_client_memory for connections",
-        paragraph: "Each connection counts 32 KiB, and 80 KiB with TLS.",
+        help: "Percentage of `max_client_memory` for connections",
+        paragraph: "Each connection counts 32 KiB, or 80 KiB with TLS.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -67,8 +68,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_requests)",
-        help: "Share of max_client_memory for request bodies in memory",
-        paragraph: "Requests that are larger than 8 KiB; 503 above it.",
+        help: "Percentage of `max_client_memory` for request bodies in memory",
+        paragraph: "Requests larger than 8 KiB count. When the share is used up, they get status \
+                    503.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -80,8 +82,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_messages)",
-        help: "Share of max_client_memory for incomplete WebSocket messages",
-        paragraph: "Close code 1013 above it.",
+        help: "Percentage of `max_client_memory` for incomplete messages",
+        paragraph: "The messages are those of WebSockets. When the share is used up, a WebSocket \
+                    is closed with code 1013.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -93,8 +96,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_waiting)",
-        help: "Share of max_client_memory for WebSocket messages that wait for R",
-        paragraph: "Reading stops above it.",
+        help: "Percentage of `max_client_memory` for messages that wait for R",
+        paragraph: "The messages are those of WebSockets. When the share is used up, the server \
+                    stops reading from WebSockets.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -106,8 +110,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_queues)",
-        help: "Share of max_client_memory for queues to WebSockets and streams",
-        paragraph: "WebSockets are closed with 1013 above it, and streamed responses are cut off.",
+        help: "Percentage of `max_client_memory` for data queued for clients",
+        paragraph: "When the share is used up, WebSockets are closed with code 1013, and streamed \
+                    responses are cut off.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -119,9 +124,9 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_replies)",
-        help: "Share of max_client_memory for responses being sent",
-        paragraph: "Responses that are larger than 8 KiB; 503 above it, or the largest that is not read \
-                    is cut off.",
+        help: "Percentage of `max_client_memory` for responses being sent",
+        paragraph: "Responses larger than 8 KiB count. When the share is used up, requests get \
+                    status 503, or the largest response that its client does not read is cut off.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },
@@ -133,8 +138,8 @@ pub(super) static ROWS: [Setting; 10] = [
         min: 1.0,
         max: 100.0,
         r_argument: "server_limits(share_compressors)",
-        help: "Share of max_client_memory for compressors",
-        paragraph: "Responses leave uncompressed above it.",
+        help: "Percentage of `max_client_memory` for response compression",
+        paragraph: "When the share is used up, responses are sent uncompressed.",
         rule: Some(rules::shares_are_a_whole),
         ..INTERNAL
     },

@@ -17,8 +17,9 @@ pub(super) static ROWS: [Setting; 14] = [
         placeholder: "size",
         default: Default::Is("none"),
         r_argument: "server_limits(max_body_size)",
-        help: "Largest request body, such as 10MB; 413 above it",
-        paragraph: "Shiny and plumber have limits of their own, so there is none by default.",
+        help: "Maximum size of a request body, such as 10MB; 413 above it",
+        paragraph: "There is no limit by default, because Shiny and plumber have limits of their \
+                    own.",
         former: &[Former::everywhere("body_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -31,10 +32,10 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("none"),
         min: 0.01,
         r_argument: "server_limits(request_timeout)",
-        help: "How long the app may take to answer; 504 after that",
-        paragraph: "The app is not notified, and its late response is discarded. R continues with the \
-                    request unless `interrupt_requests` is on. There is no limit by default, because \
-                    handlers may take long, for example to fit a model.",
+        help: "How long the app may take to respond; 504 after that",
+        paragraph: "R is not notified and continues with the request, unless `interrupt_requests` \
+                    is on; the late response is discarded. There is no limit by default, because a \
+                    request may take long, for example to fit a model.",
         former: &[
             Former::everywhere("request_time", Section::Limits),
             Former {
@@ -53,9 +54,10 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("120 s"),
         min: 0.01,
         r_argument: "server_limits(idle_timeout)",
-        help: "Close a connection that is idle, or stalled, for this long",
-        paragraph: "It applies between requests, and while a body or a response makes no progress. The \
-                    default is twice the time for which proxies keep connections.",
+        help: "Close a connection that makes no progress for this long",
+        paragraph: "The time applies between requests, and while the transfer of a request body or \
+                    a response is stalled. The default is twice the time for which common proxies \
+                    keep idle connections.",
         former: &[Former::everywhere("idle_time", Section::Limits)],
         ..LIMIT
     },
@@ -69,9 +71,9 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 1.0,
         r_argument: "server_limits(max_connections)",
         help: "Maximum number of client connections; idle ones are evicted",
-        paragraph: "At the limit, a new connection replaces the slowest one that is idle, has not sent its \
-                    request head within a second, or is below its minimum rate. If there is none, the new \
-                    connection is refused with 503.",
+        paragraph: "At the limit, a new connection replaces the slowest connection that is idle, \
+                    has not sent its request head within a second, or is below its minimum rate. \
+                    If there is no such connection, the new one is refused with status 503.",
         former: &[Former::everywhere("connections", Section::Limits)],
         ..LIMIT
     },
@@ -82,8 +84,10 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("96 KiB"),
         min: 8192.0,
         r_argument: "server_limits(max_header_size)",
-        help: "Largest request head over HTTP/1.1; 431 above it",
-        paragraph: "httpuv takes 80 KiB, and apps send cookies of that size.",
+        help: "Maximum size of an HTTP/1.1 request head; 431 above it",
+        paragraph: "The request head is the request line and all header fields. The default is \
+                    above the 80 KiB of httpuv, because there are apps that send cookies of that \
+                    size.",
         former: &[Former::everywhere("head_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -95,8 +99,8 @@ pub(super) static ROWS: [Setting; 14] = [
         min: 0.01,
         r_argument: "server_limits(header_timeout)",
         help: "How long a request head may take to arrive; 408 after that",
-        paragraph: "The time begins when the connection is accepted or, after a response, with the first \
-                    byte of the next head.",
+        paragraph: "The time starts when the connection is accepted or, for later requests on the \
+                    same connection, with the first byte of the head.",
         former: &[Former::everywhere("head_time", Section::Limits)],
         ..LIMIT
     },
@@ -107,8 +111,9 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("none"),
         min: 1.0,
         r_argument: "server_limits(max_connections_per_ip)",
-        help: "Connections of one IPv4 address or IPv6 /64; 503 above it",
-        paragraph: "Behind a proxy all clients have one address, so there is no limit by default.",
+        help: "Maximum connections of one IPv4 address or IPv6 /64 network",
+        paragraph: "Further connections are refused with status 503. There is no limit by default, \
+                    because behind a proxy all clients have the same address.",
         former: &[Former::everywhere("per_address", Section::Limits)],
         ..LIMIT
     },
@@ -118,8 +123,8 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Count,
         default: Default::Is("1024"),
         r_argument: "server_limits(max_queued_requests)",
-        help: "Requests that may wait for R; 503 above it",
-        paragraph: "Requests that have arrived and that R has not begun.",
+        help: "Maximum number of requests that wait for R; 503 above it",
+        paragraph: "A request waits from its arrival until R starts to process it.",
         former: &[Former::everywhere("queue_requests", Section::Limits)],
         ..LIMIT
     },
@@ -128,15 +133,16 @@ pub(super) static ROWS: [Setting; 14] = [
         key: "max_client_memory",
         kind: Kind::Bytes,
         default: Default::Derived {
-            text: "a quarter of what the process may use, and at least 32 MiB",
+            text: "a quarter of the memory that the process may use, and at least 32 MiB",
             value: derived::found_at_start,
         },
         min: 1_048_576.0,
         r_argument: "server_limits(max_client_memory)",
-        help: "Memory that clients can make the server hold",
-        paragraph: "The limit is for all clients together; memory of the app does not count. When a share \
-                    of it is used up, the client that holds the most of that share, or the newest client, \
-                    gets 503 or close code 1013.",
+        help: "Maximum memory that clients can make the server use",
+        paragraph: "The limit applies to all clients together, and the memory of the app does not \
+                    count. The memory is divided into shares, for example for request bodies. When \
+                    a share is used up, the client that uses the most of it, or the newest client, \
+                    gets status 503 or WebSocket close code 1013.",
         former: &[Former::everywhere("memory", Section::Limits)],
         ..LIMIT
     },
@@ -148,8 +154,8 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("64 MiB"),
         min: 1.0,
         r_argument: "server_limits(ws_max_message_size)",
-        help: "Largest WebSocket message; close code 1009 above it",
-        paragraph: "Shiny Server takes as much as the default.",
+        help: "Maximum size of a WebSocket message; close code 1009 above it",
+        paragraph: "The default is the size that Shiny Server accepts.",
         former: &[Former::everywhere("message_bytes", Section::Limits)],
         ..LIMIT
     },
@@ -161,10 +167,10 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         places: Places::ALL.without(Places::R),
-        help: "Interrupt R when a request exceeds request_timeout",
-        paragraph: "The R code of the request fails with the error that `setTimeLimit()` raises. It is off \
-                    by default because an interrupt can break a transaction. It has no effect without \
-                    `request_timeout` or `worker_timeout`.",
+        help: "Interrupt R when a request exceeds `request_timeout`",
+        paragraph: "The R code of the request then fails with the error that `setTimeLimit()` \
+                    raises. Off by default, because an interrupt can break a database transaction. \
+                    It has no effect without `request_timeout` or `worker_timeout`.",
         ..CLIENTS
     },
     Setting {
@@ -175,10 +181,10 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::List(&forms::ORIGINS),
         placeholder: "list",
         r_argument: "app$wsOrigins",
-        help: "Origins allowed to open WebSockets: same, example.org, ...",
-        paragraph: "`same` allows pages of the app's own host. Hosts are written without `https://`, and \
-                    may begin with `*.` and end with a port. Without it, pages of every site may open \
-                    WebSockets.",
+        help: "Origins that may open WebSockets: same, example.org, ...",
+        paragraph: "A list of hosts without `https://`, each of which may begin with `*.` and end \
+                    with a port; `same` means the app's own host. By default, pages of every site \
+                    may open WebSockets, so set this if the app identifies its users by cookies.",
         ..CLIENTS
     },
     Setting {
@@ -191,9 +197,11 @@ pub(super) static ROWS: [Setting; 14] = [
         default: Default::Is("off"),
         r_argument: "app$wsCompression",
         help: "WebSocket compression: on, off, or level=6,threshold=512,...",
-        paragraph: "In `_server.yml` and in R, the value may also be a mapping of `level` (1 to 9), \
-                    `threshold` (shorter messages, in bytes, are not compressed) and `takeover` (whether \
-                    the compression context is kept for the next message).",
+        paragraph: "`level` is from 1 (fastest) to 9 (smallest). Messages shorter than `threshold` \
+                    bytes are not compressed. `takeover=on` keeps the compression context for the \
+                    next message, which compresses better but takes 512 KiB of memory per \
+                    WebSocket. `on` means `level=2,threshold=512,takeover=off`. In `_server.yml` \
+                    and in R, the value may also be a mapping of these three.",
         ..CLIENTS
     },
     Setting {
@@ -203,13 +211,13 @@ pub(super) static ROWS: [Setting; 14] = [
         kind: Kind::Path,
         placeholder: "folder",
         default: Default::Derived {
-            text: "`TMPDIR`; in R `tempdir()`",
+            text: "`TMPDIR`; `tempdir()` if R itself is the server",
             value: derived::found_at_start,
         },
         places: Places::ALL.without(Places::R),
-        help: "Folder for large request bodies",
-        paragraph: "A body larger than `body_buffer_size` is stored here, in a file without a name, while \
-                    the app reads it. The default is `TMPDIR`; when R itself serves, it is `tempdir()`.",
+        help: "Folder for temporary files with large request bodies",
+        paragraph: "A request body larger than `body_buffer_size` is written to an unnamed file in \
+                    this folder while the app reads it.",
         ..CLIENTS
     },
 ];

@@ -19,9 +19,10 @@ pub(super) static ROWS: [Setting; 4] = [
         places: Places::PROGRAM,
         is_program_variable: true,
         r_argument: "serve(log)",
-        help: "Access log: a file, - for stdout, or none",
-        paragraph: "The server appends to the file, and reopens it after SIGUSR1. A file with the name \
-                    `none` is written `./none`. In R the value may also be `TRUE`, `FALSE` or a function.",
+        help: "Access log: a file, - for standard output, or none",
+        paragraph: "The server appends to the file, and opens it again after SIGUSR1, for log \
+                    rotation. Write `./none` for a file with the name `none`. In R the value may \
+                    also be `TRUE`, `FALSE` or a function.",
         former: &[Former {
             value: Some("none"),
             ..Former::option("no_log", "two options for one setting")
@@ -39,9 +40,9 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(log_format)",
         help: "Format of the access log: common or json",
-        paragraph: "`common` is the Common Log Format with the duration in seconds at the end; `json` is \
-                    one JSON object per line. With several workers, each line also names the worker that \
-                    responded.",
+        paragraph: "`common` is the Common Log Format, followed by the duration in seconds; `json` \
+                    writes one JSON object per line. With several workers, each line also names \
+                    the worker that responded.",
         ..LOGS
     },
     Setting {
@@ -54,8 +55,10 @@ pub(super) static ROWS: [Setting; 4] = [
         is_program_variable: true,
         r_argument: "serve(admin)",
         help: "Address for status, metrics and health checks",
-        paragraph: "It serves `/metrics` and the probes `/-/live` and `/-/ready`, also while R is busy. It \
-                    is meant for monitoring, and is not part of the app.",
+        paragraph: "An IP address with a port, such as `127.0.0.1:9100`, or `unix:/path`. The \
+                    server responds there to `/metrics` and to the probes `/-/live` and \
+                    `/-/ready`, also while R is busy. The address is meant for monitoring and \
+                    should not be public.",
         stability: Stability::Experimental,
         former: &[Former { places: Places::R, ..Former::everywhere("admin", Section::Options) }],
         ..LOGS
@@ -66,12 +69,13 @@ pub(super) static ROWS: [Setting; 4] = [
         key: "request_id_header",
         kind: Kind::Flag,
         default: Default::Derived {
-            text: "on under `serve`, else off",
+            text: "on for apps that `serve` runs, else off",
             value: derived::found_at_start,
         },
         places: Places::ALL.without(Places::COMMAND_LINE).without(Places::R),
-        help: "Send the request's id as X-Request-Id",
-        paragraph: "A property of the app's interface, so it is set in a file, in R or in the \
+        help: "Send the id of each request to its client as X-Request-Id",
+        paragraph: "The JSON access log contains the same id. This setting is part of the app's \
+                    interface, so it has no option: set it in `_server.yml`, in R or in the \
                     environment.",
         former: &[Former::option(
             "request_id_header",

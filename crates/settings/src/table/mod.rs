@@ -94,6 +94,18 @@ fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<Found> {
     })
 }
 
+/// Replaces names of settings in backticks by their options, such as `host` by `--host`.
+pub fn with_option_names(text: &str) -> String {
+    let parts = text.split('`').enumerate().map(|(at, part)| match find(part) {
+        Some(row) if at % 2 == 1 && row.has_option() => format!("--{}", row.option()),
+        Some(row) if at % 2 == 1 && row.section == Section::Limits => {
+            format!("--limit {}", row.name)
+        }
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
 /// Returns a hint for an unknown key of a section: the section that has the key, or a similar key.
 pub(crate) fn hint_for_key(section: Section, key: &str) -> String {
     let other = Section::ALL.into_iter().filter(|other| *other != section);

@@ -27,9 +27,9 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_argument: "serve(workers)",
         help: "Number of R processes, or auto for one per processor",
-        paragraph: "`auto` respects the CPU limit of the control group and the CPU affinity of the \
-                    process. Several workers need Linux. The variable `WEB_CONCURRENCY` is used if the \
-                    number is given nowhere else.",
+        paragraph: "More than one worker needs Linux. `auto` counts the processors that the CPU \
+                    limit of the control group and the CPU affinity allow. If no other source sets \
+                    the number, the environment variable `WEB_CONCURRENCY` is used.",
         ..WORKERS
     },
     Setting {
@@ -42,7 +42,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_argument: "workers_config(spares)",
         help: "Number of started workers held in reserve",
-        paragraph: "A worker that ends is replaced by one that has loaded the app already.",
+        paragraph: "When a worker ends, a spare that has already loaded the app takes its place at \
+                    once. Set this if the app takes long to start.",
         ..WORKERS
     },
     Setting {
@@ -54,8 +55,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("1"),
         r_argument: "workers_config(surge)",
         help: "Extra workers during a replacement: 1, or 0 to save memory",
-        paragraph: "With 1 a new worker starts beside the one that it replaces. With 0 the old one ends \
-                    first, which needs less memory; one worker fewer serves meanwhile.",
+        paragraph: "With 1, a new worker starts before the worker that it replaces stops. With 0, \
+                    the old worker stops first, which needs less memory, but one worker fewer \
+                    serves requests meanwhile.",
         ..WORKERS
     },
     Setting {
@@ -66,7 +68,9 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "paths",
         r_argument: "workers_config(warmup)",
         help: "Paths requested from a new worker before it gets traffic",
-        paragraph: "A worker that answers one of them with a status of 500 or more does not serve.",
+        paragraph: "A list of URL paths, such as `/,/predict?x=1`, for apps whose first request is \
+                    slow. A worker that responds to one of them with a status of 500 or above is \
+                    stopped.",
         ..WORKERS
     },
     Setting {
@@ -79,9 +83,10 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 1.0,
         max: EXACT,
         r_argument: "workers_config(max_sessions)",
-        help: "WebSockets per worker, such as Shiny sessions; 503 above it",
-        paragraph: "When every worker has this many sessions, further clients get 503; clients that \
-                    already have a WebSocket do not.",
+        help: "Maximum WebSockets per worker (Shiny sessions); 503 above it",
+        paragraph: "When every worker has this many WebSockets, new clients get status 503, while \
+                    clients that already have a WebSocket are still served. There is no limit by \
+                    default.",
         ..WORKERS
     },
     Setting {
@@ -95,9 +100,10 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 1.0,
         max: EXACT,
         r_argument: "workers_config(max_in_flight)",
-        help: "Unanswered requests per worker, for apps that use promises",
-        paragraph: "The number of requests that a worker may have started and not yet answered, as happens \
-                    when R waits for promises.",
+        help: "Maximum requests in flight per worker, for apps with promises",
+        paragraph: "An app that uses promises can start a request before it has responded to the \
+                    previous ones. This setting limits how many requests a worker may have started \
+                    and not yet responded to.",
         ..WORKERS
     },
     Setting {
@@ -112,9 +118,9 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         r_argument: "workers_config(queue_timeout)",
         help: "How long a request may wait for a worker; 503 after that",
-        paragraph: "The time ends when a worker gets the request; the time of `request_timeout` begins \
-                    then. A single worker that accepts connections itself has no such limit; if this is \
-                    set, the front end accepts.",
+        paragraph: "The time ends when a worker gets the request, and `request_timeout` starts \
+                    then. A single worker that accepts connections itself has no such limit; if \
+                    this is set, the supervisor accepts connections for it.",
         ..WORKERS
     },
     Setting {
@@ -127,8 +133,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: EXACT,
         r_argument: "workers_config(max_requests)",
         help: "Replace a worker after this many requests",
-        paragraph: "The worker finishes its work and a new one takes its place. It bounds what a leak of \
-                    memory can do.",
+        paragraph: "The worker finishes its requests while a new worker takes its place. Set this \
+                    to limit the effect of memory leaks. By default no worker is replaced.",
         ..WORKERS
     },
     Setting {
@@ -140,8 +146,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(max_age)",
-        help: "Replace a worker that is older than this, such as 12h",
-        paragraph: "The worker finishes its work and a new one takes its place.",
+        help: "Replace a worker that has run for longer than this, such as 12h",
+        paragraph: "The worker finishes its requests while a new worker takes its place. By \
+                    default no worker is replaced.",
         ..WORKERS
     },
     Setting {
@@ -152,15 +159,14 @@ pub(super) static ROWS: [Setting; 26] = [
         placeholder: "size",
         words: &["0"],
         default: Default::Derived {
-            text: "none for one worker; for several each one's part of 4/5 of the control group's limit",
+            text: "none with one worker; else its share of 80 % of the control group's limit",
             value: derived::found_at_start,
         },
         min: 33_554_432.0,
         r_argument: "workers_config(max_memory)",
-        help: "Replace a worker that uses more memory, such as 2GB",
-        paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. With \
-                    several workers in a control group with a memory limit, the default is each worker's \
-                    share of 4/5 of that limit. 0 and `none` mean no limit.",
+        help: "Replace a worker that uses more memory than this, such as 2GB",
+        paragraph: "The anonymous, swapped and shared memory of the worker's processes counts. 0 \
+                    and `none` mean no limit.",
         ..WORKERS
     },
     Setting {
@@ -172,11 +178,12 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(worker_timeout)",
-        help: "Replace a worker whose R is busy with one task for this long",
-        paragraph: "A health check of the worker, and not a time limit of a request: it also applies to a \
-                    task that no request caused. With `interrupt_requests` R is interrupted first, and the \
-                    worker is ended only if that does not help. Its clients get 504, or lose their \
-                    connections if the worker accepts connections itself.",
+        help: "Replace a worker that is busy with one task for this long",
+        paragraph: "This is a health check of the worker and not a time limit for requests: it \
+                    also applies to tasks that no request started. With `interrupt_requests` R is \
+                    interrupted first, and the worker is killed only if that does not help. \
+                    Clients of the worker get status 504, or lose their connections if the worker \
+                    accepts connections itself. There is no limit by default.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("kill_stuck", Section::Options)
@@ -194,7 +201,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: FINITE,
         r_argument: "workers_config(start_timeout)",
         help: "How long a worker may take to become ready",
-        paragraph: "A worker that is not ready by then is ended, and its start counts as failed.",
+        paragraph: "A worker that is not ready by then is stopped, and the start counts as failed. \
+                    Increase this for an app that takes long to load.",
         ..WORKERS
     },
     Setting {
@@ -207,9 +215,8 @@ pub(super) static ROWS: [Setting; 26] = [
         max: 1000.0,
         r_argument: "workers_config(start_retries)",
         help: "Retries of a failed start before exiting with status 3",
-        paragraph: "The pauses between retries grow. Starts are retried only until a worker has been \
-                    ready: something that the app needs, such as a database, may become available later. \
-                    With `reload` the default is 0.",
+        paragraph: "Starts are retried only until a worker has been ready once, for example while \
+                    the app waits for a database. The pauses between retries grow.",
         ..WORKERS
     },
     Setting {
@@ -222,9 +229,9 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(drain)",
-        help: "How long to finish requests before a worker or server ends",
-        paragraph: "The time that requests and WebSockets in progress have to finish when a worker or the \
-                    server ends. With `reload` the default is 1 s.",
+        help: "Time for requests to finish when a worker or the server stops",
+        paragraph: "A worker that stops gets no new requests. After this time, requests and \
+                    WebSockets that are still open are cut off.",
         ..WORKERS
     },
     Setting {
@@ -233,14 +240,14 @@ pub(super) static ROWS: [Setting; 26] = [
         shown: Shown::InLongHelp,
         kind: Kind::Seconds,
         placeholder: "time",
-        default: Default::Derived { text: "as `drain`", value: derived::drain_sessions },
+        default: Default::Derived { text: "the time of `drain`", value: derived::drain_sessions },
         min: 0.001,
         max: FINITE,
         r_argument: "workers_config(drain_sessions)",
         help: "How long WebSockets of a replaced worker may stay, such as 4h",
-        paragraph: "The time that a replaced worker gives its WebSockets, such as Shiny sessions, to end. \
-                    A worker that is replaced for its memory, and every worker when the server ends, waits \
-                    no longer than `drain`.",
+        paragraph: "A replaced worker waits for this long until its WebSockets, such as Shiny \
+                    sessions, have ended. If the worker is replaced because of its memory, and \
+                    when the server stops, it waits no longer than `drain`.",
         ..WORKERS
     },
     Setting {
@@ -253,7 +260,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("auto"),
         r_argument: "workers_config(sticky)",
         help: "Session affinity: auto (for Shiny), cookie or none",
-        paragraph: "`auto` keeps clients of a Shiny app with their worker, `cookie` those of every app.",
+        paragraph: "Session affinity sends all requests of a client to the same worker, which \
+                    matters with several workers. `auto` applies it to Shiny apps, whose sessions \
+                    exist in only one worker; `cookie` applies it to every app.",
         ..WORKERS
     },
     Setting {
@@ -264,13 +273,14 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Text(&forms::NAME),
         placeholder: "text",
         default: Default::Derived {
-            text: "derived from path and address",
+            text: "derived from the app's path and the address",
             value: derived::found_at_start,
         },
         r_argument: "workers_config(cookie_suffix)",
         help: "End of the session cookie's name, rookery-SUFFIX",
-        paragraph: "Servers of one host need different suffixes, or they overwrite each other's cookie. \
-                    The default is derived from the app's path and the address.",
+        paragraph: "The session cookie keeps a client with its worker (`sticky`). Servers that \
+                    share a host name need different suffixes, because otherwise each server \
+                    overwrites the cookie of the other.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("name", Section::Options)
@@ -286,8 +296,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         r_argument: "workers_config(retry_safe_methods)",
         help: "Retry GET, HEAD and OPTIONS that a crashed worker had started",
-        paragraph: "The request is sent to another worker once, although the crashed one may have had \
-                    effects. A request that no worker had started is retried in any case.",
+        paragraph: "Such a request is sent once to another worker, although the crashed worker may \
+                    already have changed something. A request that no worker had started is \
+                    retried in any case.",
         former: &[Former {
             places: Places::COMMAND_LINE.and(Places::FILE).and(Places::R),
             ..Former::everywhere("retry_begun", Section::Options)
@@ -302,10 +313,11 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         places: Places::FILE.and(Places::R),
         r_argument: "workers_config(keep_half_closed)",
-        help: "Answer clients that half-close while they wait for a worker",
-        paragraph: "By default a client that closes its sending side while its request waits counts as \
-                    disconnected, because most such clients have left. `nc -N` and a few health checks \
-                    half-close and still expect the response.",
+        help: "Respond to clients that half-close while they wait for a worker",
+        paragraph: "By default, a client that closes its sending side while its request waits for \
+                    a worker counts as disconnected, because most such clients have given up. `nc \
+                    -N` and a few health checks half-close the connection and still expect a \
+                    response.",
         former: &[Former::option("keep_half_closed", "few health checks need it")],
         ..WORKERS
     },
@@ -318,8 +330,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("always"),
         r_argument: "workers_config(restart)",
         help: "When a worker that ended is restarted: always or never",
-        paragraph: "With `never` the server ends when a worker ends by itself, and passes on the exit \
-                    status of R, for orchestrators that restart services themselves.",
+        paragraph: "With `never`, the server exits when a worker exits by itself, and passes on \
+                    the exit status of R. Set this if an orchestrator such as Kubernetes restarts \
+                    the server.",
         ..WORKERS
     },
     Setting {
@@ -330,7 +343,8 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("off"),
         r_argument: "workers_config(fail_fast)",
         help: "Exit with status 5 when all workers keep crashing",
-        paragraph: "Without it the program keeps trying, less and less often.",
+        paragraph: "Set this if an orchestrator should restart the server elsewhere. By default \
+                    the server keeps restarting its workers, with growing pauses.",
         ..WORKERS
     },
     Setting {
@@ -342,9 +356,10 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("0 s"),
         max: FINITE,
         r_argument: "workers_config(shutdown_delay)",
-        help: "How long to keep serving, while not ready, before shutting down",
-        paragraph: "Within this time load balancers notice that `/-/ready` fails, while the server still \
-                    serves requests.",
+        help: "How long to keep serving as not ready before shutting down",
+        paragraph: "After a signal to stop, the probe `/-/ready` fails, but the server still \
+                    serves requests for this time, so that load balancers notice the failure \
+                    before the server stops accepting connections.",
         ..WORKERS
     },
     Setting {
@@ -357,8 +372,8 @@ pub(super) static ROWS: [Setting; 26] = [
         min: 1.0,
         max: 1000.0,
         r_argument: "workers_config(min_ready)",
-        help: "Ready workers needed for /-/ready to answer 200",
-        paragraph: "At most the number of workers.",
+        help: "Ready workers needed for the probe /-/ready to succeed",
+        paragraph: "The number cannot be greater than `workers`.",
         rule: Some(rules::no_more_ready_than_workers),
         ..WORKERS
     },
@@ -369,9 +384,9 @@ pub(super) static ROWS: [Setting; 26] = [
         default: Default::Is("503"),
         places: Places::FILE.and(Places::R),
         r_argument: "workers_config(drain_status)",
-        help: "Status of /-/ready during shutdown: 503 or 404",
-        paragraph: "Some balancers take 404 for \"no new clients\"; `http-check disable-on-404` of \
-                    HAProxy does.",
+        help: "Status of the probe /-/ready during shutdown: 503 or 404",
+        paragraph: "With `http-check disable-on-404`, HAProxy sends no new clients to a server \
+                    that responds with 404, and keeps the existing sessions there.",
         former: &[Former::option("drain_status", "one setting of HAProxy needs it")],
         ..WORKERS
     },
@@ -385,9 +400,9 @@ pub(super) static ROWS: [Setting; 26] = [
         places: Places::ALL.without(Places::R),
         is_program_variable: false,
         help: "When a disconnected Shiny page reconnects: app, always, never",
-        paragraph: "`app`: if the app calls `session$allowReconnect(TRUE)`. `always`: unless the app calls \
-                    `session$allowReconnect(FALSE)`; the new session has the inputs of the old one, and \
-                    all other state of the old session is lost. `never`: no page reconnects.",
+        paragraph: "`app`: only if the app calls `session$allowReconnect(TRUE)`. `always`: unless \
+                    the app calls `session$allowReconnect(FALSE)`; the new session gets the inputs \
+                    of the old session, whose other state is lost. `never`: no page reconnects.",
         stability: Stability::Stable,
         ..WORKERS
     },
@@ -399,9 +414,9 @@ pub(super) static ROWS: [Setting; 26] = [
         kind: Kind::Flag,
         default: Default::Is("off"),
         r_argument: "workers_config(embed)",
-        help: "Allow the session cookie in frames on other sites (HTTPS)",
-        paragraph: "The cookie of `sticky` is then sent to pages in frames of other sites, which \
-                    browsers do over HTTPS only.",
+        help: "Send the session cookie to frames on other sites (HTTPS only)",
+        paragraph: "Set this if pages of other sites show the app in a frame and it needs session \
+                    affinity (`sticky`). Browsers accept such a cookie over HTTPS only.",
         ..WORKERS
     },
 ];

@@ -1,4 +1,4 @@
-//! This process as a server that is looked after: an admin listener beside those of its apps, on a thread of its own. `rk_admin_*`.
+//! The admin listener of this process (`rk_admin_*`), which has a thread of its own.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -15,26 +15,27 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::limits::config_of;
 
-/// What it has. In the order in which it ends.
+/// The running admin listener. The fields are in the order in which they are dropped.
 #[derive(Debug)]
-pub(crate) struct Administered {
+pub(crate) struct AdminServer {
     _admin: AdminListener,
-    /// Where `rookery status` finds it, if one could be made.
+    /// The folder in which `rookery status` finds this process, if it could be created.
     _folder: Option<RunFolder>,
     pub(crate) one: Arc<Standalone>,
 }
 
-/// As `rk_admin_start` reports it.
+/// The results of `rk_admin_start`.
 const STARTED: i32 = 0;
 const FAILED: i32 = -1;
 
 impl Core {
-    /// Where what R does is written, if anybody reads it.
+    /// Returns the scoreboard to which R's activity is written, if there is one.
     pub(crate) fn board(&self) -> Option<&Scoreboard> {
-        self.supervised_board().or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
+        self.supervised_scoreboard()
+            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
     }
 
-    fn administer(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
+    fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
         let (board, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
         let board = Arc::new(board);
@@ -56,64 +57,67 @@ impl Core {
                 Ok(folder)
             });
         if let Err(error) = &folder {
-            // What is served goes on.
+            // The app is served nevertheless.
             crate::write_log_line(&format!(
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
         self.server().set_scoreboard(Some(board));
-        self.admin = Some(Administered { _admin: admin, _folder: folder.ok(), one });
+        self.admin = Some(AdminServer { _admin: admin, _folder: folder.ok(), one });
         Ok(())
     }
 
-    /// What the server is set up with.
+    /// Returns the configuration of the server.
     fn config(&self) -> Config {
         config_of(&self.limits)
     }
 
-    /// A server is in the place of the one before: what there is to look at is its own.
-    pub(crate) fn look_at_server(&self, config: &Config) {
-        if let Some(Administered { one, .. }) = &self.admin {
+    /// Makes the admin listener report on the server that has replaced another one.
+    pub(crate) fn observe_server(&self, config: &Config) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.board())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
         }
     }
 
-    /// A listener is to end: its thread may, too.
-    pub(crate) fn is_over(&self, listener: ListenerId) {
-        if let Some(Administered { one, .. }) = &self.admin {
+    /// Tells the status source that a listener ends, because its thread may end as well.
+    pub(crate) fn on_listener_end(&self, listener: ListenerId) {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);
         }
     }
 
-    /// R hands an exchange back, or somebody does in its place.
-    pub(crate) fn counts(&self, command: &Command) {
+    /// Records a response in the metrics, when an exchange is returned to the server.
+    pub(crate) fn record_response(&self, command: &Command) {
         let Command::Respond(exchange) = command else { return };
-        if self.admin.is_none() && (self.supervised_board().is_none() || exchange.ticket() != 0) {
+        if self.admin.is_none()
+            && (self.supervised_scoreboard().is_none() || exchange.ticket() != 0)
+        {
             return;
         }
         let (handed, begun) = exchange.times();
-        // Whose client had gone before R began with it was not answered.
-        if begun == 0 && exchange.is_departed() {
+        // The client disconnected before R began with the request, so there is no response.
+        if begun == 0 && exchange.is_client_disconnected() {
             return;
         }
-        if let Some(Administered { one, .. }) = &self.admin {
+        if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
-        } else if let Some(board) = self.supervised_board() {
-            board.tally().answer(exchange.reply().status(), handed, begun, now());
+        } else if let Some(board) = self.supervised_scoreboard() {
+            board.tally().answer(exchange.response().status(), handed, begun, now());
         }
     }
 }
 
-/// AdminHandler those who look after this process at an address (`127.0.0.1:9100`, `unix:/path`); 0, or -1 with the error set. Where it does
-/// already, that is left as it is.
+/// Starts the admin listener at an address (`127.0.0.1:9100`, `unix:/path`), with `target` as the
+/// name of what is served. Returns 0, or -1 with the error set. A listener that runs already is
+/// kept.
 ///
 /// # Safety
-/// - `at` and `target`, what is served, are C strings.
+/// - `at` and `target` are C strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char) -> i32 {
     entry(FAILED, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let [at, target] =
             [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         let Some(address) = AdminAddress::parse(&at) else {
@@ -126,7 +130,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
             if core.admin.is_some() {
                 return STARTED;
             }
-            match core.administer(&address, target.into_owned()) {
+            match core.start_admin(&address, target.into_owned()) {
                 Ok(()) => STARTED,
                 Err(error) => {
                     core::set_error(&error);
@@ -137,39 +141,40 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
     })
 }
 
-/// Says where it is: 1 the app listens, and `address` is where; 2 it ends, and `address` may be NULL.
+/// Sets the lifecycle: 1 if the app listens on `address`, 2 if it stops, when `address` may be
+/// NULL.
 ///
 /// # Safety
 /// - `address` is a C string or NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_admin_set_state(course: i32, address: *const c_char) {
     entry((), || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let address =
             (!address.is_null()).then(|| unsafe { CStr::from_ptr(address) }.to_string_lossy());
         core::with(|core| {
-            if let Some(Administered { one, .. }) = &core.admin {
+            if let Some(AdminServer { one, .. }) = &core.admin {
                 one.is(
                     if course == 1 { Lifecycle::Serving } else { Lifecycle::Draining },
                     address.as_deref(),
                 );
-                core.r_is(RState::Busy);
+                core.set_r_activity(RState::Busy);
             }
         });
     });
 }
 
-/// Ends the admin listener.
+/// Stops the admin listener.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_admin_stop() {
     entry((), || {
-        // Outside the borrow: it waits for its thread.
+        // The listener is dropped outside the borrow, because dropping it waits for its thread.
         let ended = core::with(|core| {
             core.server().set_scoreboard(None);
             core.admin.take()
         });
-        if let Some(Administered { one, .. }) = &ended {
-            // This library may be unloaded behind this.
+        if let Some(AdminServer { one, .. }) = &ended {
+            // The threads must end, because this library may be unloaded afterwards.
             one.end();
         }
         drop(ended);

@@ -1,14 +1,16 @@
-//! The allocator of the package's Rust half: mimalloc, which leaves R's own allocations alone, and counts.
+//! The allocator of the package's Rust half: mimalloc with counters. R's own allocations do not use
+//! it.
 //!
-//! The buffers of a connection that has gone quiet are given up, and lie between what others keep. glibc returns what is free at a
-//! heap's end and no hole in it, so 10,000 quiet connections stayed at 11.8 KB each of which 1.1 were theirs; mimalloc keeps one
-//! size a page and returns pages: 1.2 KB (`make bench GROUP=memory`, idle-10k).
+//! An idle connection releases its buffers, which are scattered between allocations that remain.
+//! glibc returns only free memory at the end of a heap to the system, so each of 10,000 idle
+//! connections kept 11.8 KB instead of the 1.1 KB that it uses. mimalloc uses one size per page and
+//! returns free pages: 1.2 KB (`make bench GROUP=memory`, idle-10k).
 //!
-//! It counts the bytes that live, since starting and stopping servers for ever must leave them where they were, and the
-//! allocations, since an exchange makes none; tests say so of both.
+//! The counters are for tests: the number of live bytes must not grow when servers are started and
+//! stopped repeatedly, and an exchange must not allocate.
 //!
-//! Cost: two relaxed atomic additions per allocation and one per free, and the paths that run per request and per
-//! frame have none of either of ours.
+//! They cost two relaxed atomic additions per allocation and one per free. The code that runs for
+//! each request and each frame does not allocate.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
@@ -22,7 +24,7 @@ struct Counting;
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static ALLOCATIONS: AtomicI64 = AtomicI64::new(0);
 
-/// No allocation is larger than `isize::MAX`.
+/// Converts a size. No allocation is larger than `isize::MAX`.
 fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -36,30 +38,30 @@ fn subtract(bytes: usize) {
     LIVE.fetch_sub(signed(bytes), Ordering::Relaxed);
 }
 
-// SAFETY: every call is handed to mimalloc as it came.
+// SAFETY: every call is passed to mimalloc unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's duties are the callee's.
+        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
         unsafe { MiMalloc.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
-        // SAFETY: the caller's duties are the callee's.
+        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
         unsafe { MiMalloc.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         subtract(layout.size());
         add(size);
-        // SAFETY: the caller's duties are the callee's.
+        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
         unsafe { MiMalloc.realloc(start, layout, size) }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
         subtract(layout.size());
-        // SAFETY: the caller's duties are the callee's.
+        // SAFETY: the caller meets the requirements of mimalloc's function, which are the same.
         unsafe { MiMalloc.dealloc(start, layout) }
     }
 }
@@ -67,61 +69,63 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Address space that mimalloc has before any other of its own: 1 GiB, as much as it would reserve by itself.
-const ROOM: usize = 1 << 30;
+/// The size of the address space that mimalloc gets first: 1 GiB, as much as it would reserve by
+/// itself.
+const INITIAL_SPACE: usize = 1 << 30;
 
-/// What it has, and takes at a time, where a process may have only so much address space (`ulimit -v`): that is R's, whose vectors
-/// need it. It takes no less.
-const LITTLE_ROOM: usize = 32 << 20;
+/// The size of the address space, at first and for each extension, if the process has a limit on it
+/// (`ulimit -v`), because R needs the rest for its vectors. mimalloc's minimum.
+const LIMITED_SPACE: usize = 32 << 20;
 
-/// mimalloc's slices begin at multiples of it.
+/// The alignment of mimalloc's slices.
 const SLICE: usize = 64 << 10;
 
-/// Its option `arena_reserve`, in KiB, which its crate has no name for.
+/// The number of mimalloc's option `arena_reserve` (in KiB), for which the crate has no name.
 const ARENA_RESERVE: libmimalloc_sys::mi_option_t = 23;
 
-/// Address space to begin with.
-fn room() -> usize {
+/// Returns the size of the initial address space.
+fn initial_space() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: it lives for the call.
+    // SAFETY: `limit` lives for the call.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     if limit.rlim_cur == libc::RLIM_INFINITY {
-        return ROOM;
+        return INITIAL_SPACE;
     }
     let kib = |bytes: usize| libc::c_long::try_from(bytes >> 10).unwrap_or(libc::c_long::MAX);
     // SAFETY: no pointers are involved.
     unsafe {
-        // Should the option have another number one day, that one keeps its value.
-        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(ROOM) {
-            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LITTLE_ROOM));
+        // The comparison protects another option, in case that a later version has other numbers.
+        if libmimalloc_sys::mi_option_get(ARENA_RESERVE) == kib(INITIAL_SPACE) {
+            libmimalloc_sys::mi_option_set(ARENA_RESERVE, kib(LIMITED_SPACE));
         }
     }
-    LITTLE_ROOM
+    LIMITED_SPACE
 }
 
-/// Gives mimalloc the address space to begin with, in which there are no huge pages: by itself it asks for them, and the system
-/// then fills the holes that were given back (10 seconds later 1.4 KB for a quiet connection were 5, and 12 after 20).
-/// Called before the first allocation. Where there is no room, under a limit on address space, it goes on with its own.
+/// Gives mimalloc its initial address space, without huge pages. mimalloc would ask for huge pages,
+/// and the system would then fill holes that were returned: an idle connection would take 5 KB
+/// after 10 seconds and 12 KB after 20, instead of 1.4 KB. Called before the first allocation. If
+/// the address space cannot be reserved, mimalloc uses its own.
 pub(crate) fn reserve() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        let size = room();
+        let size = initial_space();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new memory, which nobody may touch yet.
+        // SAFETY: the mapping is new, and nothing refers to it.
         let start =
             unsafe { libc::mmap(ptr::null_mut(), size + SLICE, libc::PROT_NONE, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return;
         }
-        let room = start.wrapping_byte_add(start.align_offset(SLICE));
+        let initial_space = start.wrapping_byte_add(start.align_offset(SLICE));
         let mut arena = ptr::null_mut();
-        // SAFETY: the memory is ours, is never unmapped, and is mimalloc's alone from now on.
+        // SAFETY: the memory is ours, is never unmapped, and only mimalloc uses it from now on.
         let is_taken = unsafe {
-            // A system without huge pages does not know the advice.
+            // Fails harmlessly on a system without huge pages.
             #[cfg(target_os = "linux")]
-            libc::madvise(room, size, libc::MADV_NOHUGEPAGE);
+            libc::madvise(initial_space, size, libc::MADV_NOHUGEPAGE);
             libmimalloc_sys::mi_manage_os_memory_ex(
-                room,
+                initial_space,
                 size,
                 false,
                 false,
@@ -132,25 +136,26 @@ pub(crate) fn reserve() {
             )
         };
         if !is_taken {
-            // SAFETY: nobody has it.
+            // SAFETY: nothing refers to the mapping.
             unsafe { libc::munmap(start, size + SLICE) };
         }
     });
 }
 
-/// [`rookery_server::Config::trim`].
+/// Returns free memory to the system; the value of [`rookery_server::Config::trim`].
 pub(crate) fn reclaim(all: bool) {
-    // SAFETY: it may be called at any time, and looks after the calling thread's memory and what no thread has.
+    // SAFETY: may be called at any time. It uses only memory of the calling thread, and memory that
+    // no thread owns.
     unsafe { libmimalloc_sys::mi_collect(all) }
 }
 
-/// Bytes allocated and not freed.
+/// Returns the number of bytes that are allocated and not freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_live_bytes() -> i64 {
     LIVE.load(Ordering::Relaxed)
 }
 
-/// Allocations so far, and changes of an allocation's size.
+/// Returns the number of allocations and reallocations.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_allocations() -> i64 {
     ALLOCATIONS.load(Ordering::Relaxed)

@@ -6,67 +6,67 @@ use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
+use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog};
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
-use crate::admin::Administered;
+use crate::admin::AdminServer;
 use crate::allocator;
 use crate::event::Header;
-use crate::exchange::header_names::Names;
-use crate::exchange::response_stream::Streamed;
+use crate::exchange::header_names::HeaderNames;
+use crate::exchange::response_stream::OpenStream;
 use crate::limits::config_of;
-use crate::listener::Listening;
+use crate::listener::ActiveListener;
 use crate::listener::access_log::Log;
-use crate::listener::tls::Counted;
-use crate::worker::Membership;
+use crate::listener::tls::CountedTls;
+use crate::worker::WorkerState;
 
-/// Everything the package knows. One per process, in the local storage of R's main thread.
+/// The state of the package. Each process has one, in the local storage of R's main thread.
 #[derive(Debug)]
 pub(crate) struct Core {
     server: Server,
     pub(crate) link: Arc<Link>,
-    pub(crate) listeners: HashMap<u32, Listening>,
-    /// Exchanges that R holds; an index is the slot that C names.
+    pub(crate) listeners: HashMap<u32, ActiveListener>,
+    /// The exchanges that R holds; the index is the slot by which C names an exchange.
     held: Vec<Option<Box<Exchange>>>,
     free: Vec<u32>,
-    /// The R object of each WebSocket.
-    pub(crate) sockets: ById<Bound>,
-    /// The R object of each reply in pieces.
-    pub(crate) streams: ById<Streamed>,
-    /// Streams whose sources R asks again by itself, each in its turn.
-    pub(crate) going_on: VecDeque<u64>,
-    /// The R object of each request whose body comes in pieces.
+    /// The WebSockets that R has accepted, by id.
+    pub(crate) sockets: ById<BoundWebSocket>,
+    /// The streamed responses, by id.
+    pub(crate) streams: ById<OpenStream>,
+    /// The ids of pulled streams whose next chunk R requests itself, in order.
+    pub(crate) pull_queue: VecDeque<u64>,
+    /// The requests whose bodies the app receives in chunks, by id.
     pub(crate) receivers: ById<Receiver>,
-    pub(crate) names: Names,
+    pub(crate) names: HeaderNames,
     pub(crate) headers: Vec<Header>,
-    pub(crate) ends: [Vec<u8>; 4],
-    /// The message that C is reading.
-    pub(crate) message: Option<rookery_exchange::Payload>,
+    pub(crate) address_texts: [Vec<u8>; 4],
+    /// The payload of the event that C is reading.
+    pub(crate) shown_payload: Option<rookery_exchange::Payload>,
     pub(crate) tokens: Vec<u64>,
     pub(crate) log: Log,
-    /// What listeners speak TLS with.
-    pub(crate) tls: HashMap<u32, Counted>,
-    /// The certificate that C is reading of.
-    pub(crate) development: Option<DevelopmentCertificate>,
-    /// The limits that were set; empty: the defaults.
+    /// The TLS configurations of listeners.
+    pub(crate) tls: HashMap<u32, CountedTls>,
+    /// The development certificate whose paths C is reading.
+    pub(crate) development_certificate: Option<DevelopmentCertificate>,
+    /// The limits that were set; empty for the defaults.
     pub(crate) limits: Vec<f64>,
-    /// Whether a supervisor has started this process.
-    pub(crate) membership: Membership,
-    /// Who looks after this process, if anybody does.
-    pub(crate) admin: Option<Administered>,
+    /// Whether this process is a worker.
+    pub(crate) worker_state: WorkerState,
+    /// The admin listener, if there is one.
+    pub(crate) admin: Option<AdminServer>,
 }
 
-/// The R object of a request whose body comes in pieces.
+/// A request whose body the app receives in chunks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver {
-    /// Where R holds its exchange.
+    /// The slot of the exchange.
     pub(crate) slot: u32,
-    /// C's token.
+    /// C's token of the R object.
     pub(crate) token: u64,
 }
 
-/// By the numbers of exchanges, which are the server's and not chosen by peers: looked at for every message.
+/// A map by exchange id. It is read for every message; clients cannot choose the ids.
 pub(crate) type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 #[derive(Debug, Default)]
@@ -83,7 +83,8 @@ impl Hasher for IdHasher {
         }
     }
 
-    /// The map takes its place from the lowest bits, and what tells the items of one group apart from the highest.
+    /// Multiplies by an odd constant, because the map uses the lowest bits for the position and the
+    /// highest bits to tell apart the items of a group.
     fn write_u64(&mut self, id: u64) {
         self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
@@ -91,12 +92,12 @@ impl Hasher for IdHasher {
 
 /// A WebSocket that R has accepted.
 #[derive(Debug, Clone)]
-pub(crate) struct Bound {
+pub(crate) struct BoundWebSocket {
     pub(crate) listener: u32,
-    /// C's token of its object; 0 until there is one.
+    /// C's token of the R object; 0 until there is one.
     pub(crate) token: u64,
-    /// What waits to be sent to it.
-    pub(crate) backlog: Arc<Backlog>,
+    /// The queue of messages to send.
+    pub(crate) backlog: Arc<SendBacklog>,
 }
 
 impl Core {
@@ -111,35 +112,36 @@ impl Core {
             free: Vec::new(),
             sockets: ById::default(),
             streams: ById::default(),
-            going_on: VecDeque::new(),
+            pull_queue: VecDeque::new(),
             receivers: ById::default(),
-            names: Names::new(),
+            names: HeaderNames::new(),
             headers: Vec::new(),
-            ends: Default::default(),
-            message: None,
+            address_texts: Default::default(),
+            shown_payload: None,
             tokens: Vec::new(),
             log: Log::default(),
             tls: HashMap::new(),
-            development: None,
+            development_certificate: None,
             limits: Vec::new(),
-            membership: Membership::default(),
+            worker_state: WorkerState::default(),
             admin: None,
         }
     }
 
-    /// Another server in the place of the one there is, which nobody may use; the access log stays. Returns that.
+    /// Replaces the server, which must not be in use, by one with another configuration, and keeps
+    /// the access log. Returns the previous server.
     pub(crate) fn replace_server(&mut self, config: &Config) -> Server {
         let schedule = SCHEDULE.get().expect("called after rk_init");
         let server = Server::new(config.clone(), Box::new(schedule));
         server.set_access_log(self.log.opened());
         self.link = Arc::clone(server.link());
         let before = std::mem::replace(&mut self.server, server);
-        self.look_at_server(config);
+        self.observe_server(config);
         before
     }
 
-    /// Whether R holds no exchange.
-    pub(crate) fn is_holding_nothing(&self) -> bool {
+    /// Returns whether R holds no exchange.
+    pub(crate) fn holds_no_exchange(&self) -> bool {
         self.held.iter().all(Option::is_none)
     }
 
@@ -147,12 +149,12 @@ impl Core {
         &self.server
     }
 
-    /// C's token of a WebSocket's R object; 0 when it has none.
+    /// Returns C's token of a WebSocket's R object, or 0.
     pub(crate) fn token(&self, socket: u64) -> u64 {
         self.sockets.get(&socket).map_or(0, |bound| bound.token)
     }
 
-    /// Takes an exchange into R's hands.
+    /// Stores an exchange that R holds from now on; returns its slot.
     pub(crate) fn hold(&mut self, exchange: Box<Exchange>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.held[slot as usize] = Some(exchange);
@@ -163,13 +165,13 @@ impl Core {
         }
     }
 
-    /// The exchange in a slot, if it is the one meant.
+    /// Returns the exchange in a slot if it has this id.
     pub(crate) fn held(&mut self, slot: u32, id: u64) -> Option<&mut Exchange> {
         self.held.get_mut(slot as usize)?.as_deref_mut().filter(|exchange| exchange.id() == id)
     }
 
-    /// Takes all exchanges of a listener out of R's hands.
-    #[allow(clippy::vec_box)] // An exchange keeps its place wherever it goes.
+    /// Removes and returns all exchanges of a listener that R holds.
+    #[allow(clippy::vec_box)] // Exchanges stay at their address.
     pub(crate) fn take_held(&mut self, listener: u32) -> Vec<Box<Exchange>> {
         let mut taken = Vec::new();
         for (slot, held) in self.held.iter_mut().enumerate() {
@@ -181,7 +183,7 @@ impl Core {
         taken
     }
 
-    /// Takes an exchange out of R's hands.
+    /// Removes and returns an exchange that R holds.
     pub(crate) fn give(&mut self, slot: u32, id: u64) -> Option<Box<Exchange>> {
         self.held(slot, id)?;
         self.free.push(slot);
@@ -189,7 +191,7 @@ impl Core {
     }
 }
 
-/// R's event loop, as the I/O thread wakes it.
+/// The C functions by which the I/O thread wakes R's event loop.
 #[derive(Clone, Copy)]
 struct Schedule {
     events: extern "C" fn(),
@@ -212,10 +214,11 @@ thread_local! {
     static ERROR: RefCell<CString> = RefCell::default();
 }
 
-/// Runs `body` with the core, which a forked child makes anew when it first needs it.
+/// Runs `body` with the core. A forked child creates a new core at its first call.
 ///
 /// # Panics
-/// On a thread that is not R's, and before `rk_init`: both are bugs of the shim's.
+/// Panics on a thread other than R's main thread, and before `rk_init`, which are bugs in
+/// the C code.
 pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     CORE.with_borrow_mut(|core| {
         let new = || Core::new(SCHEDULE.get().expect("called on R's main thread after rk_init"));
@@ -223,14 +226,14 @@ pub(crate) fn with<T>(body: impl FnOnce(&mut Core) -> T) -> T {
     })
 }
 
-/// Keeps a message for `rk_error`.
+/// Sets the message that `rk_error` returns.
 pub(crate) fn set_error(text: &str) {
     let text: String = text.chars().filter(|c| *c != '\0').collect();
     ERROR.set(CString::new(text).unwrap_or_default());
 }
 
-/// Starts the package's state; `schedule` asks R's event loop to take events, and `released` to
-/// collect what was lent. Both may be called on any thread.
+/// Creates the package's state. `schedule` makes R's event loop take events, and `released` makes
+/// it collect memory that was lent. Both may be called on any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) {
     allocator::reserve();
@@ -240,24 +243,26 @@ pub extern "C" fn rk_init(schedule: extern "C" fn(), released: extern "C" fn()) 
     });
 }
 
-/// What went wrong last. Valid until the next call.
+/// Returns the last error message, which is valid until the next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error() -> *const c_char {
     ERROR.with_borrow(|text| text.as_ptr())
 }
 
-/// In a forked child: the I/O thread is not there, and its descriptors are the parent's.
+/// Resets the state in a forked child, which has no I/O thread and must not use the parent's
+/// descriptors.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_forked() {
     crate::entry((), || {
         rookery_exchange::renew_request_ids();
         crate::websocket_client::forked();
-        // A fork from another thread (or while the core is in use) has no core to give up.
+        // A fork from another thread, or while the core is borrowed, has no core to drop.
         let _ = CORE.try_with(|core| {
             if let Ok(mut core) = core.try_borrow_mut() {
                 if let Some(core) = core.take() {
                     Server::close_inherited();
-                    // Nothing of it is dropped: its locks may be held by a thread that was not forked.
+                    // The core is not dropped, because its locks may be held by a thread that does
+                    // not exist in the child.
                     std::mem::forget(core);
                 }
             }

@@ -1,4 +1,5 @@
-//! From the link's events to `struct rk_event`.
+//! Conversion of the link's events to `struct rk_event`, and the functions by which R waits for
+//! events.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +11,7 @@ use rookery_exchange::{
 use rookery_worker_protocol::RState;
 
 use crate::core::{self, Core};
-use crate::exchange::header_names::{Interned, Names};
+use crate::exchange::header_names::{HeaderNames, Interned};
 use crate::{Bytes, entry};
 
 /// `struct rk_header`.
@@ -52,7 +53,7 @@ pub struct RawEvent {
     is_seen: i32,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
@@ -98,24 +99,25 @@ impl RawEvent {
 
 const REQUEST: i32 = 1;
 const HANDSHAKE: i32 = 2;
-const MESSAGE: i32 = 3;
-const CLOSED: i32 = 4;
-const DRAINED: i32 = 5;
+const WS_MESSAGE: i32 = 3;
+const WS_CLOSED: i32 = 4;
+const WS_DRAINED: i32 = 5;
 const HEAD: i32 = 6;
-const WANT: i32 = 7;
-const ROOM: i32 = 8;
-const DEPARTED: i32 = 9;
-const BODY: i32 = 10;
+const STREAM_PULL: i32 = 7;
+const STREAM_DRAINED: i32 = 8;
+const STREAM_ENDED: i32 = 9;
+const BODY_CHUNK: i32 = 10;
 const BODY_END: i32 = 11;
 
-/// The index of a header's HTTP_* name among R's symbols; -1 when it is in `req$HEADERS` only.
-fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 {
+/// Returns the index of a header's HTTP_* name among R's symbols, or -1 if the header is only in
+/// `req$HEADERS`.
+fn symbol(names: &mut HeaderNames, before: &[Header], header: &HeaderLine<'_>) -> i32 {
     if let Some(known) = header.known {
         return i32::from(known);
     }
     match names.intern(header.cgi) {
         Interned::Index(index)
-            if header.name.contains(&b'_') && is_taken(before, header.cgi, index) =>
+            if header.name.contains(&b'_') && has_same_symbol(before, header.cgi, index) =>
         {
             -1
         }
@@ -124,7 +126,7 @@ fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 
             crate::write_log_line(&format!(
                 "clients have sent more than {} different header names; new ones are in \
                  `req$HEADERS` only",
-                crate::exchange::header_names::NAMES
+                crate::exchange::header_names::MAX_NAMES
             ));
             -1
         }
@@ -132,20 +134,20 @@ fn symbol(names: &mut Names, before: &[Header], header: &HeaderLine<'_>) -> i32 
     }
 }
 
-/// Whether a header before has the HTTP_* name of an unknown one. `x_a` has that of `x-a`, which is sorted before it: what a proxy says
-/// in the one is not overridden by what a client says in the other.
-fn is_taken(before: &[Header], cgi: &[u8], index: i32) -> bool {
+/// Returns whether an earlier header has the same HTTP_* name. `x_a` has the name of `x-a`, which
+/// is sorted before it. A header of a proxy is thus not overridden by a header of the client.
+fn has_same_symbol(before: &[Header], cgi: &[u8], index: i32) -> bool {
     let known = KNOWN_HEADERS.iter().position(|known| known.cgi.as_bytes() == cgi);
     let known = known.and_then(|known| i32::try_from(known).ok());
     before.iter().any(|other| other.symbol == index || Some(other.symbol) == known)
 }
 
 impl Core {
-    fn show_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
+    fn raw_exchange(&mut self, kind: i32, mut exchange: Box<Exchange>) -> RawEvent {
         let mut event = RawEvent::new(kind);
         event.listener = exchange.listener();
         event.id = exchange.id();
-        event.token = exchange.take_tag();
+        event.token = exchange.take_app_token();
         self.headers.clear();
         for header in exchange.headers() {
             let symbol = symbol(&mut self.names, &self.headers, &header);
@@ -161,88 +163,92 @@ impl Core {
         event.method = Bytes::of(exchange.method());
         event.path = Bytes::of(exchange.path());
         event.query = Bytes::of(exchange.query());
-        let [remote_addr, remote_port, local_addr, local_port] = &mut self.ends;
-        show_end(exchange.remote(), remote_addr, remote_port);
-        show_end(exchange.local(), local_addr, local_port);
+        let [remote_addr, remote_port, local_addr, local_port] = &mut self.address_texts;
+        write_address(exchange.remote(), remote_addr, remote_port);
+        write_address(exchange.local(), local_addr, local_port);
         event.remote_addr = Bytes::of(remote_addr);
         event.remote_port = Bytes::of(remote_port);
         event.local_addr = Bytes::of(local_addr);
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
         event.has_client = i32::from(exchange.client().is_some());
-        event.is_named = i32::from(exchange.is_named());
+        event.is_named = i32::from(exchange.has_supervisor_request_id());
         event.is_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
         }
-        // The exchange is boxed: the bytes shown stay where they are while R holds it.
+        // The exchange is boxed, so these bytes stay at their address while R holds it.
         event.slot = self.hold(exchange);
         event
     }
 
-    fn show_message(
+    fn raw_message(
         &mut self,
         socket: u64,
         listener: u32,
         kind: MessageKind,
         payload: Payload,
     ) -> RawEvent {
-        let mut event = RawEvent::new(MESSAGE);
+        let mut event = RawEvent::new(WS_MESSAGE);
         event.listener = listener;
         event.id = socket;
         event.token = self.token(socket);
         event.is_text = i32::from(kind == MessageKind::Text);
-        let payload = self.message.insert(payload);
+        let payload = self.shown_payload.insert(payload);
         event.data = Bytes::of(payload.as_bytes());
         event
     }
 
-    fn show(&mut self, event: Event) -> RawEvent {
+    fn raw_event(&mut self, event: Event) -> RawEvent {
         match event {
             Event::Request(exchange) if exchange.is_upgrade() => {
-                self.show_exchange(HANDSHAKE, exchange)
+                self.raw_exchange(HANDSHAKE, exchange)
             }
-            Event::Request(exchange) => self.show_exchange(REQUEST, exchange),
-            Event::Head(exchange) => self.show_exchange(HEAD, exchange),
+            Event::Request(exchange) => self.raw_exchange(REQUEST, exchange),
+            Event::Head(exchange) => self.raw_exchange(HEAD, exchange),
             Event::Message { socket, listener, kind, payload } => {
-                self.show_message(socket, listener, kind, payload)
+                self.raw_message(socket, listener, kind, payload)
             }
             Event::Closed { socket, listener, code, reason, is_clean } => {
-                let mut event = RawEvent::new(CLOSED);
+                let mut event = RawEvent::new(WS_CLOSED);
                 event.listener = listener;
                 event.id = socket;
                 event.token = self.token(socket);
                 event.code = i32::from(code);
                 event.is_text = i32::from(is_clean);
                 let reason =
-                    self.message.insert(Payload::Pooled(String::from(reason).into_bytes()));
+                    self.shown_payload.insert(Payload::Pooled(String::from(reason).into_bytes()));
                 event.data = Bytes::of(reason.as_bytes());
                 event
             }
             Event::Drained { socket, listener } => {
-                let mut event = RawEvent::new(DRAINED);
+                let mut event = RawEvent::new(WS_DRAINED);
                 event.listener = listener;
                 event.id = socket;
                 event.token = self.token(socket);
                 event
             }
             Event::Body { call, listener, payload } => {
-                let mut event = self.show_receiver(BODY, call, listener);
-                let payload = self.message.insert(payload);
+                let mut event = self.raw_body_event(BODY_CHUNK, call, listener);
+                let payload = self.shown_payload.insert(payload);
                 event.data = Bytes::of(payload.as_bytes());
                 event
             }
             Event::BodyEnd { call, listener, reason } => {
-                let mut event = self.show_receiver(BODY_END, call, listener);
+                let mut event = self.raw_body_event(BODY_END, call, listener);
                 event.code = reason as i32;
                 self.receivers.remove(&call);
                 event
             }
-            Event::Want { stream, listener } => self.show_stream(WANT, stream, listener),
-            Event::Room { stream, listener } => self.show_stream(ROOM, stream, listener),
-            Event::Departed { stream, listener, reason } => {
-                let mut event = self.show_stream(DEPARTED, stream, listener);
+            Event::Pull { stream, listener } => {
+                self.raw_stream_event(STREAM_PULL, stream, listener)
+            }
+            Event::Writable { stream, listener } => {
+                self.raw_stream_event(STREAM_DRAINED, stream, listener)
+            }
+            Event::StreamEnded { stream, listener, reason } => {
+                let mut event = self.raw_stream_event(STREAM_ENDED, stream, listener);
                 event.code = reason as i32;
                 self.streams.remove(&stream);
                 event
@@ -250,7 +256,7 @@ impl Core {
         }
     }
 
-    fn show_receiver(&self, kind: i32, call: u64, listener: u32) -> RawEvent {
+    fn raw_body_event(&self, kind: i32, call: u64, listener: u32) -> RawEvent {
         let mut event = RawEvent::new(kind);
         event.listener = listener;
         event.id = call;
@@ -260,7 +266,7 @@ impl Core {
         event
     }
 
-    fn show_stream(&self, kind: i32, stream: u64, listener: u32) -> RawEvent {
+    fn raw_stream_event(&self, kind: i32, stream: u64, listener: u32) -> RawEvent {
         let mut event = RawEvent::new(kind);
         event.listener = listener;
         event.id = stream;
@@ -269,23 +275,25 @@ impl Core {
     }
 
     fn next(&mut self) -> Option<RawEvent> {
-        if let Some(Payload::Pooled(buffer)) = self.message.take() {
+        if let Some(Payload::Pooled(buffer)) = self.shown_payload.take() {
             self.link.recycle(buffer);
         }
         loop {
-            let Some(event) = self.link.next() else { return self.next_going_on() };
+            let Some(event) = self.link.next() else { return self.next_pull() };
             match event {
-                // Nobody will read the reply: R is not called.
-                Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
-                    self.passes_over();
-                    self.hand_back(Command::Respond(exchange));
+                // The client has disconnected, so R is not called.
+                Event::Request(exchange) | Event::Head(exchange)
+                    if exchange.is_client_disconnected() =>
+                {
+                    self.skip_request();
+                    self.return_exchange(Command::Respond(exchange));
                 }
                 mut event => {
-                    if self.begin(&mut event) {
-                        return Some(self.show(event));
+                    if self.begin_event(&mut event) {
+                        return Some(self.raw_event(event));
                     }
                     if let Event::Request(exchange) | Event::Head(exchange) = event {
-                        self.hand_back(Command::Respond(exchange));
+                        self.return_exchange(Command::Respond(exchange));
                     }
                 }
             }
@@ -294,36 +302,38 @@ impl Core {
 }
 
 impl Core {
-    /// Asks the source of the stream whose turn it is, as if the server had.
-    fn next_going_on(&mut self) -> Option<RawEvent> {
+    /// Returns an event that pulls the next stream in the queue, as if the server had requested a
+    /// chunk.
+    fn next_pull(&mut self) -> Option<RawEvent> {
         loop {
-            let id = self.going_on.pop_front()?;
-            // One that has ended is told of by its own event.
+            let id = self.pull_queue.pop_front()?;
+            // The end of a stream has an event of its own.
             if self.streams.get(&id).is_some_and(|streamed| !streamed.is_over()) {
-                return Some(self.show_stream(WANT, id, 0));
+                return Some(self.raw_stream_event(STREAM_PULL, id, 0));
             }
         }
     }
 }
 
-/// Leaves it to the server to ask for pieces again: R goes elsewhere.
+/// Leaves the requests for chunks to the server, because R does other work now.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
-            while let Some(stream) = core.going_on.pop_front() {
-                core.link.send(Command::Ask { stream });
+            while let Some(stream) = core.pull_queue.pop_front() {
+                core.link.send(Command::ResumePulls { stream });
             }
         });
     });
 }
 
-/// An address and a port in text; `""` and `"0"` on a Unix socket.
-fn show_end(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
+/// Writes an address and a port as text; `""` and `"0"` for a Unix socket.
+fn write_address(end: Option<SocketAddr>, addr: &mut Vec<u8>, port: &mut Vec<u8>) {
     addr.clear();
     port.clear();
     match end.map(|end| end.ip().to_canonical()) {
-        // Once a request and end: by `write!` both take 2,700 instructions of the 25,000 that R's thread has for a GET.
+        // By hand, because `write!` would take 2,700 of the 25,000 instructions that R's thread
+        // needs for a GET.
         Some(IpAddr::V4(ip)) => {
             for (i, octet) in ip.octets().into_iter().enumerate() {
                 if i > 0 {
@@ -352,77 +362,80 @@ fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Takes the next event; 0 when there is none.
+/// Takes the next event; returns 0 if there is none.
 ///
 /// # Safety
-/// - `event` is a `struct rk_event`.
+/// - `event` points to a `struct rk_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_next(event: *mut RawEvent) -> i32 {
     entry(0, || {
         let Some(next) = core::with(Core::next) else { return 0 };
-        // SAFETY: the caller's duty; `RawEvent` has the layout of `struct rk_event` and no destructor.
+        // SAFETY: guaranteed by the caller; `RawEvent` has the layout of `struct rk_event` and no
+        // destructor.
         unsafe { event.write(next) };
         1
     })
 }
 
-/// Whether no event waits.
+/// Returns whether no event waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_empty() -> i32 {
     entry(1, || i32::from(core::with(|core| core.link.is_empty())))
 }
 
-/// How many events R has taken in all.
+/// Returns the number of events that R has taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_event_count() -> u64 {
     entry(0, || core::with(|core| core.link.taken()))
 }
 
-/// Waits for an event; whether one waits.
+/// Waits for an event; returns whether there is one.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_wait(seconds: f64) -> i32 {
     entry(0, || {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let came = core::with(|core| {
-            core.r_is(RState::Idle);
+            core.set_r_activity(RState::Idle);
             let came = core.link.wait(timeout);
-            core.r_is(RState::Busy);
+            core.set_r_activity(RState::Busy);
             came
         });
         i32::from(came)
     })
 }
 
-/// Whether the I/O thread has ended for no good reason.
+/// Returns whether the I/O thread has ended unexpectedly.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_has_failed() -> i32 {
     entry(0, || i32::from(core::with(|core| core.link.has_failed())))
 }
 
-/// Keeps for `rk_error` why the I/O thread has ended; 0 when it has not, or that has been told.
+/// Sets the message of `rk_error` to the reason for which the I/O thread has ended. Returns 0 if it
+/// runs, or if the reason was taken before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
-        let Some(reason) = core::with(|core| core.link.failure()) else { return 0 };
+        let Some(reason) = core::with(|core| core.link.take_failure()) else { return 0 };
         core::set_error(&reason);
         1
     })
 }
 
-/// Makes the I/O thread fail, for the tests of what follows.
+/// Makes the I/O thread panic, for tests.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_fail_for_test() {
     entry((), || core::with(|core| core.server().panic_io_thread()));
 }
 
-/// Says that R goes into a wait of its own; 0 when it must not.
+/// Announces that R begins to wait outside of `rk_wait`. Returns 0 if it must not, because an event
+/// waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
         let may = core::with(|core| {
-            let may = core.link.park();
+            let may = core.link.try_park();
             if may {
-                core.r_is(RState::Idle);
+                core.set_r_activity(RState::Idle);
             }
             may
         });
@@ -430,18 +443,18 @@ pub extern "C" fn rk_park() -> i32 {
     })
 }
 
-/// Says that R is back.
+/// Announces that R no longer waits.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_resume() {
     entry((), || {
         core::with(|core| {
             core.link.resume();
-            core.r_is(RState::Busy);
+            core.set_r_activity(RState::Busy);
         });
     });
 }
 
-/// Sends what has been answered.
+/// Wakes the I/O thread to send what R has queued.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_flush() {
     entry((), || core::with(|core| core.link.flush()));
@@ -463,7 +476,7 @@ mod tests {
         ];
         let (mut addr, mut port) = (b"old".to_vec(), b"old".to_vec());
         for (end, want_addr, want_port) in table {
-            show_end(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
+            write_address(end.map(|end| end.parse().unwrap()), &mut addr, &mut port);
             assert_eq!(
                 (addr.as_slice(), port.as_slice()),
                 (want_addr.as_bytes(), want_port.as_bytes())
@@ -490,7 +503,7 @@ mod tests {
             exchange.push_header(name.as_bytes(), b"value");
         }
         exchange.end_head(None, None, false);
-        let (mut names, mut shown, mut bound) = (Names::new(), Vec::new(), Vec::new());
+        let (mut names, mut shown, mut bound) = (HeaderNames::new(), Vec::new(), Vec::new());
         for header in exchange.headers() {
             let symbol = symbol(&mut names, &shown, &header);
             let text = Bytes::of(header.name);
@@ -499,7 +512,7 @@ mod tests {
                 bound.push(String::from_utf8(header.name.to_vec()).unwrap());
             }
         }
-        // A Content-Type that is none has a name that nobody else has.
+        // A header with `_` binds no name that another header has.
         assert_eq!(bound, ["content_type", "host", "only_one", "x-a-b", "x-c", "x-forwarded-for"]);
         assert_eq!(shown.len(), lines.len());
     }

@@ -1,4 +1,4 @@
-//! The exchange that R holds: its body, and the reply that is written into it.
+//! The exchange that R holds: reading its body, and writing the response.
 
 mod error_format;
 pub(crate) mod header_names;
@@ -10,33 +10,34 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
-    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag,
-    accepts_events, write_shown,
+    AppToken, BodyBuffer, Command, EVENTS_RETRY, Exchange, HeaderError, Lease, RequestId,
+    ResponseBody, accepts_events, write_masked,
 };
 
 use crate::core::{Core, Receiver};
 use crate::{Bytes, core, entry, result, slice};
 
-/// Runs `body` with the exchange in a slot; `STALE` when it is not there.
+/// Runs `body` with the exchange in a slot; returns `STALE` if it is not there.
 fn with_held(slot: u32, id: u64, body: impl FnOnce(&mut Exchange) -> i32) -> i32 {
     entry(result::STALE, || core::with(|core| core.held(slot, id).map_or(result::STALE, body)))
 }
 
-/// Lets the body of a request be read; the request comes back with `token`. When it never does, because its client
-/// has gone, `rk_released` gives the token back.
+/// Lets the server read the body of a request, which is then passed to R again, with `token`. If
+/// the client disconnects before that, `rk_released` returns the token.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
         core::with(|core| {
             let Some(mut exchange) = core.give(slot, id) else { return result::STALE };
-            exchange.set_tag(Tag::new(token, core.link.releases()));
-            core.hand_back(Command::Proceed(exchange));
+            exchange.set_app_token(AppToken::new(token, core.link.releases()));
+            core.return_exchange(Command::ReadBody(exchange));
             result::OK
         })
     })
 }
 
-/// Has the body of a request come in pieces, which are shown with `token`; `RK_BODY_END` gives it back. R keeps the exchange.
+/// Begins to receive the body of a request in chunks. Their events have `token`, which
+/// `RK_BODY_END` returns. R keeps the exchange.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
@@ -44,22 +45,22 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
-            core.link.send(Command::Receive { call: id, listener, slot: place });
+            core.link.send(Command::StreamBody { call: id, listener, slot: place });
             result::OK
         })
     })
 }
 
-/// A piece of such a body, of so many bytes, has been dealt with.
+/// Notes that the app has processed `bytes` bytes of a received body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
-    entry((), || core::with(|core| core.link.send(Command::Taken { call: id, bytes })));
+    entry((), || core::with(|core| core.link.send(Command::BodyConsumed { call: id, bytes })));
 }
 
-/// Reads from the body; the number of bytes, 0 at its end, -1 with an error.
+/// Reads from the body. Returns the number of bytes, 0 at the end, or -1 with an error.
 ///
 /// # Safety
-/// - `out` has room for `len` bytes that nobody else reads or writes meanwhile.
+/// - `out` has space for `len` bytes that nothing else reads or writes meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_body_read(
     slot: u32,
@@ -72,11 +73,11 @@ pub unsafe extern "C" fn rk_body_read(
         if len == 0 {
             return 0;
         }
-        // SAFETY: the caller's duty, and R's raw vectors are initialised memory as far as reading goes here: the
-        // slice is only written to.
+        // SAFETY: guaranteed by the caller. The slice is only written to, so R's raw vector need
+        // not be initialized.
         let out = unsafe { std::slice::from_raw_parts_mut(out, len) };
         core::with(|core| {
-            // After the response there is nothing left to read.
+            // After the response, the body can no longer be read.
             let Some(exchange) = core.held(slot, id) else { return 0 };
             let mut done = 0;
             while done < out.len() {
@@ -94,24 +95,25 @@ pub unsafe extern "C" fn rk_body_read(
     })
 }
 
-/// Writes a 503; to a client that takes events, when to come again.
+/// Writes a 503 response; for a client that accepts events, an event stream with the delay after
+/// which to reconnect.
 fn refuse(exchange: &mut Exchange) {
     let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
-    // Names and values of ours: they are not refused.
+    // These names and values are valid, so they are not refused.
     let mut begin = |status, kind: &str, (name, value): (&str, &str), body: &str| {
-        exchange.begin_reply(status);
-        let _ = exchange.push_reply_header(b"content-type", kind.as_bytes());
-        let _ = exchange.push_reply_header(name.as_bytes(), value.as_bytes());
-        exchange.set_reply_body(body.as_bytes());
+        exchange.begin_response(status);
+        let _ = exchange.push_response_header(b"content-type", kind.as_bytes());
+        let _ = exchange.push_response_header(name.as_bytes(), value.as_bytes());
+        exchange.set_response_body(body.as_bytes());
     };
     if is_for_events {
-        begin(200, "text/event-stream", ("cache-control", "no-store"), EVENTS_LATER);
+        begin(200, "text/event-stream", ("cache-control", "no-store"), EVENTS_RETRY);
     } else {
         begin(503, "text/plain", ("retry-after", "1"), "503 Service Unavailable\n");
     }
 }
 
-/// Writes a 503 as the reply of an exchange whose app has gone.
+/// Writes a 503 response for an exchange whose server was stopped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
@@ -120,49 +122,49 @@ pub extern "C" fn rk_refuse(slot: u32, id: u64) -> i32 {
     })
 }
 
-/// Answers 503 to every request of a listener that R holds. What their promises give later names nothing any more and
-/// is dropped.
+/// Responds with 503 to every request of a listener that R holds. Later responses of their promises
+/// name no exchange and are dropped.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_refuse_held(listener: u32) {
     entry((), || {
         core::with(|core| {
             for mut exchange in core.take_held(listener) {
                 refuse(&mut exchange);
-                core.hand_back(Command::Respond(exchange));
+                core.return_exchange(Command::Respond(exchange));
             }
             core.link.flush();
         });
     });
 }
 
-/// Whether [`rk_body_lend`] would lend the body.
+/// Returns whether [`rk_body_lend`] would lend the body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
         core::with(|core| {
-            c_int::from(block_of(core, slot, id, len).is_some_and(Block::is_lendable))
+            c_int::from(block_of(core, slot, id, len).is_some_and(BodyBuffer::is_lendable))
         })
     })
 }
 
-fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
+fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuffer> {
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
-/// Lends the body in memory that is `len` bytes long and in one piece: its start, to be read only; NULL when there is none
-/// such or it is lent already. Until [`rk_body_return`].
+/// Lends a body of `len` bytes that is one block in memory, and returns its read-only start; NULL
+/// if there is no such block, or if it is lent already. The loan ends with [`rk_body_return`].
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
         core::with(|core| {
             block_of(core, slot, id, len)
-                .and_then(Block::lend)
+                .and_then(BodyBuffer::lend)
                 .map_or(ptr::null_mut(), NonNull::as_ptr)
         })
     })
 }
 
-/// Takes back what `rk_body_lend` gave.
+/// Takes back a block that `rk_body_lend` has lent.
 ///
 /// # Safety
 /// - `start` came from `rk_body_lend` and is returned once.
@@ -170,40 +172,40 @@ pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
 pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
     entry((), || {
         if let Some(start) = NonNull::new(start) {
-            // SAFETY: the caller's duty.
-            unsafe { Block::give_back(start) };
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            unsafe { BodyBuffer::give_back(start) };
         }
     });
 }
 
-/// Starts a reply.
+/// Begins a response.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     with_held(slot, id, |exchange| {
-        exchange.begin_reply(u16::try_from(status).unwrap_or(500));
+        exchange.begin_response(u16::try_from(status).unwrap_or(500));
         result::OK
     })
 }
 
-/// Says that the reply begun stands for a failure of the app's.
+/// Marks the response as the one for an error of the app.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
-        exchange.reply_mut().set_failure();
+        exchange.response_mut().set_failure();
         result::OK
     })
 }
 
-/// Adds a header line to a reply.
+/// Adds a header line to a response.
 ///
 /// # Safety
 /// - `name` and `value` are readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, value: Bytes) -> i32 {
     with_held(slot, id, |exchange| {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let (name, value) = unsafe { (name.get(), value.get()) };
-        match exchange.push_reply_header(name, value) {
+        match exchange.push_response_header(name, value) {
             Ok(()) => result::OK,
             Err(HeaderError::Name) => result::BAD_NAME,
             Err(_) => result::BAD_VALUE,
@@ -211,23 +213,23 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
     })
 }
 
-/// Copies a reply's body.
+/// Sets the body of a response to a copy.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, len: usize) -> i32 {
     with_held(slot, id, |exchange| {
-        // SAFETY: the caller's duty.
-        exchange.set_reply_body(unsafe { slice(start, len) });
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        exchange.set_response_body(unsafe { slice(start, len) });
         result::OK
     })
 }
 
-/// Lends a reply's body.
+/// Sets the body of a response to lent memory.
 ///
 /// # Safety
-/// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
+/// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_response_lend(
     slot: u32,
@@ -241,15 +243,15 @@ pub unsafe extern "C" fn rk_response_lend(
             let releases = core.link.releases().clone();
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let Some(start) = NonNull::new(start.cast_mut()) else { return result::STALE };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let lease = unsafe { Lease::new(start, len, token, &releases) };
-            exchange.reply_mut().set_body(ReplyBody::Lent(lease));
+            exchange.response_mut().set_body(ResponseBody::Lent(lease));
             result::OK
         })
     })
 }
 
-/// Sets a file as a reply's body; `unlink_it` removes its name at once.
+/// Sets the body of a response to a file; `unlink_it` removes the file's name at once.
 ///
 /// # Safety
 /// - `path` is a C string.
@@ -261,12 +263,13 @@ pub unsafe extern "C" fn rk_response_file(
     unlink_it: i32,
 ) -> i32 {
     with_held(slot, id, |exchange| {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
         let path: &std::path::Path = std::path::Path::new(
             <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path),
         );
-        // O_NONBLOCK: a FIFO without a writer must not hold R up; it has no effect on a regular file.
+        // O_NONBLOCK, because opening a FIFO without a writer would block R. It has no effect on
+        // regular files.
         let opened = File::options()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
@@ -275,10 +278,10 @@ pub unsafe extern "C" fn rk_response_file(
         match opened {
             Ok((file, metadata)) if metadata.is_file() => {
                 if unlink_it != 0 {
-                    // It is open; a name that cannot be removed is the app's to keep.
+                    // The file is open. If the name cannot be removed, the app keeps it.
                     let _ = std::fs::remove_file(path);
                 }
-                exchange.reply_mut().set_body(ReplyBody::File { file, len: metadata.len() });
+                exchange.response_mut().set_body(ResponseBody::File { file, len: metadata.len() });
                 result::OK
             }
             Ok(_) => {
@@ -293,28 +296,28 @@ pub unsafe extern "C" fn rk_response_file(
     })
 }
 
-/// Hands the reply to the server.
+/// Returns the exchange with its response to the server.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_respond(slot: u32, id: u64) -> i32 {
     entry(result::STALE, || {
         core::with(|core| {
             let Some(exchange) = core.give(slot, id) else { return result::STALE };
-            core.hand_back(Command::Respond(exchange));
+            core.return_exchange(Command::Respond(exchange));
             result::OK
         })
     })
 }
 
-/// Whether the exchange still waits for its reply.
+/// Returns whether the exchange still waits for its response.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_is_held(slot: u32, id: u64) -> i32 {
     entry(0, || i32::from(core::with(|core| core.held(slot, id).is_some())))
 }
 
-/// Writes `METHOD /path` as a C string, with the tokens of sessions masked; its length.
+/// Writes `METHOD /path` as a C string, with session tokens masked; returns its length.
 ///
 /// # Safety
-/// - `out` has room for `len` bytes, at least 1.
+/// - `out` has space for `len` bytes, at least 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usize) -> i32 {
     entry(0, || {
@@ -323,57 +326,60 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
             if let Some(exchange) = core.held(slot, id) {
                 text.extend_from_slice(exchange.method());
                 text.push(b' ');
-                write_shown(exchange.path(), len - 1, &mut text);
+                write_masked(exchange.path(), len - 1, &mut text);
             }
             text.truncate(len - 1);
-            // SAFETY: the caller's duty: `text.len() < len`.
+            // SAFETY: guaranteed by the caller, because `text.len() < len`.
             unsafe { write_text(&text, out) }
         })
     })
 }
 
-/// The listener that an exchange came in on; 0 when R does not hold it.
+/// Returns the listener of an exchange, or 0 if R does not hold it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_listener_of(slot: u32, id: u64) -> u32 {
     entry(0, || core::with(|core| core.held(slot, id).map_or(0, |exchange| exchange.listener())))
 }
 
-/// Writes the id of a request as a C string, empty when R does not hold its exchange; its length.
+/// Writes the request id as a C string, which is empty if R does not hold the exchange; returns its
+/// length.
 ///
 /// # Safety
-/// - `out` has room for `len` bytes, at least 1.
+/// - `out` has space for `len` bytes, at least 1.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len: usize) -> i32 {
     entry(0, || {
         let id = core::with(|core| core.held(slot, id).map(|exchange| exchange.request_id()));
         let text = id.as_ref().map_or(&[][..], RequestId::as_bytes);
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { write_text(&text[..text.len().min(len - 1)], out) }
     })
 }
 
-/// What the ids of this process's own requests begin with.
+/// Returns the part of this server's request ids that identifies the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
-    rookery_exchange::request_process()
+    rookery_exchange::request_id_prefix()
 }
 
-/// Writes what the server of `process` itself calls the request of an exchange as a C string.
+/// Writes the request id that the server of `process` has assigned to an exchange, as a C string.
 ///
 /// # Safety
-/// - `out` has room for 33 bytes.
+/// - `out` has space for 33 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_format_request_id(id: u64, process: u64, out: *mut c_char) {
     entry((), || {
-        // SAFETY: the caller's duty: its own ids have 32 bytes.
-        unsafe { write_text(RequestId::own(id, process).as_bytes(), out) };
+        // SAFETY: guaranteed by the caller, because these ids have 32 bytes.
+        unsafe { write_text(RequestId::generated(id, process).as_bytes(), out) };
     });
 }
 
+/// Writes `text` as a C string; returns its length.
+///
 /// # Safety
-/// - `out` has room for `text` and one byte more.
+/// - `out` has space for `text` and one more byte.
 unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe {
         out.copy_from_nonoverlapping(text.as_ptr().cast(), text.len());
         out.add(text.len()).write(0);
@@ -381,10 +387,11 @@ unsafe fn write_text(text: &[u8], out: *mut c_char) -> i32 {
     i32::try_from(text.len()).unwrap_or(0)
 }
 
-/// Collects the tokens of what was lent and has been sent, and of requests that never came back; how many.
+/// Writes the tokens of lent memory that was sent, and of requests that were never passed to R
+/// again; returns their number.
 ///
 /// # Safety
-/// - `tokens` has room for `capacity` tokens.
+/// - `tokens` has space for `capacity` tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize {
     entry(0, || {
@@ -394,7 +401,7 @@ pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize
             }
             let count = core.tokens.len().min(capacity);
             let from = core.tokens.len() - count;
-            // SAFETY: the caller's duty; `count` is at most both lengths.
+            // SAFETY: guaranteed by the caller; `count` is at most both lengths.
             unsafe { tokens.copy_from_nonoverlapping(core.tokens[from..].as_ptr(), count) };
             core.tokens.truncate(from);
             count
@@ -402,12 +409,12 @@ pub unsafe extern "C" fn rk_released(tokens: *mut u64, capacity: usize) -> usize
     })
 }
 
-/// Whether bytes are UTF-8.
+/// Returns whether bytes are valid UTF-8.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_is_utf8(start: *const c_void, len: usize) -> i32 {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(0, || i32::from(std::str::from_utf8(unsafe { slice(start.cast(), len) }).is_ok()))
 }

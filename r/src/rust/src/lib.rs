@@ -1,13 +1,16 @@
-//! The Rust half of the R package: the plain C interface of `src/rookery.h`.
+//! The Rust half of the R package, with the plain C interface of `src/rookery.h`.
 //!
 //! # Ground rules
-//! - No function here calls R, and none runs while R can raise: no longjmp ever passes a Rust frame.
-//! - Every function is called on R's main thread; the `Core` lives in that thread's local storage.
-//!   The one call that goes the other way, on the I/O thread, is `schedule` (see `core`).
-//! - Every entry point catches panics: `entry`.
-//! - An exchange that R holds is named by slot and id; a pair that names nothing is refused.
+//! - No function here calls R, and none runs while R can raise an error, so no longjmp ever passes
+//!   a Rust frame.
+//! - Every function is called on R's main thread, and `Core` is in that thread's local storage. The
+//!   only calls in the other direction are those of C functions that the I/O thread gets from
+//!   `rk_init` and `rk_worker_join`.
+//! - Every entry point catches panics, by `entry`.
+//! - An exchange that R holds is named by a slot and an id. A pair that names no exchange is
+//!   refused.
 
-// The entry points are reached by their symbols, not by their paths.
+// C calls the entry points by their symbols, not by their paths.
 #![allow(unreachable_pub)]
 
 mod admin;
@@ -23,7 +26,7 @@ mod websocket;
 mod websocket_client;
 mod worker;
 
-/// What an entry point reports: `enum rk_result`.
+/// The values of `enum rk_result`.
 pub(crate) mod result {
     pub(crate) const OK: i32 = 0;
     pub(crate) const BAD_NAME: i32 = 1;
@@ -31,7 +34,8 @@ pub(crate) mod result {
     pub(crate) const STALE: i32 = 3;
 }
 
-/// Runs the body of an entry point; a panic becomes `fallback` and a line for `rk_error()`.
+/// Runs the body of an entry point. After a panic, returns `fallback` and sets the message of
+/// `rk_error()`.
 pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         let text = panic
@@ -44,7 +48,7 @@ pub(crate) fn entry<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Bytes that C and Rust show each other for the length of a call: `struct rk_bytes`.
+/// Bytes that C and Rust lend each other during a call: `struct rk_bytes`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Bytes {
@@ -52,7 +56,7 @@ pub(crate) struct Bytes {
     pub(crate) len: usize,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Bytes>() == 16 && std::mem::offset_of!(Bytes, len) == 8);
 
@@ -63,30 +67,33 @@ impl Bytes {
         Bytes { start: bytes.as_ptr(), len: bytes.len() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     ///
     /// # Safety
-    /// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's call.
+    /// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
+    ///   call.
     pub(crate) unsafe fn get<'a>(self) -> &'a [u8] {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { slice(self.start, self.len) }
     }
 }
 
-/// A slice of C's, which may be NULL when empty.
+/// Returns the slice for an array of C, which may be NULL if it is empty.
 ///
 /// # Safety
-/// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's call.
+/// - `start..start + len` is readable and unwritten for `'a`, which ends with the entry point's
+///   call.
 pub(crate) unsafe fn slice<'a>(start: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
     }
-    // SAFETY: not empty, so `start` is an object's address; the rest is the caller's duty.
+    // SAFETY: the slice is not empty, so `start` is the address of an object; the caller guarantees
+    // the rest.
     unsafe { std::slice::from_raw_parts(start, len) }
 }
 
-/// Writes one line to stderr, like those of `log_error()` in R, from any thread. Never blocks, even
-/// if nobody reads stderr.
+/// Writes one line to stderr, in the format of `log_error()` in R, from any thread. Never blocks,
+/// even if nothing reads stderr.
 pub(crate) fn write_log_line(line: &str) {
     rookery_server::output::stderr().write(format!("rookery: {line}\n").as_bytes());
 }

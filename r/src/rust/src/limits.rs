@@ -1,4 +1,5 @@
-//! The limits as R names and sets them: the server's table ([`NamedLimit`]), from which R's `server_limits()` is made as well.
+//! The limits, as R names and sets them. Their table is [`NamedLimit`], from which R's
+//! `server_limits()` is generated as well.
 
 use std::ffi::c_char;
 
@@ -8,7 +9,7 @@ use rookery_server::{Config, LimitKind, NamedLimit};
 use crate::core::{self, Core};
 use crate::{allocator, entry, result};
 
-/// `enum rk_limit_kind`.
+/// Returns the value of `enum rk_limit_kind` for a limit.
 fn kind_of(limit: &NamedLimit) -> i32 {
     match limit.kind() {
         LimitKind::Count => 0,
@@ -19,7 +20,7 @@ fn kind_of(limit: &NamedLimit) -> i32 {
     }
 }
 
-/// What NaN is the default of.
+/// Returns the configuration with these limits; NaN stands for the default.
 pub(crate) fn config_of(values: &[f64]) -> Config {
     let mut config = Config { trim: Some(allocator::reclaim), ..Config::default() };
     for (limit, value) in NamedLimit::all().iter().zip(values) {
@@ -31,17 +32,17 @@ pub(crate) fn config_of(values: &[f64]) -> Config {
 }
 
 impl Core {
-    /// Whether nothing of the server's is in use, nor waits to be told to R.
+    /// Returns whether the server is unused and no events wait for R.
     fn is_idle(&self) -> bool {
         self.listeners.is_empty()
             && self.sockets.is_empty()
             && self.streams.is_empty()
             && self.receivers.is_empty()
-            && self.is_holding_nothing()
+            && self.holds_no_exchange()
             && self.link.is_empty()
     }
 
-    /// Sets the limits of the server, which is made anew for that: `false` when it is in use with others.
+    /// Sets the limits by replacing the server. Returns `false` if it is in use with other limits.
     fn set_limits(&mut self, values: &[f64]) -> bool {
         let is_same = |(a, b): (&f64, &f64)| a.total_cmp(b).is_eq();
         if self.limits.len() == values.len() && self.limits.iter().zip(values).all(is_same) {
@@ -55,9 +56,11 @@ impl Core {
         }
         let before = self.link.clone();
         drop(self.replace_server(&config_of(values)));
-        // After the thread of the one before has ended: one at a time hears a supervisor.
-        self.attend();
-        // What was lent is given back when the thread has ended; nobody asks the link from before again.
+        // The previous I/O thread has ended by now; only one thread at a time may read from the
+        // supervisor.
+        self.attach_supervisor();
+        // The I/O thread has ended and returned all lent memory, and the previous link is not read
+        // again.
         Link::releases(&before).take(&mut self.tokens);
         self.limits = values.to_vec();
         true
@@ -74,11 +77,11 @@ pub struct RawLimit {
     value: f64,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<RawLimit>() == 32 && std::mem::offset_of!(RawLimit, least) == 16);
 
-/// The limit with the number `at`, and its default; 0 when there is none such.
+/// Writes the limit with index `at` and its default; returns 0 if there is none.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -93,20 +96,21 @@ pub unsafe extern "C" fn rk_limit(at: usize, out: *mut RawLimit) -> i32 {
             least: limit.least(),
             value,
         };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { out.write(raw) };
         1
     })
 }
 
-/// Sets all limits, in their order; NaN is a default. Refused while the server is in use with others.
+/// Sets all limits in their order; NaN stands for the default. Refused while the server is in use
+/// with other limits.
 ///
 /// # Safety
 /// - `values..values + count` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_limits_set(values: *const f64, count: usize) -> i32 {
     entry(result::STALE, || {
-        // SAFETY: the caller's duty; an R vector is aligned.
+        // SAFETY: guaranteed by the caller; the elements of an R vector are aligned.
         let values =
             if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(values, count) } };
         if core::with(|core| core.set_limits(values)) { result::OK } else { result::STALE }

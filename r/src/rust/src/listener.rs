@@ -20,23 +20,23 @@ use rookery_server::{
 
 use crate::core::{self, Core};
 use crate::entry;
-use crate::listener::tls::{Counted, Https};
+use crate::listener::tls::{CountedTls, Https};
 
-/// What a function that starts a listener reports when it could not: `rk_error` says why.
+/// The results of functions that start a listener; after `FAILED`, `rk_error` says why.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
-/// A listener, and the one in the clear from which requests are sent on to it.
+/// A listener, and the plaintext listener that redirects to it.
 #[derive(Debug)]
-pub(crate) struct Listening {
-    /// Who has its certificate ordered.
+pub(crate) struct ActiveListener {
+    /// The thread that renews its certificate.
     renewer: Option<Renewer>,
     listener: Listener,
     redirect: Option<Listener>,
 }
 
-impl Listening {
-    /// Those of all that listen.
+impl ActiveListener {
+    /// Returns the liveness probes of both listeners.
     pub(crate) fn pulses(&self) -> Vec<LivenessProbe> {
         self.all().map(Listener::liveness_probe).collect()
     }
@@ -45,7 +45,7 @@ impl Listening {
         self.redirect.iter().chain([&self.listener])
     }
 
-    /// Their ports are free when this returns.
+    /// Stops the listeners; their ports are free when this function returns.
     fn stop(self) {
         drop(self.renewer);
         if let Some(redirect) = self.redirect {
@@ -58,7 +58,7 @@ impl Listening {
 impl Core {
     fn started(
         &mut self,
-        listening: Result<Listening, ListenError>,
+        listening: Result<ActiveListener, ListenError>,
         tls: Option<Tls>,
     ) -> Option<(ListenerId, Option<u16>)> {
         match listening {
@@ -70,7 +70,7 @@ impl Core {
                     admin.one.listens(id, listening.pulses());
                 }
                 self.listeners.insert(id, listening);
-                self.tls.extend(tls.map(|tls| (id, Counted::new(tls))));
+                self.tls.extend(tls.map(|tls| (id, CountedTls::new(tls))));
                 Some((id, port))
             }
             Err(error) => {
@@ -81,7 +81,7 @@ impl Core {
     }
 }
 
-/// `struct rk_setup`: how a listener is set up besides where.
+/// `struct rk_setup`: the configuration of a listener except its address.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawSetup {
@@ -100,41 +100,42 @@ pub struct RawSetup {
     is_sticky: i32,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () =
     assert!(size_of::<RawSetup>() == 88 && std::mem::offset_of!(RawSetup, sees_heads) == 40);
 
-/// What is to be served; `None`, with the error set, when a proxy is none.
+/// Returns the configuration; `None` with the error set if a trusted proxy is invalid.
 ///
 /// # Safety
-/// - `site` is one of `rk_site_new` and not freed yet, `tls` one of `rk_tls_new` or NULL, `spool` a C string, and `proxies`
-///   has `proxy_count` of them, `origins` `origin_count`.
-unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
-    // SAFETY: the caller's duty.
-    let files = unsafe { setup.site.cast::<static_paths::Builder>().as_ref() };
-    // SAFETY: the caller's duty.
+/// - `site` came from `rk_site_new` and is not freed, `tls` came from `rk_tls_new` or is NULL,
+///   `spool` is a C string, and `proxies` and `origins` have `proxy_count` and `origin_count`
+///   elements.
+unsafe fn listener_config(setup: &RawSetup) -> Option<ListenerConfig> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    let files = unsafe { setup.site.cast::<static_paths::SiteBuilder>().as_ref() };
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let spool = unsafe { path_of(setup.spool) };
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let proxies =
         (0..setup.proxy_count).map(|at| unsafe { CStr::from_ptr(*setup.proxies.add(at)) });
     let proxies: Vec<_> = proxies.map(CStr::to_string_lossy).collect();
     let proxies = TrustedProxies::parse(proxies.iter().map(AsRef::as_ref))
         .map_err(|error| core::set_error(&error.to_string()))
         .ok()?;
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let origins =
         (0..setup.origin_count).map(|at| unsafe { CStr::from_ptr(*setup.origins.add(at)) });
     let origins: Vec<_> = origins.map(|host| host.to_string_lossy().into_owned()).collect();
     let policy =
         if origins.is_empty() { OriginPolicy::SameHost } else { OriginPolicy::Hosts(origins) };
     Some(ListenerConfig {
-        files: files.map(static_paths::Builder::files).unwrap_or_default(),
+        files: files.map(static_paths::SiteBuilder::files).unwrap_or_default(),
         sees_heads: setup.sees_heads != 0,
         sends_request_id: setup.tells_request_id != 0,
         spool: Arc::new(SpoolFolder::new(spool, crate::write_log_line)),
-        // SAFETY: the caller's duty.
-        tls: unsafe { tls::of(setup.tls) }.map(|https| https.tls.clone()),
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        tls: unsafe { tls::from_raw(setup.tls) }.map(|https| https.tls.clone()),
         proxies,
         proxy_protocol: setup.has_proxy_header != 0,
         origins: (setup.checks_origins != 0).then_some(policy),
@@ -145,16 +146,16 @@ unsafe fn site_of(setup: &RawSetup) -> Option<ListenerConfig> {
     })
 }
 
-/// Where a listener listens, by `rk_setup.inherits`.
+/// The value of `rk_setup.inherits` for the socket of a worker.
 const SOCKET_OF_WORKER: i32 = 1;
 
-/// Listens on an address, and on another port beside it from which requests are sent on.
-fn listen_beside(
+/// Listens on an address and, for redirects to HTTPS, on another port of the address.
+fn listen_with_redirect(
     address: SocketAddr,
     site: ListenerConfig,
     redirect_from: Option<u16>,
-) -> Result<Listening, ListenError> {
-    // What is between a client and one port is between it and the other.
+) -> Result<ActiveListener, ListenError> {
+    // The redirecting listener has the same proxies.
     let also = ListenerConfig {
         proxies: site.proxies.clone(),
         proxy_protocol: site.proxy_protocol,
@@ -164,31 +165,35 @@ fn listen_beside(
     let tls = site.tls.clone();
     let listener = core::with(|core| core.server().listen_tcp(address, site))?;
     let (Some(from), Some(tls), Some(local)) = (redirect_from, tls, listener.local_addr()) else {
-        return Ok(Listening { renewer: None, listener, redirect: None });
+        return Ok(ActiveListener { renewer: None, listener, redirect: None });
     };
     let site =
         ListenerConfig { redirect: Some(Arc::new(Redirect { tls, port: local.port() })), ..also };
     let mut address = address;
     address.set_port(from);
-    // Failing, it drops the listener, which waits for the I/O thread: so outside the borrow.
+    // Called outside the borrow, because a failure drops the first listener, which waits for the
+    // I/O thread.
     let redirect = core::with(|core| core.server().listen_tcp(address, site))?;
-    Ok(Listening { renewer: None, listener, redirect: Some(redirect) })
+    Ok(ActiveListener { renewer: None, listener, redirect: Some(redirect) })
 }
 
-/// Has the certificate of a listener ordered and renewed, where an authority issues it.
-fn kept(mut listening: Listening, https: Option<&Https>) -> Result<Listening, ListenError> {
+/// Starts the renewer of a listener's certificate, if an authority issues it.
+fn with_renewer(
+    mut listening: ActiveListener,
+    https: Option<&Https>,
+) -> Result<ActiveListener, ListenError> {
     listening.renewer =
         https.map_or(Ok(None), Https::start_renewer).map_err(ListenError::Thread)?;
     Ok(listening)
 }
 
-/// Listens where the supervisor of this process has it listen, and tells it so; the listener's id.
+/// Listens on the socket of the supervisor, and announces that to it; returns the listener's id.
 fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId> {
     core::with(|core| {
         let (files, tls) = (site.files.clone(), site.tls.clone());
         let session_cookie = core.session_cookie().filter(|_| setup.is_sticky != 0).map(Arc::new);
         let site = ListenerConfig { session_cookie, ..site };
-        let started = core.listen_inherited(site).map(|listener| Listening {
+        let started = core.listen_inherited(site).map(|listener| ActiveListener {
             renewer: None,
             listener,
             redirect: None,
@@ -199,10 +204,12 @@ fn listen_as_worker(setup: &RawSetup, site: ListenerConfig) -> Option<ListenerId
     })
 }
 
+/// Returns the path in a C string.
+///
 /// # Safety
-/// - `path` is a C string that outlives what is returned.
+/// - `path` is a C string that outlives the returned value.
 unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let path = unsafe { CStr::from_ptr(path) };
     Path::new(OsStr::from_bytes(path.to_bytes()))
 }
@@ -210,7 +217,8 @@ unsafe fn path_of<'a>(path: *const c_char) -> &'a Path {
 /// Listens on a literal IPv4 or IPv6 address.
 ///
 /// # Safety
-/// - `host` is a C string, `setup` as [`site_of`] wants it, and `listener` and `bound_port` can be written to.
+/// - `host` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
+///   and `bound_port` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_tcp(
     host: *const c_char,
@@ -220,12 +228,12 @@ pub unsafe extern "C" fn rk_listen_tcp(
     bound_port: *mut i32,
 ) -> i32 {
     entry(FAILED, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let host = unsafe { CStr::from_ptr(host) }.to_string_lossy();
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let setup = unsafe { &*setup };
-        // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let Some(site) = (unsafe { listener_config(setup) }) else { return FAILED };
         let tls = site.tls.clone();
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
@@ -237,21 +245,22 @@ pub unsafe extern "C" fn rk_listen_tcp(
         };
         if setup.inherits == SOCKET_OF_WORKER {
             let Some(id) = listen_as_worker(setup, site) else { return FAILED };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe {
                 listener.write(id);
                 bound_port.write(port);
             }
             return STARTED;
         }
-        // SAFETY: the caller's duty.
-        let https = unsafe { tls::of(setup.tls) };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let https = unsafe { tls::from_raw(setup.tls) };
         let redirect_from = https.and_then(|https| https.redirect_from);
-        let started = listen_beside(address, site, redirect_from).and_then(|it| kept(it, https));
+        let started = listen_with_redirect(address, site, redirect_from)
+            .and_then(|it| with_renewer(it, https));
         let Some((id, bound)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe {
             listener.write(id);
             bound_port.write(bound.map_or(0, i32::from));
@@ -260,10 +269,11 @@ pub unsafe extern "C" fn rk_listen_tcp(
     })
 }
 
-/// Listens on a Unix socket; a negative `mask` leaves the process's.
+/// Listens on a Unix socket; with a negative `mask`, the umask of the process is used.
 ///
 /// # Safety
-/// - `path` is a C string, `setup` as [`site_of`] wants it, and `listener` can be written to.
+/// - `path` is a C string, `setup` meets the requirements of [`listener_config`], and `listener`
+///   can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_listen_unix(
     path: *const c_char,
@@ -272,43 +282,43 @@ pub unsafe extern "C" fn rk_listen_unix(
     listener: *mut u32,
 ) -> i32 {
     entry(FAILED, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = unsafe { path_of(path) };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let setup = unsafe { &*setup };
-        // SAFETY: the caller's duty.
-        let Some(site) = (unsafe { site_of(setup) }) else { return FAILED };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let Some(site) = (unsafe { listener_config(setup) }) else { return FAILED };
         if setup.inherits == SOCKET_OF_WORKER {
             let Some(id) = listen_as_worker(setup, site) else { return FAILED };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe { listener.write(id) };
             return STARTED;
         }
         let tls = site.tls.clone();
-        // SAFETY: the caller's duty.
-        let https = unsafe { tls::of(setup.tls) };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let https = unsafe { tls::from_raw(setup.tls) };
         let started =
             core::with(|core| core.server().listen_unix(path, u32::try_from(mask).ok(), site));
         let started = started.and_then(|listener| {
-            kept(Listening { renewer: None, listener, redirect: None }, https)
+            with_renewer(ActiveListener { renewer: None, listener, redirect: None }, https)
         });
         let Some((id, _)) = core::with(|core| core.started(started, tls)) else {
             return FAILED;
         };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { listener.write(id) };
         STARTED
     })
 }
 
-/// Stops a listener; its port is free when this returns.
+/// Stops a listener; its port is free when this function returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop(listener: u32) {
     entry((), || {
-        // Outside the borrow: stopping waits for the I/O thread.
+        // The listener is stopped outside the borrow, because that waits for the I/O thread.
         let stopped = core::with(|core| {
-            core.leaves(listener, false);
-            core.is_over(listener);
+            core.announce_leaving(listener, false);
+            core.on_listener_end(listener);
             core.tls.remove(&listener);
             core.listeners.remove(&listener)
         });
@@ -318,12 +328,12 @@ pub extern "C" fn rk_stop(listener: u32) {
     });
 }
 
-/// Stops accepting, and ends the connections of a listener as their replies are done.
+/// Stops accepting connections; open ones end after their responses.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_drain(listener: u32) {
     entry((), || {
         core::with(|core| {
-            core.leaves(listener, true);
+            core.announce_leaving(listener, true);
             if let Some(listening) = core.listeners.get(&listener) {
                 listening.all().for_each(Listener::drain);
             }
@@ -331,7 +341,7 @@ pub extern "C" fn rk_drain(listener: u32) {
     });
 }
 
-/// How many connections and WebSockets a listener has; 0 when there is no such listener.
+/// Returns the number of connections and WebSockets of a listener; 0 if it does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_connections(listener: u32) -> i32 {
     entry(0, || {
@@ -344,7 +354,7 @@ pub extern "C" fn rk_connections(listener: u32) -> i32 {
     })
 }
 
-/// Stops all listeners, and hears no supervisor any more.
+/// Stops all listeners and the connection to the supervisor.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stop_all() {
     entry((), || {
@@ -354,11 +364,11 @@ pub extern "C" fn rk_stop_all() {
         });
         for (id, listening) in all {
             core::with(|core| {
-                core.leaves(id, false);
-                core.is_over(id);
+                core.announce_leaving(id, false);
+                core.on_listener_end(id);
             });
             listening.stop();
         }
-        core::with(|core| core.unattend());
+        core::with(|core| core.detach_supervisor());
     });
 }

@@ -1,6 +1,5 @@
-//! Values of settings for R, by the table of settings, and `_server.yml`.
-//!
-//! What R is told are [`Lines`].
+//! Reads values of settings and `_server.yml` files for R, by the table of settings. The results
+//! are [`Lines`].
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,7 +11,7 @@ use rookery_settings::{Given, Section, Settings, file, table, wanted};
 use crate::text::lend;
 use crate::{Bytes, entry};
 
-/// Reads a value of a setting: its lines, or `wanted` or `wrong`.
+/// Reads the value of a setting. The result is its lines, or a line `wanted` or `wrong`.
 fn read_value(name: &str, values: &str) -> Lines {
     let mut lines = Lines::default();
     let Some(setting) = table::find_for_r(name) else {
@@ -38,9 +37,10 @@ fn read_value(name: &str, values: &str) -> Lines {
     lines
 }
 
-/// Reads a `_server.yml`: `app`, each value and each `note`; or `wrong`. Nothing for another engine.
-/// A file that is alone is to have all that its settings of HTTPS need; to others the command line or
-/// the environment may add it, which the program has checked.
+/// Reads a `_server.yml`. The result is `app`, a line for each value and each `note`; or `wrong`.
+/// It is empty for another engine. If `is_alone`, the file must have all HTTPS settings that belong
+/// together; otherwise the command line or the environment may add some, and the program has
+/// checked them.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match file::bytes(path) {
@@ -57,8 +57,8 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
             lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes())
         }
         Ok(Some(file)) => {
-            // What belongs together across sources, such as the number of workers, is checked by whoever
-            // combines them; `tls:` is one value.
+            // Other settings that belong together, such as those about workers, are checked when
+            // the sources are combined. `tls:` counts as one value.
             let is_of_tls = |given: &&Given| {
                 matches!(given.setting.section, Section::Tls | Section::Acme)
                     || ["tls", "host"].contains(&given.setting.name)
@@ -80,15 +80,15 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
     lines
 }
 
-/// Reads the value of a setting, of which `values` has a line for each part. What is returned lives
-/// until `rk_text_free`.
+/// Reads the value of a setting; `values` has a line for each part. The result is valid until
+/// `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
     entry(Bytes::EMPTY, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let (name, values) = unsafe { (name.get(), values.get()) };
         lend(
             read_value(&String::from_utf8_lossy(name), &String::from_utf8_lossy(values))
@@ -97,14 +97,14 @@ pub unsafe extern "C" fn rk_read_setting(name: Bytes, values: Bytes) -> Bytes {
     })
 }
 
-/// Reads the `_server.yml` at a path. What is returned lives until `rk_text_free`.
+/// Reads the `_server.yml` at a path. The result is valid until `rk_text_free`.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_read_server_yml(path: Bytes, is_alone: i32) -> Bytes {
     entry(Bytes::EMPTY, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = Path::new(OsStr::from_bytes(unsafe { path.get() }));
         lend(read_file(path, is_alone != 0).into_bytes())
     })

@@ -1,19 +1,20 @@
-//! What R's exported helpers make of text: the kind of an address, base64, percent-encoding.
+//! The text functions behind R's exported functions: kinds of IP addresses, base64 and
+//! percent-encoding.
 //!
-//! What a function here returns lives until the next call of one, or of `rk_text_free`.
+//! A result is valid until the next call of one of these functions, or of `rk_text_free`.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_exchange::shown;
+use rookery_exchange::masked;
 
 use crate::{Bytes, entry};
 
-/// What `encodeURI()` leaves, besides what both leave: the characters that have a meaning in a URI.
+/// The characters that only `encodeURI()` leaves unencoded, because they are reserved in URIs.
 const RESERVED: &[u8] = b";,/?:@&=+$";
-/// What is never encoded, besides letters and digits (ECMA-262, `uriUnescaped`).
+/// The characters, besides letters and digits, that are never encoded (ECMA-262, `uriUnescaped`).
 const MARKS: &[u8] = b"-_.!~*'()";
 
 thread_local! {
@@ -27,13 +28,13 @@ pub(crate) fn lend(text: Vec<u8>) -> Bytes {
     bytes
 }
 
-/// C has copied what was lent.
+/// Frees the last result, which C has copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_text_free() {
     TEXT.set(Vec::new());
 }
 
-/// Returns the address of this machine in its network, or nothing. What is returned lives until
+/// Returns the address of this machine in its network, or an empty text. The result is valid until
 /// `rk_text_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_network_address() -> Bytes {
@@ -47,7 +48,8 @@ pub extern "C" fn rk_network_address() -> Bytes {
     })
 }
 
-/// 4 or 6; -1 for what is no address. An IPv6 address may have a zone, which is not looked at.
+/// Returns 4 or 6, or -1 for text that is not an IP address. The zone of an IPv6 address is not
+/// checked.
 fn ip_family(text: &[u8]) -> i32 {
     let Ok(text) = std::str::from_utf8(text) else { return -1 };
     if text.parse::<Ipv4Addr>().is_ok() {
@@ -78,8 +80,9 @@ fn uri_encode(text: &[u8], is_whole: bool) -> Vec<u8> {
     encoded
 }
 
-/// Three bytes that begin with `%` are passed over together, whether they are an escape or not: what looks like one
-/// within a bad one is none. `None`: a byte would be 0, which R's strings cannot have.
+/// Decodes percent-escapes. An invalid escape is copied with all its three bytes, so a valid one
+/// that begins within it is not decoded. Returns `None` for an escaped NUL, which R's strings
+/// cannot hold.
 fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -100,56 +103,56 @@ fn uri_decode(text: &[u8], is_whole: bool) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// 4, 6, or -1 for what is no address.
+/// Returns 4, 6, or -1 for text that is not an IP address.
 ///
 /// # Safety
 /// - `text` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ip_family(text: Bytes) -> i32 {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(-1, || ip_family(unsafe { text.get() }))
 }
 
-/// The alphabet of RFC 4648, section 4, with padding and without line breaks.
+/// Encodes in the alphabet of RFC 4648, section 4, with padding and without line breaks.
 ///
 /// # Safety
 /// - `bytes` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_base64(bytes: Bytes) -> Bytes {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(Bytes::EMPTY, || lend(STANDARD.encode(unsafe { bytes.get() }).into_bytes()))
 }
 
-/// Percent-encodes; `is_whole`: what has a meaning in a URI stays.
+/// Percent-encodes text; with `is_whole`, reserved characters are not encoded.
 ///
 /// # Safety
 /// - `text` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     entry(Bytes::EMPTY, || lend(uri_encode(unsafe { text.get() }, is_whole != 0)))
 }
 
-/// A target of a request, with the tokens of sessions masked.
+/// Returns a request target with session tokens masked.
 ///
 /// # Safety
 /// - `target` is readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
-    // SAFETY: the caller's duty.
-    entry(Bytes::EMPTY, || lend(shown(unsafe { target.get() }).flatten().copied().collect()))
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
-/// Decodes into `out`; whether it could: not with a `%00`.
+/// Decodes percent-escapes into `out`. Returns 0 if there is a `%00`.
 ///
 /// # Safety
 /// - `text` is readable, and `out` is a `struct rk_bytes`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_uri_decode(text: Bytes, is_whole: i32, out: *mut Bytes) -> i32 {
     entry(0, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let Some(decoded) = uri_decode(unsafe { text.get() }, is_whole != 0) else { return 0 };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         unsafe { out.write(lend(decoded)) };
         1
     })
@@ -205,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Every byte is what it was, and what is encoded is what the two sets say.
+    /// Decoding restores each byte, and exactly the bytes outside of the two sets are encoded.
     #[test]
     fn what_is_encoded_is_decoded() {
         for is_whole in [false, true] {

@@ -1,25 +1,28 @@
-//! WebSockets, as R uses them.
+//! WebSockets of the server: `rk_ws_*`.
 
 use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Compression, Lease, MessageKind, Payload};
+use rookery_exchange::{Command, Lease, MessageKind, Payload, WebSocketCompression};
 
-use crate::core::{Bound, Core};
+use crate::core::{BoundWebSocket, Core};
 use crate::{Bytes, core, entry, result, slice};
 
-/// RFC 6455, 5.5: a close frame's payload is at most 125 bytes, two of them the code.
+/// The maximum length of a reason: the payload of a close frame has at most 125 bytes, two of which
+/// are the code (RFC 6455, 5.5).
 const REASON_MAX: usize = 123;
 
 fn kind(is_text: i32) -> MessageKind {
     if is_text == 0 { MessageKind::Binary } else { MessageKind::Text }
 }
 
-/// Accepts a handshake: begins its reply, with the first of `protocols` that the client offers, which is `chosen` (empty: none).
+/// Begins the response that accepts an opening handshake, with the first of `protocols` that the
+/// client offers. It is written to `chosen`, which is empty if there is none.
 ///
 /// # Safety
-/// - `protocols` has `count` of them, readable for the length of the call, and `chosen` can be written to.
+/// - `protocols` has `count` elements, readable for the length of the call, and `chosen` can be
+///   written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_accept(
     slot: u32,
@@ -33,29 +36,29 @@ pub unsafe extern "C" fn rk_ws_accept(
         core::with(|core| {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let Some(backlog) = exchange.backlog().map(Arc::clone) else { return result::STALE };
-            exchange.begin_reply(101);
-            // SAFETY: the caller's duty.
+            exchange.begin_response(101);
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let mut ours = (0..count).map(|at| unsafe { *protocols.add(at) });
             let offered = exchange.header(SUBPROTOCOL).unwrap_or_default();
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let found = ours.find(|own| is_offered(offered, unsafe { own.get() }));
             if let Some(found) = found {
-                // SAFETY: the caller's duty.
-                if exchange.push_reply_header(SUBPROTOCOL, unsafe { found.get() }).is_err() {
+                // SAFETY: guaranteed by the caller, see `# Safety`.
+                if exchange.push_response_header(SUBPROTOCOL, unsafe { found.get() }).is_err() {
                     return result::BAD_VALUE;
                 }
             }
             if let Some(level) = u8::try_from(compression.level).ok().filter(|level| *level > 0) {
-                exchange.reply_mut().set_compression(Compression {
+                exchange.response_mut().set_compression(WebSocketCompression {
                     level,
                     threshold: usize::try_from(compression.threshold).unwrap_or(usize::MAX),
                     keeps_window: compression.keeps_window != 0,
                 });
             }
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe { chosen.write(found.unwrap_or(Bytes::EMPTY)) };
             let listener = exchange.listener();
-            core.sockets.insert(id, Bound { listener, token: 0, backlog });
+            core.sockets.insert(id, BoundWebSocket { listener, token: 0, backlog });
             result::OK
         })
     })
@@ -72,12 +75,13 @@ pub struct RawCompression {
 
 const SUBPROTOCOL: &[u8] = b"sec-websocket-protocol";
 
-/// Whether a client names a subprotocol (RFC 6455, 11.3.4). They differ in case.
+/// Returns whether a client offers a subprotocol (RFC 6455, 11.3.4). The comparison is
+/// case-sensitive.
 fn is_offered(offered: &[u8], own: &[u8]) -> bool {
     !own.is_empty() && offered.split(|byte| *byte == b',').any(|named| named.trim_ascii() == own)
 }
 
-/// Remembers the R object of a WebSocket that was accepted.
+/// Stores the token of an accepted WebSocket's R object.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     entry((), || {
@@ -89,7 +93,7 @@ pub extern "C" fn rk_ws_bind(id: u64, token: u64) {
     });
 }
 
-/// Forgets it.
+/// Removes a WebSocket.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_unbind(id: u64) {
     entry((), || {
@@ -99,10 +103,11 @@ pub extern "C" fn rk_ws_unbind(id: u64) {
     });
 }
 
-/// Writes the tokens of a listener's WebSockets, as many as there is room for; how many there are.
+/// Writes the tokens of a listener's WebSockets, at most `capacity`; returns the number of
+/// WebSockets.
 ///
 /// # Safety
-/// - `tokens` has room for `capacity` tokens.
+/// - `tokens` has space for `capacity` tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_list(listener: u32, tokens: *mut u64, capacity: usize) -> usize {
     entry(0, || {
@@ -110,7 +115,7 @@ pub unsafe extern "C" fn rk_ws_list(listener: u32, tokens: *mut u64, capacity: u
             let mut count = 0;
             for bound in core.sockets.values().filter(|bound| bound.listener == listener) {
                 if count < capacity {
-                    // SAFETY: the caller's duty.
+                    // SAFETY: guaranteed by the caller, see `# Safety`.
                     unsafe { tokens.add(count).write(bound.token) };
                 }
                 count += 1;
@@ -121,11 +126,11 @@ pub unsafe extern "C" fn rk_ws_list(listener: u32, tokens: *mut u64, capacity: u
 }
 
 // `enum rk_send`.
-const SENT: i32 = 1;
-const SENT_BUT_WAIT: i32 = 0;
-const OVER: i32 = -1;
+const SEND_MORE: i32 = 1;
+const SEND_FULL: i32 = 0;
+const SEND_CLOSED: i32 = -1;
 
-/// Counts a message in, and sends it unless the WebSocket is over: `enum rk_send`.
+/// Queues a message unless the WebSocket has ended. Returns an `enum rk_send`.
 fn send(
     core: &Core,
     id: u64,
@@ -133,22 +138,22 @@ fn send(
     len: usize,
     payload: impl FnOnce(&Core) -> Payload,
 ) -> i32 {
-    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.give(len)) else {
-        return OVER;
+    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.count_sent(len)) else {
+        return SEND_CLOSED;
     };
     core.link.send(Command::Send { socket: id, kind: kind(is_text), payload: payload(core) });
-    if more { SENT } else { SENT_BUT_WAIT }
+    if more { SEND_MORE } else { SEND_FULL }
 }
 
-/// Sends a message, copied. Text that is not UTF-8 has its bad bytes replaced by U+FFFD, for the peer would close
-/// the connection on them.
+/// Sends a copy of a message. Invalid UTF-8 in text is replaced by U+FFFD, because clients close
+/// the connection on invalid text.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len: usize) -> i32 {
-    entry(OVER, || {
-        // SAFETY: the caller's duty.
+    entry(SEND_CLOSED, || {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let bytes = unsafe { slice(start, len) };
         let text = if is_text == 0 { Cow::Borrowed("") } else { String::from_utf8_lossy(bytes) };
         let bytes = if is_text == 0 { bytes } else { text.as_bytes() };
@@ -162,10 +167,10 @@ pub unsafe extern "C" fn rk_ws_send(id: u64, is_text: i32, start: *const u8, len
     })
 }
 
-/// Sends a message that is lent, if this does not return `RK_SEND_CLOSED`: else the token stays the caller's.
+/// Sends a lent message. If this returns `RK_SEND_CLOSED`, the token stays the caller's.
 ///
 /// # Safety
-/// - `start..start + len` stays readable and unwritten until `rk_released` has given `token` back.
+/// - `start..start + len` stays readable and unwritten until `rk_released` has returned `token`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_lend(
     id: u64,
@@ -174,16 +179,16 @@ pub unsafe extern "C" fn rk_ws_lend(
     len: usize,
     token: u64,
 ) -> i32 {
-    entry(OVER, || {
-        let Some(first) = NonNull::new(start.cast_mut()) else { return OVER };
-        // SAFETY: the caller's duty.
+    entry(SEND_CLOSED, || {
+        let Some(first) = NonNull::new(start.cast_mut()) else { return SEND_CLOSED };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let bytes = unsafe { slice(start, len) };
         let mended = (is_text != 0 && std::str::from_utf8(bytes).is_err())
             .then(|| String::from_utf8_lossy(bytes));
         core::with(|core| {
             let len = mended.as_ref().map_or(len, |text| text.len());
             send(core, id, is_text, len, |core| {
-                // SAFETY: the caller's duty.
+                // SAFETY: guaranteed by the caller, see `# Safety`.
                 let lease = unsafe { Lease::new(first, bytes.len(), token, core.link.releases()) };
                 match mended {
                     Some(text) => Payload::Pooled(text.into_owned().into_bytes()),
@@ -194,12 +199,12 @@ pub unsafe extern "C" fn rk_ws_lend(
     })
 }
 
-/// Bytes that wait to be sent to a WebSocket; -1 when it is over.
+/// Returns the number of bytes that are queued for a WebSocket; -1 after its end.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_queued_bytes(id: u64) -> i64 {
     entry(-1, || {
         core::with(|core| match core.sockets.get(&id) {
-            Some(Bound { backlog, .. }) if !backlog.is_over() => {
+            Some(BoundWebSocket { backlog, .. }) if !backlog.is_over() => {
                 i64::try_from(backlog.waiting()).unwrap_or(i64::MAX)
             }
             _ => -1,
@@ -213,14 +218,14 @@ pub extern "C" fn rk_ws_ping(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::Ping { socket: id })));
 }
 
-/// Starts the closing handshake; a reason that is too long is cut between characters.
+/// Starts the closing handshake. A reason that is too long is truncated between characters.
 ///
 /// # Safety
 /// - `reason..reason + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_ws_close(id: u64, code: i32, reason: *const u8, len: usize) {
     entry((), || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let text = String::from_utf8_lossy(unsafe { slice(reason, len) }).into_owned();
         let end = (0..=REASON_MAX.min(text.len()))
             .rev()
@@ -232,7 +237,7 @@ pub unsafe extern "C" fn rk_ws_close(id: u64, code: i32, reason: *const u8, len:
     });
 }
 
-/// Drops the connection.
+/// Closes the connection without a closing handshake.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_ws_abort(id: u64) {
     entry((), || core::with(|core| core.link.send(Command::Abort { socket: id })));

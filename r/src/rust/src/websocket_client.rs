@@ -1,4 +1,4 @@
-//! WebSocket clients, as R uses them.
+//! WebSocket clients: `rk_client_*`.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub struct RawEvent {
     data: Bytes,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
@@ -64,29 +64,30 @@ const CLOSED: i32 = 3;
 const FAILED: i32 = 4;
 
 // `enum rk_client_send_status`.
-const TAKEN: i32 = 0;
+const SENT: i32 = 0;
 const FULL: i32 = 1;
-const OVER: i32 = 2;
+const ENDED: i32 = 2;
 
 struct State {
     clients: Clients,
-    /// C's token of each client's R object.
+    /// C's tokens of the clients' R objects, by client.
     tokens: HashMap<u64, u64>,
-    /// What C is reading.
-    shown: Option<Event>,
+    /// The event that C is reading.
+    shown_event: Option<Event>,
 }
 
 thread_local! {
-    /// On R's main thread, from the first client on.
+    /// The clients, on R's main thread; `None` before the first client.
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// Nothing where there has been no client yet.
+/// Runs `body` with the clients; returns the default if there has been no client.
 fn with<T: Default>(body: impl FnOnce(&mut State) -> T) -> T {
     STATE.with_borrow_mut(|state| state.as_mut().map(body).unwrap_or_default())
 }
 
-/// In a forked child: the clients are the parent's. Nothing of them is dropped: locks may be held by a thread that was not forked.
+/// Resets the state in a forked child, in which the parent's clients cannot be used. The state is
+/// not dropped, because its locks may be held by a thread that does not exist in the child.
 pub(crate) fn forked() {
     let _ = STATE.try_with(|state| {
         if let Ok(mut state) = state.try_borrow_mut() {
@@ -98,17 +99,17 @@ pub(crate) fn forked() {
     });
 }
 
-/// A span of R's, in seconds; none when it has no end.
-fn span(seconds: f64) -> Option<Duration> {
+/// Converts seconds from R; `None` if they are infinite.
+fn duration_of(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// A number of bytes that R has.
+/// Converts a number of bytes from R.
 #[expect(
     clippy::cast_sign_loss,
     reason = "R has checked that it is positive; one of more than there is counts as all there is"
 )]
-fn bytes(number: f64) -> u64 {
+fn byte_count(number: f64) -> u64 {
     number as u64
 }
 
@@ -116,30 +117,30 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The address that `url` is, or else the failure that `rk_error()` describes.
+/// Parses a URL; sets the message of `rk_error()` if it is invalid.
 fn address(url: &str) -> Option<Address> {
     Address::parse(url)
         .map_err(|bad| core::set_error(&format!("`url` is not the address of a WebSocket: {bad}")))
         .ok()
 }
 
-/// Checks an address: `RK_BAD_VALUE` when it is not one of a WebSocket, see `rk_error()`.
+/// Checks a URL. Returns `RK_BAD_VALUE` if it is not one of a WebSocket, with the error set.
 ///
 /// # Safety
 /// - `url` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_check(url: Bytes) -> i32 {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let is_one = || address(&text(unsafe { url.get() })).is_some();
     entry(result::BAD_VALUE, || if is_one() { result::OK } else { result::BAD_VALUE })
 }
 
-/// Begins to connect; `wake` asks the event loop of a group for a turn, on any thread.
-/// `RK_BAD_VALUE`: see `rk_error()`.
+/// Starts a client, which connects. `wake` makes the event loop of a group take events; it is
+/// called on another thread. Returns `RK_BAD_VALUE` after a failure, with the error set.
 ///
 /// # Safety
-/// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call, with as many protocols as it says,
-///   and twice as many header texts. `id` is a place for a number.
+/// - `setup` is a `struct rk_client_setup` whose pointers are valid for the length of the call,
+///   with `protocol_count` protocols and twice `header_count` header texts. `id` can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_open(
     setup: *const Setup,
@@ -148,16 +149,16 @@ pub unsafe extern "C" fn rk_client_open(
     id: *mut u64,
 ) -> i32 {
     entry(result::BAD_VALUE, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let setup = unsafe { &*setup };
         let texts = |start: *const Bytes, count: usize| -> Vec<String> {
-            // SAFETY: the caller's duty; `Bytes` has the layout of `struct rk_bytes`.
+            // SAFETY: guaranteed by the caller; `Bytes` has the layout of `struct rk_bytes`.
             let all =
                 if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } };
-            // SAFETY: as above.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             all.iter().map(|bytes| text(unsafe { bytes.get() })).collect()
         };
-        // SAFETY: as above.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let (url, ca) = unsafe { (text(setup.url.get()), text(setup.ca.get())) };
         let Some(address) = address(&url) else { return result::BAD_VALUE };
         let headers = texts(setup.headers, setup.header_count * 2);
@@ -168,12 +169,12 @@ pub unsafe extern "C" fn rk_client_open(
                 .map(|pair| (pair[0].clone(), pair[1].clone()))
                 .collect(),
             compresses: setup.compresses != 0,
-            max_message_size: bytes(setup.message),
-            max_queue_size: usize::try_from(bytes(setup.queue)).unwrap_or(usize::MAX),
-            connect_timeout: span(setup.connect_time).unwrap_or(Duration::MAX),
-            close_timeout: span(setup.close_time).unwrap_or(Duration::MAX),
-            ping_interval: span(setup.ping_time),
-            pong_timeout: span(setup.pong_time).unwrap_or(Duration::MAX),
+            max_message_size: byte_count(setup.message),
+            max_queue_size: usize::try_from(byte_count(setup.queue)).unwrap_or(usize::MAX),
+            connect_timeout: duration_of(setup.connect_time).unwrap_or(Duration::MAX),
+            close_timeout: duration_of(setup.close_time).unwrap_or(Duration::MAX),
+            ping_interval: duration_of(setup.ping_time),
+            pong_timeout: duration_of(setup.pong_time).unwrap_or(Duration::MAX),
             group: setup.group,
         };
         let roots = if ca.is_empty() { Roots::System } else { Roots::Custom(ca) };
@@ -181,12 +182,12 @@ pub unsafe extern "C" fn rk_client_open(
             let state = state.get_or_insert_with(|| State {
                 clients: Clients::new(Box::new(move |group| wake(group))),
                 tokens: HashMap::new(),
-                shown: None,
+                shown_event: None,
             });
             match state.clients.open(address, settings, &roots) {
                 Ok(client) => {
                     state.tokens.insert(client, token);
-                    // SAFETY: the caller's duty.
+                    // SAFETY: guaranteed by the caller, see `# Safety`.
                     unsafe { id.write(client) };
                     result::OK
                 }
@@ -199,7 +200,8 @@ pub unsafe extern "C" fn rk_client_open(
     })
 }
 
-/// Sends a message, copied: `enum rk_client_send_status`. Text that is not UTF-8 has its bad bytes replaced by U+FFFD.
+/// Sends a copy of a message; returns an `enum rk_client_send_status`. Invalid UTF-8 in text is
+/// replaced by U+FFFD.
 ///
 /// # Safety
 /// - `start..start + len` is readable for the length of the call.
@@ -210,35 +212,36 @@ pub unsafe extern "C" fn rk_client_send(
     start: *const u8,
     len: usize,
 ) -> i32 {
-    entry(OVER, || {
-        // SAFETY: the caller's duty.
+    entry(ENDED, || {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let bytes = unsafe { slice(start, len) };
         let content =
             if is_text == 0 { Content::Binary(bytes.to_vec()) } else { Content::Text(text(bytes)) };
         STATE.with_borrow_mut(|state| {
             match state.as_mut().map(|state| state.clients.send(id, content)) {
-                Some(SendOutcome::Queued) => TAKEN,
+                Some(SendOutcome::Queued) => SENT,
                 Some(SendOutcome::Full) => FULL,
-                Some(SendOutcome::Closed) | None => OVER,
+                Some(SendOutcome::Closed) | None => ENDED,
             }
         })
     })
 }
 
-/// Starts the closing handshake, or gives up connecting.
+/// Starts the closing handshake, or stops connecting.
 ///
 /// # Safety
 /// - `reason..reason + len` is readable for the length of the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_close(id: u64, code: i32, reason: *const u8, len: usize) {
     entry((), || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let reason = text(unsafe { slice(reason, len) });
         with(|state| state.clients.close(id, u16::try_from(code).unwrap_or(1000), &reason));
     });
 }
 
-/// Lets go of a client, whose events are not shown any more: its token, 0 when it has ended before.
+/// Closes a client whose R object was collected, and drops its events. Returns its token, or 0 if
+/// it had ended before.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     entry(0, || {
@@ -249,28 +252,28 @@ pub extern "C" fn rk_client_abandon(id: u64) -> u64 {
     })
 }
 
-/// Bytes that wait to be sent.
+/// Returns the number of bytes that are queued for sending.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_queued_bytes(id: u64) -> u64 {
     entry(0, || with(|state| state.clients.queued_bytes(id) as u64))
 }
 
-/// Takes the next event of a group; 0 when there is none. What it points to is valid until the next call. The token of an
-/// `RK_CLIENT_CLOSED` or `RK_CLIENT_FAILED` is given back by it.
+/// Takes the next event of a group; returns 0 if there is none. The pointers in the event are valid
+/// until the next call. `RK_CLIENT_CLOSED` and `RK_CLIENT_FAILED` return the client's token.
 ///
 /// # Safety
-/// - `event` is a place for a `struct rk_client_event`.
+/// - `event` points to a `struct rk_client_event`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32 {
     entry(0, || {
         with(|state| {
             let Some(next) = state.clients.next_event(group) else {
-                state.shown = None;
+                state.shown_event = None;
                 return 0;
             };
-            let shown = &*state.shown.insert(next);
-            let id = shown.client();
-            let token = match shown {
+            let shown_event = &*state.shown_event.insert(next);
+            let id = shown_event.client();
+            let token = match shown_event {
                 Event::Closed { .. } | Event::Failed { .. } => state.tokens.remove(&id),
                 _ => state.tokens.get(&id).copied(),
             };
@@ -283,7 +286,7 @@ pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32
                 token: token.unwrap_or(0),
                 data: Bytes::EMPTY,
             };
-            match shown {
+            match shown_event {
                 Event::Opened { protocol, .. } => {
                     raw.kind = OPENED;
                     raw.data = Bytes::of(protocol.as_deref().unwrap_or_default().as_bytes());
@@ -304,20 +307,22 @@ pub unsafe extern "C" fn rk_client_next(group: u32, event: *mut RawEvent) -> i32
                     raw.data = Bytes::of(message.as_bytes());
                 }
             }
-            // SAFETY: the caller's duty; `RawEvent` has the layout of `struct rk_client_event` and no destructor.
+            // SAFETY: guaranteed by the caller; `RawEvent` has the layout of
+            // `struct rk_client_event` and no destructor.
             unsafe { event.write(raw) };
             1
         })
     })
 }
 
-/// Whether an event of a group waits.
+/// Returns whether events of a group wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_has_events(group: u32) -> i32 {
     entry(0, || i32::from(with(|state| state.clients.has_events(group))))
 }
 
-/// Ends all clients, and their thread: takes half a second at most. Their last events can be taken after it.
+/// Ends all clients and their thread, which takes at most half a second. Their last events can be
+/// taken afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_client_stop() {
     entry((), || with(|state| state.clients.stop()));

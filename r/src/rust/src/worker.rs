@@ -1,4 +1,4 @@
-//! This process as a worker: `rk_worker_*`, and what R's thread writes on the scoreboard.
+//! This process as a worker of a supervisor (`rk_worker_*`), and R's entries in the scoreboard.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,111 +16,115 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::access_log;
 
-/// What the process was given by its supervisor.
+/// The state of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     supervision: Arc<Supervision>,
-    /// The listener that has the socket.
+    /// The listener that uses the worker's socket.
     listening: Option<u32>,
     /// The static paths of that listener.
     files: Option<StaticFiles>,
-    /// Whether the supervisor has been told that it answers nothing new.
+    /// Whether the supervisor was notified that the worker takes no new requests.
     is_leaving: bool,
 }
 
-/// Whether the process was started by a supervisor.
+/// Whether a supervisor has started this process.
 #[derive(Debug, Default)]
-pub(crate) enum Membership {
+pub(crate) enum WorkerState {
     #[default]
-    None,
+    NotAWorker,
     Worker(Worker),
-    /// It was, in a way that cannot be worked with.
-    Broken(String),
+    /// The supervisor's file descriptors or environment variables cannot be used.
+    Failed(String),
 }
 
-/// What C does on the I/O thread.
+/// The C functions that the I/O thread calls.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Deeds {
-    /// Interrupts what R runs for a request.
+pub(crate) struct WorkerCallbacks {
+    /// Interrupts the R code that runs for a request.
     interrupt: extern "C" fn(),
-    /// Has R give back memory, when it comes to wait.
+    /// Makes R collect garbage and return free memory, when R waits.
     collect: extern "C" fn(),
-    /// Has the process end as SIGTERM has it end, unless a signal has done so.
+    /// Ends the process like SIGTERM, unless a signal has done so.
     end: extern "C" fn(),
 }
 
-/// What a function that asks for the socket reports.
-const NO_WORKER: i32 = 0;
-const SOCKET_IS_FREE: i32 = 1;
-const SOCKET_IS_TAKEN: i32 = 2;
-const IS_BROKEN: i32 = 3;
+/// The results of `rk_worker_state`.
+const NONE: i32 = 0;
+const SOCKET_FREE: i32 = 1;
+const SOCKET_USED: i32 = 2;
+const FAILED: i32 = 3;
 
 impl Core {
-    /// Takes what a supervisor has given this process; again after the package was unloaded, when it is attended anew.
+    /// Takes the file descriptors and environment variables that a supervisor has passed. Called
+    /// again if the package is loaded again, to reconnect to the supervisor.
     ///
     /// # Safety
-    /// As for [`Inherited::take`].
-    unsafe fn join(&mut self, deeds: Deeds) {
-        // SAFETY: the caller's duty.
+    /// The requirements are those of [`Inherited::take`].
+    unsafe fn join(&mut self, callbacks: WorkerCallbacks) {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         match unsafe { Inherited::take() } {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
-                let supervision =
-                    Arc::new(Supervision::new(inherited, move |asked| hear(asked, deeds)));
-                self.membership = Membership::Worker(Worker {
+                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+                    on_supervisor_request(asked, callbacks)
+                }));
+                self.worker_state = WorkerState::Worker(Worker {
                     supervision,
                     listening: None,
                     files: None,
                     is_leaving: false,
                 });
             }
-            Err(error) => self.membership = Membership::Broken(error.to_string()),
+            Err(error) => self.worker_state = WorkerState::Failed(error.to_string()),
         }
-        self.attend();
+        self.attach_supervisor();
     }
 
-    /// Has the server hear the supervisor: it, or the one in its place from now on.
-    pub(crate) fn attend(&mut self) {
-        let Membership::Worker(worker) = &self.membership else { return };
+    /// Makes the server read the supervisor's messages; called again after the server was replaced.
+    pub(crate) fn attach_supervisor(&mut self) {
+        let WorkerState::Worker(worker) = &self.worker_state else { return };
         if !worker.supervision.has_public_listeners() {
-            // Its supervisor has the next request as soon as this one is answered; clients of its own take longer.
-            self.link.stay_awake();
+            // The I/O thread stays awake after a response, because the supervisor sends the next
+            // request at once. Direct clients take longer.
+            self.link.enable_long_busy_poll();
         }
         if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
-            self.membership = Membership::Broken(error.to_string());
+            self.worker_state = WorkerState::Failed(error.to_string());
         }
     }
 
-    /// Hears the supervisor no more: the server's thread may end.
-    pub(crate) fn unattend(&self) {
-        if let Membership::Worker(_) = &self.membership {
+    /// Stops reading the supervisor's messages, so that the server's thread may end.
+    pub(crate) fn detach_supervisor(&self) {
+        if let WorkerState::Worker(_) = &self.worker_state {
             self.server().unwatch_supervisor();
         }
     }
 
-    /// Listens on the socket that the supervisor has made. Outside of a worker, and while a listener has it, that is an error of the
-    /// caller's.
+    /// Listens on the socket of the supervisor. Outside of a worker, or while another listener uses
+    /// the socket, this is a bug of the caller.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
-        let Membership::Worker(worker) = &self.membership else {
+        let WorkerState::Worker(worker) = &self.worker_state else {
             unreachable!("R has asked before")
         };
         self.server().listen_supervised(&worker.supervision, site)
     }
 
-    /// The cookie by which the supervisor knows the clients of this process.
+    /// Returns the cookie by which the supervisor recognizes the clients of this worker.
     pub(crate) fn session_cookie(&self) -> Option<SessionCookie> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         SessionCookie::read(worker.supervision.cookie()?)
     }
 
-    /// A copy of what the supervisor writes the access log to, in place of standard output.
+    /// Returns a copy of the descriptor of the supervisor's access log, which replaces stdout.
     pub(crate) fn log_output(&self) -> Option<OwnedFd> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.supervision.log()
     }
 
-    /// Tells the supervisor which static paths a listener on its socket serves, and that requests will be answered.
+    /// Tells the supervisor the static paths of the listener on the worker's socket, and that the
+    /// worker is ready.
     pub(crate) fn announce_ready(
         &mut self,
         listener: u32,
@@ -128,33 +132,34 @@ impl Core {
         sees_heads: bool,
         is_sticky: bool,
     ) {
-        if let Membership::Worker(worker) = &mut self.membership {
+        if let WorkerState::Worker(worker) = &mut self.worker_state {
             worker.supervision.announce(&files);
             worker.files = Some(files);
             (worker.listening, worker.is_leaving) = (Some(listener), false);
-            // One that does not read or has gone hears nothing, and its end is heard here.
+            // The result is ignored, because the end of the supervisor is noticed elsewhere.
             let _ = worker.supervision.send(Message::Ready { sees_heads, is_sticky });
-            self.r_is(RState::Busy);
+            self.set_r_activity(RState::Busy);
         }
     }
 
-    /// Announces changed static paths to the supervisor if it serves them. Returns the supervision
-    /// to wait on until the change is in force.
+    /// Sends changed static paths to the supervisor if it serves them. Returns the supervision,
+    /// with which the caller can wait until the change is applied.
     pub(crate) fn announce_paths(&self, files: &StaticFiles) -> Option<Arc<Supervision>> {
-        let Membership::Worker(worker) = &self.membership else { return None };
+        let WorkerState::Worker(worker) = &self.worker_state else { return None };
         worker.files.as_ref().filter(|own| own.is_same(files))?;
         worker.supervision.announce(files);
         Some(Arc::clone(&worker.supervision))
     }
 
-    /// That listener answers no new requests any more, because it ends or (`is_stopping`) the process does.
-    pub(crate) fn leaves(&mut self, listener: u32, is_stopping: bool) {
-        if let Membership::Worker(worker) = &mut self.membership {
+    /// Notifies the supervisor that a listener takes no new requests, because it ends, or with
+    /// `is_stopping` because the process does.
+    pub(crate) fn announce_leaving(&mut self, listener: u32, is_stopping: bool) {
+        if let WorkerState::Worker(worker) = &mut self.worker_state {
             if worker.listening == Some(listener) {
                 if !std::mem::replace(&mut worker.is_leaving, true) {
                     let _ = worker.supervision.send(Message::Leaving);
                 }
-                // One that is stopping has the socket until it ends.
+                // A listener that is stopping uses the socket until it ends.
                 worker.listening = worker.listening.filter(|_| is_stopping);
             }
             if is_stopping {
@@ -163,30 +168,30 @@ impl Core {
         }
     }
 
-    // ---- the scoreboard: nothing where there is none ----
+    // ---- the scoreboard, if there is one ----
 
-    /// The one that a supervisor reads.
-    pub(crate) fn supervised_board(&self) -> Option<&Scoreboard> {
-        match &self.membership {
-            Membership::Worker(worker) => Some(worker.supervision.scoreboard()),
+    /// Returns the scoreboard that a supervisor reads.
+    pub(crate) fn supervised_scoreboard(&self) -> Option<&Scoreboard> {
+        match &self.worker_state {
+            WorkerState::Worker(worker) => Some(worker.supervision.scoreboard()),
             _ => None,
         }
     }
 
-    /// R begins to do something.
-    pub(crate) fn r_is(&self, r: RState) {
+    /// Records what R is doing.
+    pub(crate) fn set_r_activity(&self, r: RState) {
         if let Some(board) = self.board() {
             board.r_is(r, now());
         }
     }
 
-    /// Notes that R is about to be shown an event, and returns true; or returns false for a request
-    /// that the supervisor has withdrawn, which R must not see.
+    /// Records that R begins with an event. Returns false for a request that the supervisor has
+    /// withdrawn, which R must not process.
     #[must_use]
-    pub(crate) fn begin(&self, event: &mut Event) -> bool {
+    pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
-        board.r_is(if event.is_of_websocket() { RState::Messages } else { RState::Busy }, now);
+        board.r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
@@ -196,9 +201,9 @@ impl Core {
             if let Some(admin) = &self.admin {
                 admin.one.begins(exchange, is_head, now);
             } else if exchange.ticket() == 0 {
-                // Of a client of its own: what the supervisor passes on is counted there.
+                // Requests of direct clients only; the supervisor counts those that it forwards.
                 let (handed, _) = exchange.times();
-                exchange.set_begun_at(now);
+                exchange.set_started_at(now);
                 if !is_head {
                     board.tally().begin(handed, now);
                 }
@@ -207,17 +212,17 @@ impl Core {
         true
     }
 
-    /// R has come for a request whose client has gone, and does not begin it.
-    pub(crate) fn passes_over(&self) {
+    /// Records that R skips a request whose client has disconnected.
+    pub(crate) fn skip_request(&self) {
         if let Some(board) = self.board() {
             board.take();
         }
     }
 
-    /// Hands an exchange back to the server.
-    pub(crate) fn hand_back(&self, command: Command) {
-        self.counts(&command);
-        // Before: who has the reply can read what it took.
+    /// Returns an exchange to the server.
+    pub(crate) fn return_exchange(&self, command: Command) {
+        self.record_response(&command);
+        // Recorded before the response is sent, so that its receiver can read the updated values.
         if let Some(board) = self.board() {
             board.done(now());
         }
@@ -225,88 +230,92 @@ impl Core {
     }
 }
 
-/// What the supervisor asks. On the I/O thread.
-fn hear(asked: SupervisorRequest, deeds: Deeds) {
+/// Handles a request of the supervisor, on the I/O thread.
+fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
     match asked {
-        SupervisorRequest::Drain => end(deeds),
+        SupervisorRequest::Drain => end_process(callbacks),
         SupervisorRequest::Stop | SupervisorRequest::Gone => {
-            end_in_time();
-            end(deeds);
+            end_process_later();
+            end_process(callbacks);
         }
-        SupervisorRequest::Interrupt => (deeds.interrupt)(),
-        SupervisorRequest::Collect => (deeds.collect)(),
+        SupervisorRequest::Interrupt => (callbacks.interrupt)(),
+        SupervisorRequest::Collect => (callbacks.collect)(),
         SupervisorRequest::ReopenLog => access_log::reopen(),
     }
 }
 
-/// Has the process end as SIGTERM has it: `serve()` finishes what is in hand, and what is not under `serve()` ends at once. A second signal
-/// would end that at once, too: so there is one, whatever is asked, and how often.
-fn end(deeds: Deeds) {
+/// Ends the process like SIGTERM: `serve()` shuts down gracefully, and a process without `serve()`
+/// ends at once. This is done only once, because a second signal would end `serve()` at once as
+/// well.
+fn end_process(callbacks: WorkerCallbacks) {
     static IS_ASKED: AtomicBool = AtomicBool::new(false);
     if !IS_ASKED.swap(true, Ordering::Relaxed) {
-        (deeds.end)();
+        (callbacks.end)();
     }
 }
 
-/// Ends the process in a while, whatever R does. From a thread of its own: that of the I/O may end before.
-fn end_in_time() {
+/// Ends the process after a while, whatever R does. A thread of its own waits, because the I/O
+/// thread may end earlier.
+fn end_process_later() {
     static IS_COUNTING: AtomicBool = AtomicBool::new(false);
     if IS_COUNTING.swap(true, Ordering::Relaxed) {
         return;
     }
-    // It takes no signals, as the thread that starts it.
+    // The thread blocks all signals, as the thread that starts it does.
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
             "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
         );
         output::flush();
-        // SAFETY: it does not return, and runs nothing of R's.
+        // SAFETY: `_exit` does not return and runs no code of R.
         unsafe { libc::_exit(1) };
     });
     if counting.is_err() {
-        // Nobody would end it later.
-        // SAFETY: as above.
+        // Without the thread, nothing would end the process later.
+        // SAFETY: `_exit` does not return and runs no code of R.
         unsafe { libc::_exit(1) };
     }
 }
 
-/// Takes what a supervisor has given this process, if one has. `interrupt` interrupts what R runs for a request, `collect` has R give back
-/// memory when it waits, `end` has the process end; all are called on another thread.
+/// Takes what a supervisor has passed to this process, if there is one. `interrupt` interrupts R
+/// code for a request, `collect` makes R return memory when it waits, and `end` ends the process;
+/// all are called on another thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_join(
     interrupt: extern "C" fn(),
     collect: extern "C" fn(),
     end: extern "C" fn(),
 ) {
-    let deeds = Deeds { interrupt, collect, end };
-    // SAFETY: R's main thread, which alone changes R's environment, as the package is loaded; and the names are a supervisor's to set.
-    entry((), || core::with(|core| unsafe { core.join(deeds) }));
+    let callbacks = WorkerCallbacks { interrupt, collect, end };
+    // SAFETY: called on R's main thread while the package is loaded; no other thread changes the
+    // environment of the process, and only a supervisor sets these variables.
+    entry((), || core::with(|core| unsafe { core.join(callbacks) }));
 }
 
-/// Whether the process is a worker: 1 when nothing listens on its socket, 2 when something does; 3, with the error set, when it was
-/// meant to be one.
+/// Returns whether the process is a worker: 0 if it is not, 1 if no listener uses its socket, 2 if
+/// one does, and 3 with the error set if the process cannot be a worker.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_state() -> i32 {
-    entry(NO_WORKER, || {
-        core::with(|core| match &core.membership {
-            Membership::None => NO_WORKER,
-            Membership::Worker(Worker { listening: None, .. }) => SOCKET_IS_FREE,
-            Membership::Worker(_) => SOCKET_IS_TAKEN,
-            Membership::Broken(error) => {
+    entry(NONE, || {
+        core::with(|core| match &core.worker_state {
+            WorkerState::NotAWorker => NONE,
+            WorkerState::Worker(Worker { listening: None, .. }) => SOCKET_FREE,
+            WorkerState::Worker(_) => SOCKET_USED,
+            WorkerState::Failed(error) => {
                 core::set_error(error);
-                IS_BROKEN
+                FAILED
             }
         })
     })
 }
 
-/// Whether a listener has the socket of this worker.
+/// Returns whether a listener uses the socket of this worker.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_worker_uses_socket(listener: u32) -> i32 {
     entry(0, || {
-        core::with(|core| match &core.membership {
-            Membership::Worker(worker) => i32::from(worker.listening == Some(listener)),
+        core::with(|core| match &core.worker_state {
+            WorkerState::Worker(worker) => i32::from(worker.listening == Some(listener)),
             _ => 0,
         })
     })

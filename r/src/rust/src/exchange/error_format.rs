@@ -1,4 +1,5 @@
-//! In what form a client is told of an error: by its `Accept`, and by where it is.
+//! The format of an error response, which depends on the request's `Accept` header and on the
+//! client's address.
 
 use std::ffi::c_int;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,41 +8,44 @@ use rookery_exchange::Exchange;
 
 use crate::{core, entry};
 
-/// `enum rk_error_format` of rookery.h.
+/// The values of `enum rk_error_format` in rookery.h.
 const TEXT: c_int = 0;
 const JSON: c_int = 1;
 const PAGE: c_int = 2;
 
-/// What the client of an exchange that R holds would have an error told in; text, where R does not hold it.
+/// Returns the format of an error response for an exchange; text if R does not hold it.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_error_format(slot: u32, id: u64) -> c_int {
-    entry(TEXT, || core::with(|core| core.held(slot, id).map_or(TEXT, |exchange| wanted(exchange))))
+    entry(TEXT, || {
+        core::with(|core| core.held(slot, id).map_or(TEXT, |exchange| error_format(exchange)))
+    })
 }
 
-fn wanted(exchange: &Exchange) -> c_int {
+fn error_format(exchange: &Exchange) -> c_int {
     let accept = exchange.header(b"accept").unwrap_or_default();
-    if names(accept, b"text/html") {
+    if accepts(accept, b"text/html") {
         if is_of_this_machine(exchange) { PAGE } else { TEXT }
-    } else if names(accept, b"application/json") || names(accept, b"application/problem+json") {
+    } else if accepts(accept, b"application/json") || accepts(accept, b"application/problem+json") {
         JSON
     } else {
         TEXT
     }
 }
 
-fn names(accept: &[u8], kind: &[u8]) -> bool {
+fn accepts(accept: &[u8], kind: &[u8]) -> bool {
     accept.split(|byte| *byte == b',').any(|range| {
         let name = range.split(|byte| *byte == b';').next().unwrap_or_default();
         name.trim_ascii().eq_ignore_ascii_case(kind)
     })
 }
 
-/// Headers by which a proxy says that the client is another than its peer.
+/// Headers by which a proxy says that the request comes from another client.
 const FORWARDED: [&[u8]; 5] =
     [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"];
 
-/// Whether the client is a developer's own browser: not one behind a proxy of this machine, and not a page of a stranger's whose
-/// name leads here (DNS rebinding), which names itself in `Host`.
+/// Returns whether the client is a developer's own browser: not behind a proxy on this machine, and
+/// not showing a page of another site whose name resolves to this machine (DNS rebinding), which
+/// the `Host` header reveals.
 fn is_of_this_machine(exchange: &Exchange) -> bool {
     exchange.remote().is_some_and(|remote| remote.ip().to_canonical().is_loopback())
         && !FORWARDED.iter().any(|name| exchange.header(name).is_some())
@@ -69,20 +73,21 @@ mod tests {
 
     use super::*;
 
-    fn told(remote: Option<&str>, headers: &[(&str, &str)]) -> c_int {
+    fn format_for(remote: Option<&str>, headers: &[(&str, &str)]) -> c_int {
         let mut exchange = Exchange::new();
         exchange.set_request_line(b"GET", b"/", Version::Http11);
         for (name, value) in headers {
             exchange.push_header(name.as_bytes(), value.as_bytes());
         }
         exchange.end_head(remote.map(|at| at.parse().unwrap()), None, false);
-        wanted(&exchange)
+        error_format(&exchange)
     }
 
     #[test]
     fn by_what_it_accepts() {
-        let local =
-            |accept| told(Some("127.0.0.1:1"), &[("accept", accept), ("host", "localhost:80")]);
+        let local = |accept| {
+            format_for(Some("127.0.0.1:1"), &[("accept", accept), ("host", "localhost:80")])
+        };
         for (accept, expected) in [
             ("*/*", TEXT),
             ("application/json", JSON),
@@ -93,13 +98,13 @@ mod tests {
         ] {
             assert_eq!(local(accept), expected, "{accept}");
         }
-        assert_eq!(told(Some("127.0.0.1:1"), &[("host", "localhost")]), TEXT);
+        assert_eq!(format_for(Some("127.0.0.1:1"), &[("host", "localhost")]), TEXT);
     }
 
     #[test]
     fn a_page_is_for_this_machine_only() {
         let page = |remote, host, also: &[(&str, &str)]| {
-            told(remote, &[&[("accept", "text/html"), ("host", host)], also].concat())
+            format_for(remote, &[&[("accept", "text/html"), ("host", host)], also].concat())
         };
         let local = Some("127.0.0.1:1");
         for host in [
@@ -132,6 +137,6 @@ mod tests {
         for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"] {
             assert_eq!(page(local, "localhost", &[(name, "1")]), TEXT, "{name}");
         }
-        assert_eq!(told(local, &[("accept", "text/html")]), TEXT, "no Host");
+        assert_eq!(format_for(local, &[("accept", "text/html")]), TEXT, "no Host");
     }
 }

@@ -1,59 +1,59 @@
-//! Which header names may become R symbols.
-//!
-//! R never frees a symbol, and the names are the peer's to choose: past either bound a header appears in `HEADERS`
-//! only.
+//! The header names that may become R symbols. R never frees a symbol, and clients choose the
+//! names. Beyond either limit, a header appears only in `HEADERS`.
 
 use std::collections::HashMap;
 
 use rookery_exchange::KNOWN_HEADERS;
 
-/// Names that are given an index, in order of their first appearance.
+/// The names that have an index, in order of their first appearance.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct HeaderNames {
     indices: HashMap<Box<[u8]>, i32>,
     bytes: usize,
     is_full: bool,
 }
 
-/// What became of a name.
+/// The result of interning a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interned {
-    /// Its index.
+    /// The index of the name.
     Index(i32),
-    /// It has none, because there are too many names, for the first time.
+    /// The limit was reached for the first time, so the name has no index.
     FirstRefused,
-    /// It has none.
+    /// The limit was reached before, so the name has no index.
     Refused,
 }
 
-/// Peer-chosen names per process: `SYMBOL_COUNT` in request_strings.c less the places for the known names.
-pub(crate) const NAMES: usize = 4096;
-/// Bytes of them: with R's copies, and the last value of each, that stays under 8 MB.
-const NAME_BYTES: usize = 512 << 10;
-/// R refuses symbols of 10,000 bytes.
-const NAME_MAX: usize = 9_990;
-/// Where the known names end: request_strings.c.
-const FIRST: i32 = 64;
-const _: () = assert!(KNOWN_HEADERS.len() <= FIRST as usize);
+/// The maximum number of names that clients can choose in a process: `SYMBOL_COUNT` in
+/// request_strings.c without the known names.
+pub(crate) const MAX_NAMES: usize = 4096;
+/// The maximum total length of these names. With R's copies and the last value of each, they take
+/// less than 8 MB.
+const MAX_TOTAL_BYTES: usize = 512 << 10;
+/// The maximum length of a name, because R refuses symbols of 10,000 bytes.
+const MAX_NAME_BYTES: usize = 9_990;
+/// The index of the first interned name, as in request_strings.c.
+const FIRST_INTERNED: i32 = 64;
+const _: () = assert!(KNOWN_HEADERS.len() <= FIRST_INTERNED as usize);
 
-impl Names {
-    pub(crate) fn new() -> Names {
-        Names { indices: HashMap::new(), bytes: 0, is_full: false }
+impl HeaderNames {
+    pub(crate) fn new() -> HeaderNames {
+        HeaderNames { indices: HashMap::new(), bytes: 0, is_full: false }
     }
 
-    /// The index of a name in CGI form.
+    /// Returns the index of a CGI name, and assigns one to a new name.
     pub(crate) fn intern(&mut self, cgi: &[u8]) -> Interned {
         if let Some(index) = self.indices.get(cgi) {
             return Interned::Index(*index);
         }
-        if cgi.len() > NAME_MAX {
+        if cgi.len() > MAX_NAME_BYTES {
             return Interned::Refused;
         }
-        if self.indices.len() >= NAMES || self.bytes + cgi.len() > NAME_BYTES {
+        if self.indices.len() >= MAX_NAMES || self.bytes + cgi.len() > MAX_TOTAL_BYTES {
             let was_full = std::mem::replace(&mut self.is_full, true);
             return if was_full { Interned::Refused } else { Interned::FirstRefused };
         }
-        let index = FIRST + i32::try_from(self.indices.len()).expect("at most NAMES");
+        let index = FIRST_INTERNED + i32::try_from(self.indices.len()).expect("at most MAX_NAMES");
         self.bytes += cgi.len();
         self.indices.insert(cgi.into(), index);
         Interned::Index(index)
@@ -66,11 +66,13 @@ mod tests {
 
     #[test]
     fn a_million_names_stop_at_the_bound_and_warn_once() {
-        let mut names = Names::new();
+        let mut names = HeaderNames::new();
         let mut refused = [0, 0];
         for n in 0..1_000_000 {
             match names.intern(format!("HTTP_X_{n}").as_bytes()) {
-                Interned::Index(index) => assert!((FIRST..FIRST + 4096).contains(&index)),
+                Interned::Index(index) => {
+                    assert!((FIRST_INTERNED..FIRST_INTERNED + 4096).contains(&index))
+                }
                 Interned::FirstRefused => refused[0] += 1,
                 Interned::Refused => refused[1] += 1,
             }
@@ -78,21 +80,21 @@ mod tests {
         assert_eq!(refused, [1, 1_000_000 - 4096 - 1]);
         assert_eq!(
             names.intern(b"HTTP_X_0"),
-            Interned::Index(FIRST),
+            Interned::Index(FIRST_INTERNED),
             "an early name keeps its index"
         );
     }
 
     #[test]
     fn long_names_are_bounded_in_bytes() {
-        let mut names = Names::new();
-        assert_eq!(names.intern(&[b'X'; NAME_MAX + 1]), Interned::Refused);
+        let mut names = HeaderNames::new();
+        assert_eq!(names.intern(&[b'X'; MAX_NAME_BYTES + 1]), Interned::Refused);
         let taken = (0..4096)
             .filter(|n| {
                 let name = format!("{n:09000}");
                 matches!(names.intern(name.as_bytes()), Interned::Index(_))
             })
             .count();
-        assert_eq!(taken, NAME_BYTES / 9000);
+        assert_eq!(taken, MAX_TOTAL_BYTES / 9000);
     }
 }

@@ -16,7 +16,7 @@ use crate::{Bytes, core, entry, result};
 /// `enum rk_log_format`.
 const JSON: i32 = 1;
 
-/// The log of the process, and the record that C is reading.
+/// The access log of the process, and the record that C is reading.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     open: Option<Arc<AccessLog>>,
@@ -25,7 +25,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Where lines go, if anywhere.
+    /// Returns the open log, if there is one.
     pub(crate) fn opened(&self) -> Option<Arc<AccessLog>> {
         self.open.clone()
     }
@@ -47,33 +47,33 @@ pub struct RawRecord {
     aborted: i32,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () =
     assert!(size_of::<RawRecord>() == 120 && std::mem::offset_of!(RawRecord, remote) == 32);
 
-/// What has the file of the log reopened, if it has one.
+/// Reopens the log file, if there is one.
 static REOPENER: Mutex<Option<Reopener>> = Mutex::new(None);
 
-/// Has the file of the log reopened, from any thread.
+/// Makes the log file be reopened. Called on any thread.
 pub(crate) fn reopen() {
     if let Some(reopener) = &*REOPENER.lock().unwrap_or_else(PoisonError::into_inner) {
         reopener.reopen();
     }
 }
 
-/// Logs all listeners' requests to the file at `path`, or without one to a descriptor, which is taken over; -1: to
-/// [`rk_log_next`].
+/// Logs all requests of the process to the file at `path`, or without a path to the descriptor
+/// `fd`, which is closed with the log. With -1, [`rk_log_next`] returns the records.
 ///
 /// # Safety
-/// - `path` is NULL or a C string; `fd` is -1, or open and nobody else's.
+/// - `path` is NULL or a C string; `fd` is -1, or open and not used elsewhere.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) -> i32 {
     entry(result::STALE, || {
         let format = if format == JSON { Format::Json } else { Format::Common };
         let mut reopener = None;
         let log = if !path.is_null() {
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let path = unsafe { CStr::from_ptr(path) };
             LogFile::open(Path::new(OsStr::from_bytes(path.to_bytes())), crate::write_log_line)
                 .and_then(|file| {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
         } else if fd < 0 {
             Ok(AccessLog::read())
         } else {
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let file = unsafe { File::from_raw_fd(fd) };
             AccessLog::written(file, format)
         };
@@ -105,14 +105,15 @@ pub unsafe extern "C" fn rk_log_open(path: *const c_char, fd: i32, format: i32) 
     })
 }
 
-/// A new descriptor of what the supervisor of this process writes the access log to, in place of standard output; -1 where
-/// there is none.
+/// Returns a new descriptor of the supervisor's access log, for use instead of stdout; -1 if there
+/// is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_output() -> i32 {
     entry(-1, || core::with(|core| core.log_output().map_or(-1, IntoRawFd::into_raw_fd)))
 }
 
-/// The next record of a log without a descriptor: 1, or 0 when there is none. Its bytes are valid until the next call.
+/// Writes the next record of a log that R reads; returns 0 if there is none. Its bytes are valid
+/// until the next call.
 ///
 /// # Safety
 /// - `out` may be written.
@@ -139,33 +140,34 @@ pub unsafe extern "C" fn rk_log_next(out: *mut RawRecord) -> i32 {
                 request_id: Bytes::of(&record.request_id),
                 aborted: record.aborted.map_or(-1, |reason| reason as i32),
             };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe { out.write(raw) };
             1
         })
     })
 }
 
-/// How many records were lost since the last call because they were not read in time.
+/// Returns the number of records that were dropped since the last call because they were not read
+/// in time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_lost() -> u64 {
     entry(0, || core::with(|core| core.log.open.as_ref().map_or(0, |open| open.take_lost())))
 }
 
-/// Makes panics of this process's threads go through the same writer as all other messages, which
-/// does not block if nobody reads stderr.
+/// Makes panics in threads of this process use the same writer as all other messages, which does
+/// not block if nothing reads stderr.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_init() {
     output::write_panics();
 }
 
-/// Waits until the lines for stderr have been written, for at most one second.
+/// Waits until the lines for stderr were written, for at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_output_flush() {
     output::flush();
 }
 
-/// Ends the log; what waits is written first, for a second at most.
+/// Closes the log after writing the queued lines, which takes at most one second.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_log_close() {
     entry((), || {

@@ -1,4 +1,4 @@
-//! What a listener serves without R, as C describes it.
+//! The static paths of a listener, as C describes them: `rk_site_*`.
 
 use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -10,17 +10,17 @@ use rookery_server::static_files::{
 
 use crate::{Bytes, core, entry};
 
-/// What a function that takes a description reports when it is none: `rk_error` says why.
+/// The results of these functions; after `FAILED`, `rk_error` says why.
 const FAILED: i32 = -1;
 const TAKEN: i32 = 0;
 /// The supervisor has not confirmed a change in time.
 const UNCONFIRMED: i32 = 1;
 
-/// A site of `rk_site_new`: what is served, and what has been described since it was last published.
+/// A site of `rk_site_new`: the served paths, and those that were added since the last publication.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub(crate) struct SiteBuilder {
     files: StaticFiles,
-    next: Vec<(String, StaticPath)>,
+    added: Vec<(String, StaticPath)>,
 }
 
 /// `struct rk_static_path`.
@@ -39,7 +39,7 @@ pub struct RawPath {
     falls_through: i32,
 }
 
-// As in rookery.h.
+// The layout is the same as in rookery.h.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     use std::mem::offset_of;
@@ -50,18 +50,19 @@ const _: () = {
     );
 };
 
-impl Builder {
-    /// The files, shared: changing the site changes what the listener serves.
+impl SiteBuilder {
+    /// Returns a shared reference to the static files; changing the site changes what the listener
+    /// serves.
     pub(crate) fn files(&self) -> StaticFiles {
         self.files.clone()
     }
 
-    /// Takes a path with all its options, none of them inherited.
+    /// Adds a path with all its options, which are resolved.
     ///
     /// # Safety
     /// - Every address in `raw` is readable for its length.
     unsafe fn add(&mut self, raw: &RawPath) -> Result<(), String> {
-        // SAFETY: the caller's duty, here and below.
+        // SAFETY: guaranteed by the caller, here and below.
         let text = |bytes: Bytes| String::from_utf8_lossy(unsafe { bytes.get() }).into_owned();
         let key = text(raw.key);
         let refused = |what: &str, error: &dyn std::fmt::Display| {
@@ -71,7 +72,7 @@ impl Builder {
         for at in 0..raw.header_count {
             // SAFETY: `headers` has `header_count` pairs.
             let (name, value) = unsafe { (*raw.headers.add(2 * at), *raw.headers.add(2 * at + 1)) };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let (name, value) = unsafe { (name.get(), value.get()) };
             headers.push(Header::new(name, value).map_err(|error| refused("header", &error))?);
         }
@@ -79,7 +80,7 @@ impl Builder {
             Validation::Off
         } else {
             let name = text(raw.validation_name);
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             let value = unsafe { raw.validation_value.get() };
             Validation::Require(
                 RequiredHeader::new(&name, value).map_err(|error| refused("validation", &error))?,
@@ -95,81 +96,83 @@ impl Builder {
             validation: Some(validation),
             exclude: Some(raw.is_excluded != 0),
         };
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let path = OsStr::from_bytes(unsafe { raw.path.get() }).into();
-        self.next.push((key, StaticPath { path, overrides }));
+        self.added.push((key, StaticPath { path, overrides }));
         Ok(())
     }
 
-    /// Serves the paths that have been added, here and in the supervisor of this process, which is
-    /// waited for. Returns whether it has answered in time.
+    /// Serves the paths that were added, here and in the supervisor of this process. Returns
+    /// whether the supervisor has confirmed that in time.
     fn publish(&mut self) -> Result<bool, String> {
-        let next = std::mem::take(&mut self.next);
-        self.files.replace(next).map_err(|error| error.to_string())?;
+        let added = std::mem::take(&mut self.added);
+        self.files.replace(added).map_err(|error| error.to_string())?;
         let supervision = core::with(|core| core.announce_paths(&self.files));
         let confirmation = supervision.map(|supervision| supervision.wait_until_applied());
         Ok(confirmation != Some(Confirmation::TimedOut))
     }
 }
 
-/// Makes a site without paths.
+/// Creates a site without paths.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_site_new() -> *mut c_void {
-    entry(std::ptr::null_mut(), || Box::into_raw(Box::<Builder>::default()).cast())
+    entry(std::ptr::null_mut(), || Box::into_raw(Box::<SiteBuilder>::default()).cast())
 }
 
-/// Frees a site; a listener that serves it goes on.
+/// Frees a site. A listener with this site continues to serve it.
 ///
 /// # Safety
-/// - `site` is one of `rk_site_new`, and not used after this.
+/// - `site` came from `rk_site_new`, and is not used after this.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_site_free(site: *mut c_void) {
     entry((), || {
         if !site.is_null() {
-            // SAFETY: the caller's duty.
-            drop(unsafe { Box::from_raw(site.cast::<Builder>()) });
+            // SAFETY: guaranteed by the caller, see `# Safety`.
+            drop(unsafe { Box::from_raw(site.cast::<SiteBuilder>()) });
         }
     });
 }
 
-/// Describes a path of the site, in force when it is published.
+/// Adds a path to a site, which takes effect when the site is published.
 ///
 /// # Safety
-/// - `site` is one of `rk_site_new`, and every address in `path` is readable for its length.
+/// - `site` came from `rk_site_new`, and every address in `path` is readable for its length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_site_add(site: *mut c_void, path: *const RawPath) -> i32 {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     report(|| unsafe {
         with_site(site, |site| {
             let added = site.add(&*path);
             if added.is_err() {
-                // What was described before it is not to be served with what is described next.
-                site.next.clear();
+                // After an error, the paths added so far are dropped.
+                site.added.clear();
             }
             added.map(|()| true)
         })
     })
 }
 
-/// Makes the paths described since the last time those that are served. Returns 1 when they are,
-/// but the supervisor of this process may still serve those before, because it does not answer.
+/// Replaces the served paths by those that were added. Returns 1 if the supervisor of this process
+/// has not confirmed the change and may still serve the previous paths.
 ///
 /// # Safety
-/// - `site` is one of `rk_site_new`.
+/// - `site` came from `rk_site_new`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_site_publish(site: *mut c_void) -> i32 {
-    // SAFETY: the caller's duty.
-    report(|| unsafe { with_site(site, Builder::publish) })
+    // SAFETY: guaranteed by the caller, see `# Safety`.
+    report(|| unsafe { with_site(site, SiteBuilder::publish) })
 }
 
+/// Runs `body` with a site.
+///
 /// # Safety
-/// - `site` is one of `rk_site_new`, or NULL.
+/// - `site` came from `rk_site_new`, or is NULL.
 unsafe fn with_site(
     site: *mut c_void,
-    body: impl FnOnce(&mut Builder) -> Result<bool, String>,
+    body: impl FnOnce(&mut SiteBuilder) -> Result<bool, String>,
 ) -> Result<bool, String> {
-    // SAFETY: the caller's duty; C calls on one thread, so nobody else has it.
-    let site = unsafe { site.cast::<Builder>().as_mut() };
+    // SAFETY: guaranteed by the caller; C calls on one thread, so there is no other reference.
+    let site = unsafe { site.cast::<SiteBuilder>().as_mut() };
     site.map_or_else(|| Err("the site has been freed".to_owned()), body)
 }
 

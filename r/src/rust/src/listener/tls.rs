@@ -1,4 +1,4 @@
-//! HTTPS: `rk_tls_*`.
+//! TLS configurations of listeners: `rk_tls_*`.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::io;
@@ -14,62 +14,63 @@ use rookery_websocket_client::Roots;
 
 use crate::{Bytes, core, entry, result};
 
-/// What a function reports that could not do it: `rk_error` says why.
+/// The results of these functions; after `FAILED`, `rk_error` says why.
 const FAILED: i32 = -1;
 const DONE: i32 = 0;
 
-/// Listeners that speak TLS. A handler of signals asks.
+/// The number of listeners with TLS, which a signal handler reads.
 static LISTENERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The TLS of a listener, counted while it listens.
+/// The TLS configuration of a listener, counted while it listens.
 #[derive(Debug)]
-pub(crate) struct Counted(Tls);
+pub(crate) struct CountedTls(Tls);
 
-impl Counted {
-    pub(crate) fn new(tls: Tls) -> Counted {
+impl CountedTls {
+    pub(crate) fn new(tls: Tls) -> CountedTls {
         LISTENERS.fetch_add(1, Ordering::Relaxed);
-        Counted(tls)
+        CountedTls(tls)
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedTls {
     fn drop(&mut self) {
         LISTENERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What C holds of it.
+/// The TLS configuration that C holds.
 #[derive(Debug)]
 pub(crate) struct Https {
     pub(crate) tls: Tls,
-    /// The port from which requests in the clear are sent on.
+    /// The port on which plaintext requests are redirected.
     pub(crate) redirect_from: Option<u16>,
-    /// The authority that issues the certificate, and how it can be proved to it whose the hosts are.
+    /// The certificate authority, and the challenges by which the server can prove control of its
+    /// names.
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
 impl Https {
-    /// Has the certificate ordered and renewed, where an authority issues it. The server listens by now.
+    /// Starts the renewer if an authority issues the certificate. Called when the server listens.
     ///
     /// # Errors
-    /// When no thread can be started.
+    /// Fails if no thread can be started.
     pub(crate) fn start_renewer(&self) -> io::Result<Option<Renewer>> {
         let Some((acme, challenges)) = &self.acme else { return Ok(None) };
         acme.start_renewer(self.tls.clone(), challenges.clone(), crate::write_log_line).map(Some)
     }
 }
 
-/// What an authority is asked for, of `acme()` in R: names and values in turn.
+/// Returns the settings of `acme()` in R, given as alternating names and values.
 ///
 /// # Safety
-/// - `wishes` has twice `count` bytes, readable for the length of the call.
-unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
+/// - `options` has twice `count` elements, readable for the length of the call.
+unsafe fn acme_settings(options: *const Bytes, count: usize) -> Option<Settings> {
     if count == 0 {
         return None;
     }
     let text = |index: usize| {
-        // SAFETY: the caller's duty, for each of them.
-        let bytes = unsafe { (*wishes.add(index)).get() };
+        // SAFETY: guaranteed by the caller for each element.
+        let bytes = unsafe { (*options.add(index)).get() };
         String::from_utf8_lossy(bytes).into_owned()
     };
     let mut settings = Settings::new(Vec::new(), PathBuf::new());
@@ -85,23 +86,23 @@ unsafe fn of_authority(wishes: *const Bytes, count: usize) -> Option<Settings> {
             "challenge" => settings.challenge = Challenge::from_name(&value),
             "ca" => settings.roots = Roots::Custom(value),
             "dir" => settings.folder = value.into(),
-            // R names no others.
+            // R passes no other names.
             _ => {}
         }
     }
     Some(settings)
 }
 
-/// Checks the options of a certificate order without contacting the authority: `RK_BAD_VALUE` if
-/// they are wrong, see `rk_error()`.
+/// Checks the options of a certificate order without contacting the authority. Returns
+/// `RK_BAD_VALUE` if they are wrong, with the error set.
 ///
 /// # Safety
-/// - `wishes` has twice `count` bytes, readable for the length of the call.
+/// - `options` has twice `count` elements, readable for the length of the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i32 {
+pub unsafe extern "C" fn rk_acme_check(options: *const Bytes, count: usize) -> i32 {
     entry(result::BAD_VALUE, || {
-        // SAFETY: the caller's duty.
-        match unsafe { of_authority(wishes, count) }.map(Settings::validate) {
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        match unsafe { acme_settings(options, count) }.map(Settings::validate) {
             Some(Err(error)) => {
                 core::set_error(&error.to_string());
                 result::BAD_VALUE
@@ -111,12 +112,12 @@ pub unsafe extern "C" fn rk_acme_check(wishes: *const Bytes, count: usize) -> i3
     })
 }
 
-/// Where PEM is, as R gives it: text, or the path of a file.
+/// Returns the source of a PEM: the text, or the path of a file.
 ///
 /// # Safety
 /// - The bytes are readable for the length of the call.
 unsafe fn pem(bytes: Bytes) -> Pem {
-    // SAFETY: the caller's duty.
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     let bytes = unsafe { bytes.get() };
     match std::str::from_utf8(bytes) {
         Ok(text) => Pem::from_text_or_path(text),
@@ -124,12 +125,14 @@ unsafe fn pem(bytes: Bytes) -> Pem {
     }
 }
 
-/// Sets TLS up with `count` pairs of a certificate and its key, and certificates for clients, if they are not empty: NULL
-/// when that cannot be done. `hsts` is NULL, or seconds and whether its second and third part hold;
-/// without a port `redirect_from` is 0; `acme` is what an authority is asked for, `acme_count` names and values in turn, or none.
+/// Creates a TLS configuration from `count` pairs of certificate and key, and certificates of
+/// authorities for clients, if `client_ca` is not empty. Returns NULL after a failure. `hsts` is
+/// NULL, or seconds and two flags; `redirect_from` is a port, or 0; `acme` has `acme_count`
+/// alternating names and values.
 ///
 /// # Safety
-/// - `pairs` has twice `count` bytes, `acme` twice `acme_count`, and all of them are readable for the length of the call.
+/// - `pairs` has twice `count` elements, `acme` twice `acme_count`, and all of them are readable
+///   for the length of the call.
 /// - `hsts` has three numbers, or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_tls_new(
@@ -146,19 +149,19 @@ pub unsafe extern "C" fn rk_tls_new(
     acme_count: usize,
 ) -> *mut c_void {
     entry(std::ptr::null_mut(), || {
-        // SAFETY: the caller's duty, for each of them.
+        // SAFETY: guaranteed by the caller for each element.
         let at = |index: usize| unsafe { pem(*pairs.add(index)) };
         let mut settings = TlsSettings {
             pairs: (0..count)
                 .map(|index| CertificatePair { certificate: at(2 * index), key: at(2 * index + 1) })
                 .collect(),
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             client_ca: (client_ca.len > 0).then(|| unsafe { pem(client_ca) }),
             client_is_optional: client_is_optional != 0,
             minimum: if is_new_only == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 },
             only_http1: only_http1 != 0,
             only_http1_websockets: only_http1_websockets != 0,
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             hsts: unsafe { hsts.as_ref() }.map(|[max_age, include_subdomains, preload]| Hsts {
                 max_age: u32::try_from(*max_age).unwrap_or(0),
                 include_subdomains: *include_subdomains != 0,
@@ -168,8 +171,8 @@ pub unsafe extern "C" fn rk_tls_new(
         };
         let over_tls = settings.client_ca.is_none() || settings.client_is_optional;
         let redirect_from = u16::try_from(redirect_from).ok().filter(|port| *port > 0);
-        // SAFETY: the caller's duty.
-        let wished = unsafe { of_authority(acme, acme_count) };
+        // SAFETY: guaranteed by the caller, see `# Safety`.
+        let wished = unsafe { acme_settings(acme, acme_count) };
         let prepared = wished.map(|wished| {
             let acme = Acme::prepare(wished)?;
             let challenges = acme.usable_challenges(redirect_from.is_some(), over_tls)?;
@@ -195,30 +198,30 @@ pub unsafe extern "C" fn rk_tls_new(
     })
 }
 
-/// Frees what `rk_tls_new` gave; listeners keep theirs.
+/// Frees a TLS configuration; listeners keep theirs.
 ///
 /// # Safety
-/// - `tls` is one of `rk_tls_new` and not used after this, or NULL.
+/// - `tls` came from `rk_tls_new` and is not used after this, or is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_tls_free(tls: *mut c_void) {
     entry((), || {
         if !tls.is_null() {
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             drop(unsafe { Box::from_raw(tls.cast::<Https>()) });
         }
     });
 }
 
-/// What a listener is given of it.
+/// Returns the TLS configuration behind a pointer of C.
 ///
 /// # Safety
-/// - `tls` is one of `rk_tls_new` that outlives what is returned, or NULL.
-pub(crate) unsafe fn of<'a>(tls: *const c_void) -> Option<&'a Https> {
-    // SAFETY: the caller's duty.
+/// - `tls` came from `rk_tls_new` and outlives the returned reference, or is NULL.
+pub(crate) unsafe fn from_raw<'a>(tls: *const c_void) -> Option<&'a Https> {
+    // SAFETY: guaranteed by the caller, see `# Safety`.
     unsafe { tls.cast::<Https>().as_ref() }
 }
 
-/// Reads the certificates of a listener anew. `RK_STALE`: it has none.
+/// Reads the certificates of a listener again. Returns `RK_STALE` if it has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     entry(FAILED, || {
@@ -236,16 +239,17 @@ pub extern "C" fn rk_tls_reload(listener: u32) -> i32 {
     })
 }
 
-/// Whether a listener speaks TLS. May be called in a handler of signals.
+/// Returns whether a listener uses TLS. May be called in a signal handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_has_tls() -> i32 {
     i32::from(LISTENERS.load(Ordering::Relaxed) > 0)
 }
 
-/// The certificate to develop with, kept in `folder`: its file and its fingerprint, valid until the next call.
+/// Creates or reads the development certificate in `folder`. Its file and fingerprint are valid
+/// until the next call.
 ///
 /// # Safety
-/// - `folder` is a C string; the others can be written to.
+/// - `folder` is a C string; the other arguments can be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_tls_development_certificate(
     folder: *const c_char,
@@ -254,12 +258,12 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     is_new: *mut i32,
 ) -> i32 {
     entry(FAILED, || {
-        // SAFETY: the caller's duty.
+        // SAFETY: guaranteed by the caller, see `# Safety`.
         let folder = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(folder) }.to_bytes()));
         match DevelopmentCertificate::load_or_create(folder) {
             Ok(made) => core::with(|core| {
-                let made = core.development.insert(made);
-                // SAFETY: the caller's duty.
+                let made = core.development_certificate.insert(made);
+                // SAFETY: guaranteed by the caller, see `# Safety`.
                 unsafe {
                     file.write(Bytes::of(made.file.as_os_str().as_bytes()));
                     fingerprint.write(Bytes::of(made.fingerprint.as_bytes()));
@@ -278,7 +282,8 @@ pub unsafe extern "C" fn rk_tls_development_certificate(
     })
 }
 
-/// The client's certificate of an exchange that R holds: 1, or 0 when it has none. Valid while R holds it.
+/// Writes the subject and fingerprint of the client's certificate; returns 0 if there is none. They
+/// are valid while R holds the exchange.
 ///
 /// # Safety
 /// - `subject` and `fingerprint` can be written to.
@@ -294,7 +299,7 @@ pub unsafe extern "C" fn rk_client_certificate(
             let Some(client) = core.held(slot, id).and_then(|exchange| exchange.client()) else {
                 return 0;
             };
-            // SAFETY: the caller's duty.
+            // SAFETY: guaranteed by the caller, see `# Safety`.
             unsafe {
                 subject.write(Bytes::of(client.subject.as_bytes()));
                 fingerprint.write(Bytes::of(client.fingerprint.as_bytes()));
