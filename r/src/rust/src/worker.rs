@@ -191,7 +191,8 @@ impl Core {
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(scoreboard) = self.scoreboard() else { return true };
         let now = now();
-        scoreboard.r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
+        scoreboard
+            .r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             scoreboard.take();
