@@ -54,7 +54,7 @@ const STATES: [&str; 3] = ["starting", "ready", "draining"];
 #[derive(Debug)]
 pub struct StandaloneInputs {
     /// What R does.
-    pub board: Arc<SharedScoreboard>,
+    pub scoreboard: Arc<SharedScoreboard>,
     /// What was refused.
     pub reports: Arc<Reports<Rejection>>,
     /// How many requests may wait for R.
@@ -67,7 +67,7 @@ pub struct Standalone {
     about: Mutex<ServerInfo>,
     started: SystemTime,
     seen: Mutex<StandaloneInputs>,
-    board: Arc<SharedScoreboard>,
+    scoreboard: Arc<SharedScoreboard>,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
     /// When the server's loop was heard of, by [`now`].
@@ -89,7 +89,7 @@ impl Standalone {
         let one = Arc::new(Standalone {
             about: Mutex::new(about),
             started: SystemTime::now(),
-            board: Arc::clone(&seen.board),
+            scoreboard: Arc::clone(&seen.scoreboard),
             seen: Mutex::new(seen),
             course: AtomicU8::new(Lifecycle::Starting as u8),
             listening: Mutex::default(),
@@ -122,8 +122,8 @@ impl Standalone {
     }
 
     /// Where R's thread and the server's write what R does.
-    pub fn board(&self) -> &Arc<SharedScoreboard> {
-        &self.board
+    pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
+        &self.scoreboard
     }
 
     /// There is something else to look at from now on, of a server made anew.
@@ -166,7 +166,7 @@ impl Standalone {
     /// R begins with a request, or with the head of one that comes again with its body.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.times();
-        exchange.set_begun_at(now);
+        exchange.set_started_at(now);
         // One that comes twice waits once.
         if !is_head {
             self.tally.begin(handed, now);
@@ -176,7 +176,7 @@ impl Standalone {
     /// R, or who refuses it in R's place, has answered a request.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.times();
-        self.tally.answer(exchange.reply().status(), handed, begun, now);
+        self.tally.answer(exchange.response().status(), handed, begun, now);
     }
 
     // ---- what is looked at ----
@@ -211,7 +211,7 @@ impl Standalone {
 
     /// Returns the process as reports have it.
     fn process(&self) -> RProcess {
-        let read = self.board.read();
+        let read = self.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);
         RProcess {
             slot: 0,
@@ -326,7 +326,7 @@ fn watch(one: &Weak<Standalone>) {
     let mut share = Utilization::default();
     while let Some(one) = one.upgrade() {
         let time = now();
-        let ratio = share.look(one.board.read().busy_by(time), time);
+        let ratio = share.look(one.scoreboard.read().busy_by(time), time);
         one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
         one.look();
         if one.is_over.load(Ordering::Acquire) {
@@ -353,9 +353,12 @@ mod tests {
     use super::*;
 
     fn one() -> Arc<Standalone> {
-        let (board, _) = SharedScoreboard::create().unwrap();
-        let seen =
-            StandaloneInputs { board: Arc::new(board), reports: Arc::default(), queue_limit: 7 };
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let seen = StandaloneInputs {
+            scoreboard: Arc::new(scoreboard),
+            reports: Arc::default(),
+            queue_limit: 7,
+        };
         Standalone::new(ServerInfo { target: "/app".into(), address: String::new() }, seen).unwrap()
     }
 
@@ -365,7 +368,8 @@ mod tests {
 
     #[test]
     fn probes_say_where_it_is() {
-        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let server =
+            Server::with_closure(Config::default(), |exchange| exchange.begin_response(200));
         let one = one();
         // The app is loaded, for as long as that takes.
         one.heard.store(1, Ordering::Relaxed);
@@ -392,7 +396,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
-        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let server =
+            Server::with_closure(Config::default(), |exchange| exchange.begin_response(200));
         let one = one();
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -409,10 +414,10 @@ mod tests {
         let one = one();
         let mut exchange = Exchange::new();
         for is_head in [true, false] {
-            exchange.set_handed_at(1_000_000);
+            exchange.set_queued_at(1_000_000);
             one.begins(&mut exchange, is_head, 3_000_000);
         }
-        exchange.begin_reply(404);
+        exchange.begin_response(404);
         one.answers(&exchange, 8_000_000);
         let text = one.metrics();
         for line in [

@@ -257,8 +257,8 @@ fn inherited_error(source: io::Error) -> ListenError {
 /// As a static path answers where nothing is.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
-    exchange.begin_reply(status.as_u16());
-    exchange.set_reply_body(error_body(status).as_bytes());
+    exchange.begin_response(status.as_u16());
+    exchange.set_response_body(error_body(status).as_bytes());
 }
 
 /// There is no application to wake.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// For how long after its answer an R looks for what comes next, of the 200 us that it may (`Link::stay_awake`): the rest is the way there.
+/// For how long after its answer an R looks for what comes next, of the 200 us that it may (`Link::enable_long_busy_poll`): the rest is the way there.
 const AWAKE: Duration = Duration::from_micros(150);
 
 /// Up to which mean it has one ahead in any case: the time that a hand-over takes is a tenth of it or more, and an R that sleeps
@@ -57,7 +57,7 @@ impl LatencyEstimate {
 
     /// A reply has come to a request that was given to it at `given`, and by now it has done all this `work`.
     pub(super) fn has_answered(&mut self, work: WorkDone, given: Instant, now: Instant) {
-        // It worked no longer on this than since it was given it, nor before its last reply: what is on the board beyond that was
+        // It worked no longer on this than since it was given it, nor before its last reply: what is on the scoreboard beyond that was
         // something else, and a worker's word.
         let from = self.answered.map_or(given, |answered| answered.max(given));
         self.answered = Some(now);

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Ended, Exchange, IoWaker, SocketId, StreamId, Upstream};
+use rookery_exchange::{
+    Command, Exchange, IoWaker, StreamId, TerminationState, UpstreamLog, WebSocketId,
+};
 use rookery_worker_protocol::TicketGuard;
 
 use super::PoolLimits;
@@ -47,7 +49,7 @@ const KEPT_BYTES: usize = 64 << 10;
 /// See the module.
 pub(super) struct State {
     pub(super) limits: PoolLimits,
-    roster: Arc<BackendRegistry>,
+    registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
     commands: RefCell<VecDeque<Command>>,
     events: Cell<u64>,
@@ -69,7 +71,7 @@ pub(super) struct State {
     pub(super) given: Cell<u64>,
     /// Whether anything has gone to a worker since the thread slept.
     pub(super) has_passed_on: Cell<bool>,
-    relays: RefCell<HashMap<SocketId, Rc<Tunnel>>>,
+    relays: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
     outlets: RefCell<HashMap<StreamId, Rc<ResponseSink>>>,
     /// Notified when the workers have changed, and when a request that was given to one has waited too long.
     pub(super) news: tokio::sync::Notify,
@@ -78,14 +80,14 @@ pub(super) struct State {
     is_watch_asleep: Cell<bool>,
 }
 
-/// Follows the roster, and the age of the requests that workers have been given.
+/// Follows the registry, and the age of the requests that workers have been given.
 pub(super) fn watch(state: &Rc<State>) {
     let following = Rc::clone(state);
     tokio::task::spawn_local(async move {
         loop {
-            following.read_roster();
-            let roster = Arc::clone(&following.roster);
-            roster.changed.notified().await;
+            following.update_backends();
+            let registry = Arc::clone(&following.registry);
+            registry.changed.notified().await;
         }
     });
     tokio::task::spawn_local(watch_given(Rc::clone(state)));
@@ -115,20 +117,20 @@ async fn watch_given(state: Rc<State>) {
 
 impl State {
     pub(super) fn new(
-        roster: Arc<BackendRegistry>,
+        registry: Arc<BackendRegistry>,
         limits: PoolLimits,
         keys: Arc<Keys>,
         waker: Arc<dyn IoWaker>,
     ) -> Rc<State> {
-        roster.counts.queue_limit.set(limits.queue as u64);
-        roster.counts.sessions_limit.set(if limits.sessions == usize::MAX {
+        registry.counts.queue_limit.set(limits.queue as u64);
+        registry.counts.sessions_limit.set(if limits.sessions == usize::MAX {
             0
         } else {
             limits.sessions as u64
         });
         Rc::new(State {
             limits,
-            roster,
+            registry,
             waker,
             commands: RefCell::default(),
             events: Cell::new(0),
@@ -155,14 +157,14 @@ impl State {
 
     /// What is format_count, for whoever asks.
     pub(super) fn counts(&self) -> &PoolCounters {
-        &self.roster.counts
+        &self.registry.counts
     }
 
     // ---- requests ----
 
     /// Whether the app is shown the head of a request before its body is taken.
     pub(super) fn sees_head(&self, exchange: &Exchange) -> bool {
-        self.workers.borrow().iter().any(|worker| worker.member.sees_heads())
+        self.workers.borrow().iter().any(|worker| worker.backend.sees_heads())
             && deferred_body::is_shown(exchange)
     }
 
@@ -170,9 +172,9 @@ impl State {
     pub(super) fn enqueue(self: &Rc<Self>, waiting: QueuedRequest) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
         waiting.exchange.set_waiting(true);
-        waiting.exchange.note_upstream(|upstream| {
+        waiting.exchange.update_upstream_log(|upstream| {
             // It may have been here before: then its head was.
-            *upstream = Upstream { waits_since: Some(waiting.since), ..Upstream::default() };
+            *upstream = UpstreamLog { queued_since: Some(waiting.since), ..UpstreamLog::default() };
         });
         if self.queue.borrow().is_full(most) {
             let departed = self.queue.borrow_mut().take_departed();
@@ -184,7 +186,9 @@ impl State {
         if let Err(refused) = pushed {
             self.counts().refused_full.add(1);
             refused.set_waiting(false);
-            refused.note_upstream(|upstream| upstream.ends(Some(Ended::Queue), Instant::now()));
+            refused.update_upstream_log(|upstream| {
+                upstream.on_terminated(Some(TerminationState::Queue), Instant::now())
+            });
             return Err(refused);
         }
         self.assign();
@@ -198,7 +202,7 @@ impl State {
         let now = Instant::now();
         waiting.since = now.checked_sub(waited).unwrap_or(now);
         waiting.exchange.set_waiting(true);
-        waiting.exchange.note_upstream(|upstream| upstream.waits(waiting.since));
+        waiting.exchange.update_upstream_log(|upstream| upstream.on_queued(waiting.since));
         self.queue.borrow_mut().insert(waiting);
         self.assign();
     }
@@ -216,7 +220,7 @@ impl State {
         let mut departed = self.queue.borrow_mut().take_departed();
         for worker in self.workers.borrow().iter() {
             departed.append(&mut worker.queue.borrow_mut().take_departed());
-            worker.queue.borrow().tell(&worker.member.load.queue);
+            worker.queue.borrow().tell(&worker.backend.load.queue);
         }
         for gone in departed {
             self.respond(gone.exchange);
@@ -322,7 +326,7 @@ impl State {
     fn next(&self) -> Option<QueuedRequest> {
         loop {
             let waiting = self.queue.borrow_mut().pop()?;
-            if !waiting.exchange.is_departed() {
+            if !waiting.exchange.is_client_disconnected() {
                 return Some(waiting);
             }
             self.respond(waiting.exchange);
@@ -343,7 +347,7 @@ impl State {
         let avoids = waiting.avoids.filter(|epoch| has_other(&workers, *epoch));
         let best = workers
             .iter()
-            .filter(|worker| avoids != Some(worker.member.epoch))
+            .filter(|worker| avoids != Some(worker.backend.epoch))
             .filter(|worker| !begins || worker.may_have_another(&self.limits))
             .filter_map(|worker| Some((worker.preference(&self.limits, counts_sessions)?, worker)))
             .min_by(|(a, _), (b, _)| a.cmp(b));
@@ -392,11 +396,11 @@ impl State {
     // ---- workers ----
 
     /// Adds those that came, and lets those go that have ended.
-    fn read_roster(self: &Rc<Self>) {
-        let members = self.roster.members();
+    fn update_backends(self: &Rc<Self>) {
+        let backends = self.registry.backends();
         let mut workers = self.workers.borrow_mut();
         workers.retain(|worker| {
-            let is_there = members.iter().any(|member| member.epoch == worker.member.epoch);
+            let is_there = backends.iter().any(|backend| backend.epoch == worker.backend.epoch);
             if !is_there {
                 worker.let_go();
             }
@@ -406,9 +410,9 @@ impl State {
             }
             is_there
         });
-        for member in members {
-            if !workers.iter().any(|worker| worker.member.epoch == member.epoch) {
-                workers.push(PoolBackend::new(member));
+        for backend in backends {
+            if !workers.iter().any(|worker| worker.backend.epoch == backend.epoch) {
+                workers.push(PoolBackend::new(backend));
             }
         }
         drop(workers);
@@ -434,15 +438,17 @@ impl State {
     /// AdminHandler in place of a worker.
     pub(super) fn refuse(&self, mut waiting: QueuedRequest, refusal: ErrorReply) {
         waiting.exchange.set_waiting(false);
-        waiting.exchange.note_upstream(|upstream| upstream.ends(refusal.ended(), Instant::now()));
+        waiting.exchange.update_upstream_log(|upstream| {
+            upstream.on_terminated(refusal.ended(), Instant::now())
+        });
         refusal.answer(&mut waiting.exchange);
         self.respond(waiting.exchange);
     }
 
     /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
-        if !exchange.is_departed() {
-            self.counts().answered.add(exchange.reply().status());
+        if !exchange.is_client_disconnected() {
+            self.counts().answered.add(exchange.response().status());
         }
         self.command(Command::Respond(exchange));
     }
@@ -478,15 +484,15 @@ impl State {
 
     // ---- WebSockets and streams ----
 
-    pub(super) fn add_relay(&self, socket: SocketId, relay: Rc<Tunnel>) {
+    pub(super) fn add_relay(&self, socket: WebSocketId, relay: Rc<Tunnel>) {
         self.relays.borrow_mut().insert(socket, relay);
     }
 
-    pub(super) fn relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
+    pub(super) fn relay(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow().get(&socket).cloned()
     }
 
-    pub(super) fn take_relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
+    pub(super) fn take_relay(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow_mut().remove(&socket)
     }
 
@@ -507,7 +513,7 @@ impl State {
 
 /// Returns whether a worker is ready besides the one with this epoch.
 fn has_other(workers: &[Rc<PoolBackend>], epoch: u64) -> bool {
-    workers.iter().any(|worker| worker.member.epoch != epoch && worker.is_taken_for_ready())
+    workers.iter().any(|worker| worker.backend.epoch != epoch && worker.is_taken_for_ready())
 }
 
 mod session_routing;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Exchange, SocketId};
+use rookery_exchange::{Command, Exchange, WebSocketId};
 use rookery_server::Upstream;
 
 use super::pool_backend::PoolBackend;
@@ -21,7 +21,7 @@ const RESTARTS: u16 = 1012;
 const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
 /// When one of so many is closed, of a worker that ends within a time: spread by chance, and not for longer than the others need.
-fn closes_after(socket: SocketId, sessions: u32, within: Duration) -> Duration {
+fn closes_after(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
     let all = EACH_COMES_BACK.saturating_mul(sessions).min(within * 4 / 5);
     let chance = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     all.mul_f64(f64::from(chance) / f64::from(u32::MAX))
@@ -65,7 +65,7 @@ pub(super) fn start(
     });
     state.count_reconnect(&exchange, worker);
     worker.has_come();
-    worker.member.load.sessions.fetch_add(1, Ordering::Relaxed);
+    worker.backend.load.sessions.fetch_add(1, Ordering::Relaxed);
     let id = exchange.id();
     state.add_relay(id, Rc::clone(&relay));
     state.respond(exchange);
@@ -81,17 +81,17 @@ impl Tunnel {
 
     /// It has ended.
     pub(super) fn end(&self) {
-        self.worker.member.load.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.worker.backend.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Closes it, in its turn, when its worker is to end.
-    pub(super) fn look_for_end(&self, state: &Rc<State>, socket: SocketId) {
-        let member = &self.worker.member;
-        let Some(within) = member.ends_within() else { return };
+    pub(super) fn look_for_end(&self, state: &Rc<State>, socket: WebSocketId) {
+        let backend = &self.worker.backend;
+        let Some(within) = backend.ends_within() else { return };
         if self.is_ending.replace(true) {
             return;
         }
-        let sessions = member.load().1.try_into().unwrap_or(u32::MAX);
+        let sessions = backend.load().1.try_into().unwrap_or(u32::MAX);
         let pause = closes_after(socket, sessions, within);
         let state = Rc::clone(state);
         tokio::task::spawn_local(async move {
