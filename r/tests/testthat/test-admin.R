@@ -109,7 +109,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
   expect_equal(told$status, 1L)
-  expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
+  expect_match(told$said, paste("Process", pid, "is not an app server of this user"))
 })
 
 test_that("it is not ready before the app listens, nor once it is to end", {
@@ -145,7 +145,7 @@ test_that("it is not ready before the app listens, nor once it is to end", {
 test_that("what is wrong with the address is said at once, and an object may have one as well", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
   expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
-  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with its port", class = "rookery_no_address")
+  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with a port", class = "rookery_no_address")
   folder <- withr::local_tempdir()
   expect_error(serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`", class = "rookery_no_address")
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")

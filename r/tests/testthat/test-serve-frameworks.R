@@ -68,7 +68,7 @@ test_that("a fiery app is served on the port that was asked for, as an object an
 
   refused <- local_cli("serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s")))
   expect_equal(exit_of(refused), 3)
-  expect_match(refused$tell(), "has not started: .* can only be served on a port")
+  expect_match(refused$tell(), "did not start: .* can only be served on a port")
 })
 
 test_that("plumber2: an API, and a folder that names it as its engine", {

@@ -139,7 +139,7 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
     # Never both: the worker had answered, and its process was no more.
-    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished: R \\(process [0-9]+")
+    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished its requests: R \\(process [0-9]+")
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
     slow$wait(60000)

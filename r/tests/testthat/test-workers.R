@@ -261,7 +261,7 @@ test_that("a _server.yml says how many, and serve() takes the same", {
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options about workers are for a supervisor, which R has only where workers are asked for.
+  # Options for workers are for a supervisor, which R has only where workers are asked for.
   settings("drain: 5s")
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
@@ -407,5 +407,5 @@ test_that("with --fail-fast the program ends with status 5 when all Rs end again
   file.create(bad)
   for (pid in pids) tools::pskill(as.integer(pid), tools::SIGKILL)
   expect_equal(exit_of(it), 5)
-  expect_match(it$tell(), "All workers end again and again without having answered anything")
+  expect_match(it$tell(), "All workers keep crashing before they respond to a request")
 })
