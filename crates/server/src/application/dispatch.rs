@@ -178,11 +178,11 @@ impl Dispatch {
     // ---- what comes down ----
 
     /// Carries out what the application has sent, one command after the other; says whether there was anything.
-    pub(crate) fn run_commands(&self, mut carry_out: impl FnMut(Command)) -> bool {
+    pub(crate) fn run_commands(&self, mut execute: impl FnMut(Command)) -> bool {
         let mut commands = self.commands.take();
         self.application.take_commands(&mut commands);
         let was_any = !commands.is_empty();
-        commands.drain(..).for_each(&mut carry_out);
+        commands.drain(..).for_each(&mut execute);
         self.commands.replace(commands);
         was_any
     }

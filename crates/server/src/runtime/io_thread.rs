@@ -226,7 +226,7 @@ async fn run_commands(
     loop {
         // Created before the checks below, so that a removal between the checks and the wait is not
         // missed.
-        let gone = connections.removed.notified();
+        let removed = connections.removed.notified();
         while let Some(command) = commands.pop() {
             match command {
                 IoCommand::Listen { listener, inherited, groups, done } => {
@@ -317,7 +317,7 @@ async fn run_commands(
         tokio::select! {
             biased;
             () = commands.pushed.notified() => {}
-            () = gone => {}
+            () = removed => {}
             // No client would be served without one of these tasks, so its panic ends the thread.
             panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => resume_unwind(panic),
         }

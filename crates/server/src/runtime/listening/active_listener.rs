@@ -90,12 +90,12 @@ impl ActiveListener {
         for task in &self.certificate_tasks {
             task.abort();
         }
-        for accepting in &self.accept_tasks {
-            accepting.abort();
+        for task in &self.accept_tasks {
+            task.abort();
         }
-        for accepting in self.accept_tasks {
+        for task in self.accept_tasks {
             // Cancelled, as asked.
-            let _ = accepting.await;
+            let _ = task.await;
         }
     }
 }

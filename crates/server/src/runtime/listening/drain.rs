@@ -8,8 +8,8 @@ use crate::connections::table::ConnectionTable;
 
 /// Ends what is idle, and the rest when it is done.
 pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: ListenerId) {
-    for peer in connections.of_listener(listener) {
-        peer.stop();
+    for connection in connections.of_listener(listener) {
+        connection.stop();
     }
 }
 
@@ -19,29 +19,30 @@ pub(in crate::runtime) async fn finish(
     listener: ListenerId,
     timeout: Duration,
 ) {
-    for peer in connections.of_listener(listener) {
+    for connection in connections.of_listener(listener) {
         // The application is the one that waits for this: it makes no more of them meanwhile.
-        if peer.is_cut_by_stop() {
-            peer.abort();
+        if connection.is_cut_by_stop() {
+            connection.abort();
         }
     }
-    let is_done =
-        || connections.of_listener(listener).iter().all(|peer| peer.is_awaiting_response());
+    let is_done = || {
+        connections.of_listener(listener).iter().all(|connection| connection.is_awaiting_response())
+    };
     let all_done = async {
         loop {
-            let gone = connections.removed.notified();
+            let removed = connections.removed.notified();
             if is_done() {
                 return;
             }
-            gone.await;
+            removed.await;
         }
     };
     if tokio::time::timeout(timeout, all_done).await.is_ok() {
         return;
     }
-    for peer in connections.of_listener(listener) {
-        if !peer.is_awaiting_response() {
-            peer.abort();
+    for connection in connections.of_listener(listener) {
+        if !connection.is_awaiting_response() {
+            connection.abort();
         }
     }
     while !is_done() {

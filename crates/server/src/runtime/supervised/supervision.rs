@@ -48,7 +48,7 @@ pub enum SupervisorRequest {
     /// To reopen the file of the access log.
     ReopenLog,
     /// Nothing any more, for it has gone: to be over as after [`Stop`](Self::Stop).
-    Gone,
+    Disconnected,
 }
 
 /// What ties the servers of a process to its supervisor ([`Server::watch_supervisor`](crate::Server::watch_supervisor)).
@@ -248,11 +248,12 @@ impl AsRawFd for WatchedChannel {
 
 /// Accepts on the public listeners, if there are any and a listener serves them.
 fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, number: u64) {
-    let can = supervision.has_public_listeners() && connections.public_listener().is_some();
-    if can {
+    let can_accept = supervision.has_public_listeners() && connections.public_listener().is_some();
+    if can_accept {
         supervision.accept_switch.set(AcceptMode::On);
     }
-    let response = if can { Message::Accepting(number) } else { Message::NotAccepting(number) };
+    let response =
+        if can_accept { Message::Accepting(number) } else { Message::NotAccepting(number) };
     // A supervisor that does not read waits for this no longer than it wants to.
     let _ = supervision.send(response);
 }
@@ -261,8 +262,8 @@ fn start_accepting(connections: &ConnectionTable, supervision: &Supervision, num
 fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: u64) {
     supervision.close_public();
     let public = connections.public_clients();
-    for peer in &public {
-        if within == 0 { peer.stop() } else { peer.drain() }
+    for connection in &public {
+        if within == 0 { connection.stop() } else { connection.drain() }
     }
     if within == 0 {
         return;
@@ -271,14 +272,15 @@ fn retire(connections: &Rc<ConnectionTable>, supervision: &Supervision, within: 
     tokio::task::spawn_local(async move {
         // A client that is about to send a request has sent it by then.
         tokio::time::sleep(UNUSED_GRACE).await;
-        for peer in unused.public_clients() {
-            peer.drain();
+        for connection in unused.public_clients() {
+            connection.drain();
         }
     });
     if within == KEEP_WEBSOCKETS {
         return;
     }
-    let sockets: Vec<_> = public.into_iter().filter(|peer| peer.is_websocket()).collect();
+    let sockets: Vec<_> =
+        public.into_iter().filter(|connection| connection.is_websocket()).collect();
     let within = Duration::from_millis(within);
     let all = RECONNECT_COST.saturating_mul(sockets.len().try_into().unwrap_or(u32::MAX));
     let pause = all.min(within * 4 / 5) / u32::try_from(sockets.len().max(1)).unwrap_or(u32::MAX);
@@ -339,7 +341,7 @@ impl Supervision {
             unsafe { AsyncFd::register_with_interest(WatchedChannel(Arc::clone(self)), interest) };
         let Ok(watched) = watched else {
             // The end of the channel could not be noticed.
-            (self.on_request)(SupervisorRequest::Gone);
+            (self.on_request)(SupervisorRequest::Disconnected);
             return ControlFlow::Break(());
         };
         while self.announcements().unsent().is_some() == waits_for_room {
@@ -354,7 +356,7 @@ impl Supervision {
                             self.stop_accepting();
                             // Those who accept on copies of them come to know of it.
                             tokio::task::yield_now().await;
-                            (self.on_request)(SupervisorRequest::Gone);
+                            (self.on_request)(SupervisorRequest::Disconnected);
                             return ControlFlow::Break(());
                         }
                         received => self.on_received(connections, &received),
