@@ -14,6 +14,7 @@ use super::supervised::supervision::Supervision;
 /// A command to the I/O thread. The thread answers by `done`; if it ends first, it drops `done`.
 #[derive(Debug)]
 pub(super) enum IoCommand {
+    /// Start a listener.
     Listen {
         listener: ListenerId,
         /// The supervision of a worker whose socket is among `groups`, possibly with public
@@ -25,43 +26,23 @@ pub(super) enum IoCommand {
     },
     /// Start or stop accepting connections. While the listener does not accept, other processes
     /// that have the sockets may accept.
-    SetAccepting {
-        listener: ListenerId,
-        is_on: bool,
-        done: mpsc::Sender<()>,
-    },
+    SetAccepting { listener: ListenerId, is_on: bool, done: mpsc::Sender<()> },
     /// Return copies of a listener's sockets.
-    CopySockets {
-        listener: ListenerId,
-        done: mpsc::Sender<io::Result<Vec<OwnedFd>>>,
-    },
+    CopySockets { listener: ListenerId, done: mpsc::Sender<io::Result<Vec<OwnedFd>>> },
     /// Receive messages of the supervisor, unless the thread already does.
-    WatchSupervisor {
-        supervision: Arc<Supervision>,
-        done: mpsc::Sender<io::Result<()>>,
-    },
+    WatchSupervisor { supervision: Arc<Supervision>, done: mpsc::Sender<io::Result<()>> },
     /// Stop receiving messages of the supervisor.
-    UnwatchSupervisor {
-        done: mpsc::Sender<()>,
-    },
-    Drain {
-        listener: ListenerId,
-        done: mpsc::Sender<()>,
-    },
-    CountConnections {
-        listener: ListenerId,
-        done: mpsc::Sender<usize>,
-    },
-    Stop {
-        listener: ListenerId,
-        done: mpsc::Sender<()>,
-    },
-    ShutDown {
-        done: mpsc::Sender<()>,
-    },
-    Panic {
-        done: mpsc::Sender<()>,
-    },
+    UnwatchSupervisor { done: mpsc::Sender<()> },
+    /// Stop accepting and close each connection after its current response.
+    Drain { listener: ListenerId, done: mpsc::Sender<()> },
+    /// Return the number of a listener's connections.
+    CountConnections { listener: ListenerId, done: mpsc::Sender<usize> },
+    /// Stop a listener, and wait for its connections to end.
+    Stop { listener: ListenerId, done: mpsc::Sender<()> },
+    /// Close everything and end the thread.
+    ShutDown { done: mpsc::Sender<()> },
+    /// Panic, for tests.
+    Panic { done: mpsc::Sender<()> },
 }
 
 /// The queue through which other threads send commands to the I/O thread.

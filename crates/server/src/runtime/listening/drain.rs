@@ -1,4 +1,4 @@
-//! Ending the connections of a listener: in order, and those that are late.
+//! Closing the connections of a listener, gracefully at first and forcibly after a timeout.
 
 use std::time::Duration;
 
@@ -6,21 +6,23 @@ use rookery_exchange::ListenerId;
 
 use crate::connections::table::ConnectionTable;
 
-/// Ends what is idle, and the rest when it is done.
+/// Closes idle connections now, and each other connection after its current response.
 pub(in crate::runtime) fn begin(connections: &ConnectionTable, listener: ListenerId) {
     for connection in connections.of_listener(listener) {
         connection.stop();
     }
 }
 
-/// Waits for the end of all but the connections that the application owes a reply, and ends those that are late.
+/// Waits until all connections are closed, except those that wait for the application's response.
+/// Aborts the rest after `timeout`.
 pub(in crate::runtime) async fn finish(
     connections: &ConnectionTable,
     listener: ListenerId,
     timeout: Duration,
 ) {
     for connection in connections.of_listener(listener) {
-        // The application is the one that waits for this: it makes no more of them meanwhile.
+        // Such connections would not end by themselves: the application waits for this function and
+        // sends no more chunks meanwhile.
         if connection.is_cut_by_stop() {
             connection.abort();
         }
@@ -46,7 +48,7 @@ pub(in crate::runtime) async fn finish(
         }
     }
     while !is_done() {
-        // Each of them ends when it is polled next.
+        // An aborted connection ends when its task is polled next.
         tokio::task::yield_now().await;
     }
 }
