@@ -25,7 +25,7 @@ use rookery_server::output;
 use stderr::{log_line, output_deadline};
 
 use app_detection::Target;
-use commands::{check, new_app, status, version};
+use commands::{check, config, new_app, status, version};
 #[cfg(target_os = "linux")]
 use process::{pid1, signals};
 #[cfg(not(target_os = "linux"))]
@@ -56,7 +56,7 @@ fn begin() -> ExitCode {
         CommandLine::Serve(args) => run(args),
         CommandLine::Config(args) => {
             let (_, target, serve) = load_settings(args)?;
-            print(&check::config(&serve.serve, &target))
+            print(&config::config(&serve.serve, &target))
         }
         CommandLine::Check(args) => {
             let (_, target, read) = load_settings(args)?;

@@ -15,8 +15,8 @@
 //!     server.link().wait(std::time::Duration::from_secs(1));
 //!     while let Some(event) = server.link().next() {
 //!         let Event::Request(mut exchange) = event else { continue };
-//!         exchange.begin_reply(200);
-//!         exchange.set_reply_body(b"Hello, World!");
+//!         exchange.begin_response(200);
+//!         exchange.set_response_body(b"Hello, World!");
 //!         server.link().send(Command::Respond(exchange));
 //!     }
 //! }

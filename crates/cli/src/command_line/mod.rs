@@ -3,7 +3,7 @@
 mod clap_errors;
 mod help_text;
 mod options;
-mod serve;
+mod serve_args;
 mod status_and_new;
 
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ use help_text::ABOUT;
 use options::Matches;
 
 pub(crate) use options::Options;
-pub(crate) use serve::{ServeArgs, ServeSettings};
+pub(crate) use serve_args::ServeArgs;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -198,6 +198,7 @@ pub(crate) mod tests {
 
     use super::options::Options;
     use super::*;
+    use crate::settings::serve_settings::ServeSettings;
 
     fn parse(words: &[&str]) -> Result<CommandLine, Failure> {
         read(["rookery"].iter().chain(words).map(OsString::from))
@@ -212,7 +213,7 @@ pub(crate) mod tests {
     }
 
     /// Returns how a command line alone, without a file or an environment, has an app served.
-    pub(super) fn served(words: &[&str]) -> ServeSettings {
+    pub(crate) fn served(words: &[&str]) -> ServeSettings {
         match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
         {
             Ok(serve) => serve,
@@ -242,7 +243,7 @@ pub(crate) mod tests {
         assert_eq!(target(&["--port=1", "--log=none", "serve", "--", "-odd"]), Path::new("-odd"));
     }
 
-    pub(super) fn assert_usage_error(words: &[&str], says: &str) {
+    pub(crate) fn assert_usage_error(words: &[&str], says: &str) {
         let served = parse(words).and_then(|parsed| match parsed {
             CommandLine::Serve(command) => {
                 let settings = rookery_settings::Settings::combine(command.options.given);

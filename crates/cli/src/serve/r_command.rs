@@ -12,7 +12,6 @@ use rookery_settings::environment;
 use rookery_settings::lines::Lines;
 
 use crate::app_detection::Target;
-use crate::command_line::ServeSettings;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::signals;
@@ -21,6 +20,7 @@ use crate::serve::tls;
 #[cfg(target_os = "linux")]
 use crate::settings::combined::Https;
 use crate::settings::r_arguments;
+use crate::settings::serve_settings::ServeSettings;
 use crate::user_paths::is_executable;
 
 /// What R reads the rest from (`cli_read()` in cli.R). Not arguments: an app may look at those.

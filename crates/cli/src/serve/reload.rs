@@ -8,13 +8,13 @@ use rookery_settings::{Applies, Group, Setting};
 use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
 
 use crate::app_detection::Target;
-use crate::command_line::ServeSettings;
 use crate::commands::check;
 use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::supervised::{self, Planner};
+use crate::serve::supervisor_config::{ConfigBuilder, readiness};
 use crate::serve::tls;
 use crate::settings::combined::Https;
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::sources::{LoadedSettings, Sources};
 use crate::stderr::log_line;
 
@@ -24,7 +24,7 @@ pub(crate) struct Reload {
     pub(crate) target: Target,
     /// The settings that the server was started with.
     pub(crate) start: ServeSettings,
-    pub(crate) planner: Planner,
+    pub(crate) builder: ConfigBuilder,
     pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
     /// What has been reported about the settings.
@@ -35,7 +35,7 @@ impl Reload {
     /// Reads and checks the settings, applies those of HTTPS, and returns the request for the supervisor.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
-            Ok(serve) => SupervisorCommand::Change(Box::new(self.planner.plan(&serve, None))),
+            Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),
             Err(failure) => SupervisorCommand::RefuseReload(failure.message()),
         }
     }
@@ -54,7 +54,7 @@ impl Reload {
         if let Some(tls) = &self.tls {
             tls::apply(tls, &serve.settings)?;
         }
-        self.status.set_readiness(supervised::readiness(&serve.workers));
+        self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
         Ok(serve)
     }

@@ -9,13 +9,13 @@ use rookery_settings::lines::Lines;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
-use crate::command_line::ServeSettings;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::signals;
 use crate::serve::access_log::LogTarget;
 use crate::serve::r_command::{add_log, r_command, target_lines};
 use crate::serve::tls;
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
 /// Serves with one R process. Returns only when that has failed.

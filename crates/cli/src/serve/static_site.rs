@@ -10,13 +10,13 @@ use rookery_server::{ListenerConfig, Notice, Server, SpoolFolder};
 use rookery_systemd::ServiceManager;
 
 use crate::app_detection::Target;
-use crate::command_line::ServeSettings;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::listen::listeners::Listeners;
 use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
 use crate::serve::access_log::{Log, LogTarget};
 use crate::serve::tls::{self, TlsSetup};
+use crate::settings::serve_settings::ServeSettings;
 use crate::stderr::{log_line, print_lines};
 use crate::terminal::browser;
 use crate::terminal::startup_screen::{StartupScreen, is_coloured};

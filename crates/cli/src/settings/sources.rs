@@ -3,9 +3,10 @@
 use rookery_settings::{Given, Settings, environment};
 
 use crate::app_detection::Target;
-use crate::command_line::{Options, ServeArgs, ServeSettings};
+use crate::command_line::{Options, ServeArgs};
 use crate::failure::Failure;
 use crate::settings::r_arguments;
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
 /// The sources of settings: the args line, R, the environment and `_server.yml`.

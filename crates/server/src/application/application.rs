@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 
 use crate::net::unix_stream::UnixStream;
 
@@ -24,19 +24,23 @@ pub struct Upstream {
 /// An application, which responds to requests and handles the messages of WebSockets, as the I/O
 /// thread sees it. The value stays on that thread.
 ///
-/// # Requirements - No function blocks, and all are called on the I/O thread. An application that
-/// works on another thread passes events on by a queue, and wakes the I/O thread when it has sent a
-/// command ([`IoWaker`](rookery_exchange::IoWaker)). - Each [`Event::Request`] and [`Event::Head`]
-/// that was [accepted](Self::handle_event) is returned once, as [`Command::Respond`] or
-/// [`Command::Proceed`] with the same exchange, even if the client has disconnected. - The events
-/// of a connection are handled in order, and so are the commands of a WebSocket. - Commands for a
-/// closed WebSocket are ignored. - The queue of an application is bounded: it refuses requests, and
-/// stops messages by [`has_capacity`](Self::has_capacity).
+/// # Requirements
+/// - No function blocks, and all are called on the I/O thread. An application that works on another
+///   thread passes events on by a queue, and wakes the I/O thread when it has sent a command
+///   ([`IoWaker`](rookery_exchange::IoWaker)).
+/// - Each [`Event::Request`] and [`Event::Head`] that was [accepted](Self::handle_event) is
+///   returned once, as [`Command::Respond`] or [`Command::ReadBody`] with the same exchange, even
+///   if the client has disconnected.
+/// - The events of a connection are handled in order, and so are the commands of a WebSocket.
+/// - Commands for a closed WebSocket are ignored.
+/// - The queue of an application is bounded: it refuses requests, and stops messages by
+///   [`has_capacity`](Self::has_capacity).
 pub trait Application {
     /// Handles an event.
     ///
-    /// # Errors Returns a request if too many requests are queued. All other events are accepted.
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError>;
+    /// # Errors
+    /// Returns a request if too many requests are queued. All other events are accepted.
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError>;
 
     /// Returns true if the application wants to see the head of this request before the body is
     /// read. Called for listeners that [show heads](crate::ListenerConfig::sees_heads).
@@ -65,14 +69,14 @@ pub trait Application {
     /// Returns true if the application accepts messages of this WebSocket. Only applications that
     /// limit each WebSocket separately implement this function;
     /// [`has_capacity`](Self::has_capacity) applies to all.
-    fn has_capacity_for(&self, _socket: SocketId) -> bool {
+    fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
 
     /// Returns the process that continues a WebSocket which the application has accepted, if there
     /// is one. Bytes are then forwarded in both directions, and the application gets no messages of
     /// the WebSocket. Called once for each WebSocket.
-    fn take_upstream(&self, _socket: SocketId) -> Option<Upstream> {
+    fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
         None
     }
 
@@ -83,7 +87,7 @@ pub trait Application {
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
     /// Wakes the application if [`handle_event`](Self::handle_event) has deferred that
-    /// ([`Pushed::Settle`]).
+    /// ([`WakeUp::AfterBatch`]).
     fn wake_deferred(&self);
 
     /// Returns true if the application runs on another thread of this process. The I/O thread then

@@ -81,7 +81,8 @@ impl InFlightTable {
     /// Stores a decision. Returns the key of the waiting connection and the previous decision, if
     /// that was not taken yet.
     ///
-    /// # Errors Returns the decision if no connection waits for it any more.
+    /// # Errors
+    /// Returns the decision if no connection waits for it any more.
     pub(super) fn resolve(
         &self,
         slot: u32,

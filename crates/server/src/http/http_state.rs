@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
-use rookery_exchange::{Blocks, Exchange};
+use rookery_exchange::{BodyBufferPool, Exchange};
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
@@ -41,7 +41,7 @@ pub(crate) struct HttpState {
     /// The buffer that closing connections read into and whose contents are discarded.
     pub(crate) scratch: Rc<Scratch>,
     /// The memory blocks for large request bodies that stay in memory.
-    pub(crate) blocks: Arc<Blocks>,
+    pub(crate) blocks: Arc<BodyBufferPool>,
     /// The compressor for small bodies. It takes 300 KiB and is created when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,

@@ -64,7 +64,8 @@ struct QueueState {
 impl CommandQueue {
     /// Queues a command.
     ///
-    /// # Errors Returns the command if the thread has ended.
+    /// # Errors
+    /// Returns the command if the thread has ended.
     pub(super) fn push(&self, command: IoCommand) -> Result<(), IoCommand> {
         let mut state = self.state();
         if state.is_closed {

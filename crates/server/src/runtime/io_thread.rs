@@ -152,7 +152,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         // The application's waker may be the cause of the panic.
         let _ = catch_unwind(AssertUnwindSafe(|| link.fail(&failure)));
     }
-    link.settle();
+    link.wake_waiting();
 }
 
 /// Returns the message of a panic.

@@ -64,7 +64,8 @@ impl Listener {
 
     /// Returns copies of the listener's sockets, for another process to accept on.
     ///
-    /// # Errors Fails if the listener has stopped, and if the system cannot copy a socket.
+    /// # Errors
+    /// Fails if the listener has stopped, and if the system cannot copy a socket.
     pub fn copy_sockets(&self) -> io::Result<Vec<OwnedFd>> {
         let copied = self.state.execute(|done| IoCommand::CopySockets { listener: self.id, done });
         copied.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))

@@ -14,7 +14,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(64);
 
 /// Checks, a millisecond after the application was found busy, whether it has taken its events, and
 /// wakes it if not. Also measures whether the application is slow, which
-/// [`Link::may_sleep`](rookery_exchange::Link::may_sleep) uses.
+/// [`Link::prepare_sleep`](rookery_exchange::Link::prepare_sleep) uses.
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {
         dispatch.watch_requested.notified().await;

@@ -123,7 +123,8 @@ impl Server {
     /// Listens on a TCP address. Port 0 selects a free port. Clients can connect when this function
     /// returns.
     ///
-    /// # Errors Fails if the address cannot be bound, and if the I/O thread cannot be started.
+    /// # Errors
+    /// Fails if the address cannot be bound, and if the I/O thread cannot be started.
     pub fn listen_tcp(
         &self,
         address: SocketAddr,
@@ -140,7 +141,8 @@ impl Server {
     /// removed when the listener stops, unless another file has taken its place. `umask` applies to
     /// the file from its creation on; `None` stands for the umask of the process.
     ///
-    /// # Errors Fails if the path cannot be bound, and if the I/O thread cannot be started.
+    /// # Errors
+    /// Fails if the path cannot be bound, and if the I/O thread cannot be started.
     pub fn listen_unix(
         &self,
         path: &Path,
@@ -161,8 +163,9 @@ impl Server {
     /// on. Clients that have already connected are served. The sockets stay open when the listener
     /// stops, and new connections then wait for the next listener.
     ///
-    /// # Errors Fails if a socket cannot be copied, made non-blocking, or registered with the I/O
-    /// thread, and if that thread cannot be started.
+    /// # Errors
+    /// Fails if a socket cannot be copied, made non-blocking, or registered with the I/O thread,
+    /// and if that thread cannot be started.
     pub fn listen_inherited(
         &self,
         sockets: &InheritedSockets,
@@ -185,8 +188,9 @@ impl Server {
     /// while the supervisor requests it. Clients of the public listeners are served according to
     /// `config`.
     ///
-    /// # Errors Fails if a socket cannot be copied or registered with the I/O thread, and if that
-    /// thread cannot be started.
+    /// # Errors
+    /// Fails if a socket cannot be copied or registered with the I/O thread, and if that thread
+    /// cannot be started.
     pub fn listen_supervised(
         &self,
         supervision: &Arc<Supervision>,
@@ -215,7 +219,8 @@ impl Server {
     /// is a listener, and records the application's work in the scoreboard that the supervisor
     /// reads. Call this function before any listener starts.
     ///
-    /// # Errors Fails if the thread cannot be started.
+    /// # Errors
+    /// Fails if the thread cannot be started.
     pub fn watch_supervisor(&self, supervision: Arc<Supervision>) -> Result<(), ListenError> {
         self.state.watch_supervisor(supervision)
     }
@@ -267,8 +272,8 @@ fn inherited_error(source: io::Error) -> ListenError {
 /// Responds with status 404, in the form that static files use for a missing file.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
-    exchange.begin_reply(status.as_u16());
-    exchange.set_reply_body(error_body(status).as_bytes());
+    exchange.begin_response(status.as_u16());
+    exchange.set_response_body(error_body(status).as_bytes());
 }
 
 /// The waker of a server whose application does not wait on the link.

@@ -117,7 +117,7 @@ mod tests {
         for passed in 0..20 {
             assert_eq!(start.after(passed).has_reached(deadline), passed >= 5, "{passed}");
         }
-        // The longest limit that `Ticks` gives.
+        // The longest limit that `TimeLimits` gives.
         let longest = start.after(u32::MAX / 2 + 1);
         assert!(!start.has_reached(longest) && longest.has_reached(longest));
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
+use rookery_exchange::{Charge, Event, MessageKind, Payload, WebSocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
@@ -48,7 +48,7 @@ fn max_fragments(message_bytes: u64) -> u32 {
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
-pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upgraded) {
+pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
     let handle = match registry
         .get(id)
         .expect("a WebSocket is registered when it is accepted, and removed only by its task")
@@ -329,14 +329,14 @@ impl Driver {
         if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
             handle
                 .backlog
-                .has_left(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
+                .on_written(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
         }
         ready!(flushed)?;
         if handle.deferred_bytes.get() > 0 {
             return Poll::Ready(Ok(()));
         }
         handle.queue_charge.set(0);
-        if handle.backlog.is_drained() && !self.is_close_reported {
+        if handle.backlog.take_drained() && !self.is_close_reported {
             shared.dispatch.notify(Event::Drained { socket: handle.id, listener: handle.listener });
         }
         Poll::Ready(Ok(()))

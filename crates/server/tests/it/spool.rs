@@ -25,7 +25,7 @@ fn upload(app: &App, len: usize) -> u16 {
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
     // Refused in the middle, writing may fail; the answer is there all the same.
     let _ = std::io::Write::write_all(&mut client.socket, &vec![b'a'; len]);
-    client.reply().unwrap().status
+    client.response().unwrap().status
 }
 
 /// A file system of 16 MiB in memory, as `/tmp` often is.

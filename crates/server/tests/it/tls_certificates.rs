@@ -202,8 +202,8 @@ fn a_client_shows_who_it_is() {
                     || "nobody".to_owned(),
                     |client| format!("{} {}", client.subject, client.fingerprint),
                 );
-                exchange.begin_reply(200);
-                exchange.set_reply_body(who.as_bytes());
+                exchange.begin_response(200);
+                exchange.set_response_body(who.as_bytes());
             }),
         )
     };
@@ -250,8 +250,8 @@ fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
         echo(|exchange| {
             let who =
                 exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
-            exchange.begin_reply(200);
-            exchange.set_reply_body(who.as_bytes());
+            exchange.begin_response(200);
+            exchange.set_response_body(who.as_bytes());
         }),
     );
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {

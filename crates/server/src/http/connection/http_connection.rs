@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
+use rookery_exchange::{
+    Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Share, StreamEnd,
+};
 
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
@@ -21,7 +23,7 @@ use crate::http::http_state::HttpState;
 use crate::http::http2::session::Http2Session;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::ContextParts;
-use crate::http::request::head::came_by_https;
+use crate::http::request::head::used_https;
 use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
@@ -96,7 +98,7 @@ pub(crate) struct HttpConnection {
     /// The streamed response, until its last byte has been written.
     response_stream: RefCell<Option<Rc<ResponseStream>>>,
     /// The reason why the connection ends, unless the client caused it.
-    end_reason: Cell<Option<Departure>>,
+    end_reason: Cell<Option<StreamEnd>>,
     /// Whether the connection is closed with a reset, so that the client cannot mistake an
     /// incomplete response for a complete one.
     pub(crate) reset_mode: Cell<ResetMode>,
@@ -222,9 +224,9 @@ impl HttpConnection {
     }
 
     /// Notes that the application still has a request whose client disconnected.
-    pub(crate) fn on_request_abandoned(&self, fate: &Arc<Fate>) {
+    pub(crate) fn on_request_abandoned(&self, status: &Arc<ExchangeStatus>) {
         if let Some(session) = self.http2_session.get() {
-            session.add_abandoned(fate);
+            session.add_abandoned(status);
         }
     }
 
@@ -235,9 +237,9 @@ impl HttpConnection {
 
     /// Tells the application whether the client used HTTPS, and passes on the client's certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
-        exchange.set_believed(self.is_proxy);
+        exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
-            came_by_https(headers, self.has_tls(), self.is_proxy),
+            used_https(headers, self.has_tls(), self.is_proxy),
             self.client_certificate.get().cloned(),
         );
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
-use rookery_exchange::{Departure, Event, Exchange};
+use rookery_exchange::{Event, Exchange, StreamEnd};
 use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
@@ -219,7 +219,7 @@ fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     {
         // The name and the value are the server's own and therefore valid, so this cannot fail.
         let text = cookie.set_cookie(exchange.is_https());
-        let _ = exchange.push_reply_header(b"Set-Cookie", text.as_bytes());
+        let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_http2_stream();
     context.pending_record().set_status(if is_stream { 200 } else { 101 });
@@ -254,7 +254,7 @@ async fn pass_announced_head(
             context.shared().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
-                reason: Departure::Client,
+                reason: StreamEnd::Client,
             });
             drop(pending);
             Ok(worker_header::respond_to_head(context, headers, HEAD_UNDECIDED, options))
@@ -304,7 +304,7 @@ async fn respond(
         return Box::pin(respond_streamed(context, exchange, headers, options)).await;
     }
     context.begin_response();
-    if exchange.reply().is_failure() {
+    if exchange.response().is_failure() {
         rookery_error::throw(Rejection::Application.error());
     }
     let shared = Rc::clone(&context.connection.shared);

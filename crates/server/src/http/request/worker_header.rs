@@ -108,7 +108,7 @@ pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
     if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
-    exchange.set_supervised(
+    exchange.set_supervisor_ids(
         header.ticket.map_or(0, Ticket::word),
         header.id.as_deref().map(str::as_bytes),
     );

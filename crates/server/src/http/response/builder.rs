@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
-use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
+use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as AppBody, Share, accepts_events};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::context_pool::MAX_POOLED_BUFFER;
@@ -103,24 +103,24 @@ pub(crate) fn build(
     mut headers: HeaderMap,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
+    let Ok(status) = StatusCode::from_u16(exchange.response().status()) else {
         return reject(context, headers, Rejection::Application);
     };
     // hyper obeys this header itself, but a stream that continues without hyper needs to know.
     let requests_close =
         || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
-    let is_last = matches!(exchange.reply().body(), Given::Stream(_)) && requests_close();
+    let is_last = matches!(exchange.response().body(), AppBody::Stream(_)) && requests_close();
     headers.clear();
     let mut framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
     let sends_id = context.connection.config.sends_request_id;
     let body = {
-        let copied = exchange.reply_copied().unwrap_or_default();
+        let copied = exchange.response_copy().unwrap_or_default();
         let total =
-            exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+            exchange.response_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
         let (out, names) = context.buffer_and_names();
         out.reserve(total);
-        for (name, value) in exchange.reply_headers() {
+        for (name, value) in exchange.response_headers() {
             let Some(name) = names.get(name) else { continue };
             if framing.filter(&name, value) {
                 out.put_slice(value);
@@ -149,12 +149,12 @@ pub(crate) fn build(
         }
         body
     };
-    let content = match exchange.reply_mut().take_body() {
-        Given::None => Content::Absent,
-        Given::Copied => Content::Whole(body),
-        Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
-        Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
-        Given::Stream(_) => match context.connection.response_stream() {
+    let content = match exchange.response_mut().take_body() {
+        AppBody::None => Content::Absent,
+        AppBody::Copied => Content::Whole(body),
+        AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        AppBody::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+        AppBody::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
                 // Over HTTP/1.0, a body without a length ends when the connection closes.
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;
@@ -300,7 +300,7 @@ pub(crate) fn reject(
     headers.clear();
     let (status, kind, text) = if is_for_events {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        (200, "text/event-stream", EVENTS_LATER)
+        (200, "text/event-stream", EVENTS_RETRY)
     } else {
         (rejection.status(), "text/plain", rejection.text())
     };

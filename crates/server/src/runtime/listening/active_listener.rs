@@ -33,7 +33,8 @@ pub(in crate::runtime) struct ActiveListener {
 impl ActiveListener {
     /// Starts a listener. Must be called inside the runtime.
     ///
-    /// # Errors Fails if a socket cannot be registered with the runtime.
+    /// # Errors
+    /// Fails if a socket cannot be registered with the runtime.
     pub(in crate::runtime) fn start(
         context: &Rc<IoContext>,
         listener: ListenerId,

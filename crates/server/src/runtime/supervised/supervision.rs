@@ -183,8 +183,9 @@ impl Supervision {
 
     /// Sends a message to the supervisor. Can be called from any thread.
     ///
-    /// # Errors Fails if the channel is full, and if the supervisor has disconnected. The I/O
-    /// thread is notified of a disconnect as well.
+    /// # Errors
+    /// Fails if the channel is full, and if the supervisor has disconnected. The I/O thread is
+    /// notified of a disconnect as well.
     pub fn send(&self, message: Message) -> io::Result<()> {
         self.control.send(message)
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rookery_exchange::{Charge, Departure};
+use rookery_exchange::{Charge, StreamEnd};
 
 use super::{HttpConnection, connection_bytes};
 use crate::connections::table::TableEntry as _;
@@ -70,7 +70,7 @@ impl HttpConnection {
     /// Closes the connection because the client is too slow. Sends a 408 response if no response
     /// has begun and the client has sent something.
     pub(super) fn time_out(&self) {
-        self.set_end_reason(Departure::Timeout);
+        self.set_end_reason(StreamEnd::Timeout);
         self.begin_close(match self.activity.phase() {
             _ if !self.activity.can_send_rejection() => CloseState::Now,
             Phase::Head => CloseState::HeadTimeout,
@@ -81,7 +81,7 @@ impl HttpConnection {
     /// Closes the connection because the memory budget is exhausted. Sends a 503 response if no
     /// response has begun and the client has sent something.
     pub(super) fn close_for_overload(&self) {
-        self.set_end_reason(Departure::Slow);
+        self.set_end_reason(StreamEnd::Slow);
         self.begin_close(if self.activity.can_send_rejection() {
             CloseState::Overload
         } else {
@@ -102,12 +102,12 @@ impl HttpConnection {
         }
         let streamed =
             self.response_stream.borrow().as_ref().and_then(|stream| stream.end_reason());
-        self.end_response_stream(Departure::Client);
+        self.end_response_stream(StreamEnd::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             // These parts still exist, so the last byte of the response has not been written.
             parts
                 .pending_record
-                .abort(streamed.or(self.end_reason.get()).unwrap_or(Departure::Client));
+                .abort(streamed.or(self.end_reason.get()).unwrap_or(StreamEnd::Client));
         }
         self.finish_pending_release();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Context;
 
 use bytes::BytesMut;
-use rookery_exchange::Departure;
+use rookery_exchange::StreamEnd;
 
 use super::{CloseState, HttpConnection, connection_bytes};
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -47,7 +47,7 @@ impl HttpConnection {
         if let Some(parts) = self.flushing.take() {
             self.shared.recycle(parts);
         }
-        self.end_response_stream(Departure::Done);
+        self.end_response_stream(StreamEnd::Done);
     }
 
     // ---- streamed responses ----
@@ -138,14 +138,14 @@ impl HttpConnection {
         }
     }
 
-    pub(super) fn end_response_stream(&self, reason: Departure) {
+    pub(super) fn end_response_stream(&self, reason: StreamEnd) {
         if let Some(stream) = self.response_stream.take() {
             self.shared.response_streams.end(&stream, reason);
         }
     }
 
     /// Sets the reason for which an incomplete response ends, unless one is set already.
-    pub(super) fn set_end_reason(&self, reason: Departure) {
+    pub(super) fn set_end_reason(&self, reason: StreamEnd) {
         self.end_reason.set(self.end_reason.get().or(Some(reason)));
         if let Some(stream) = &*self.response_stream.borrow() {
             stream.set_end_reason(reason);

@@ -1,6 +1,6 @@
 //! The interface of a connection to the connection table and the sweep.
 
-use rookery_exchange::{Departure, ListenerId, Share};
+use rookery_exchange::{ListenerId, Share, StreamEnd};
 
 use super::{CloseState, HttpConnection};
 use crate::connections::table::TableEntry;
@@ -147,7 +147,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn abort(&self) {
-        self.set_end_reason(Departure::Stop);
+        self.set_end_reason(StreamEnd::Stop);
         self.may_linger.set(false);
         self.begin_close(CloseState::Now);
     }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
+use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Share, StreamEnd};
 
 use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -79,7 +79,7 @@ impl RequestStream {
     }
 
     /// Notifies the application that the body has ended, unless that has been done.
-    fn end(&mut self, reason: Departure) {
+    fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
             self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
@@ -90,10 +90,10 @@ impl RequestStream {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         let reason = match self.connection.close_state.get() {
-            CloseState::BodyTimeout => Departure::Timeout,
-            CloseState::Overload => Departure::Error,
-            CloseState::Now => Departure::Stop,
-            _ => Departure::Client,
+            CloseState::BodyTimeout => StreamEnd::Timeout,
+            CloseState::Overload => StreamEnd::Error,
+            CloseState::Now => StreamEnd::Stop,
+            _ => StreamEnd::Client,
         };
         self.end(reason);
         self.connection.shared.request_streams.forget(self.id);
@@ -141,18 +141,18 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
             }
             Step::Complete => {
                 is_complete = true;
-                stream.end(Departure::Done);
+                stream.end(StreamEnd::Done);
                 context.begin_waiting();
             }
             Step::Decision(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
-                stream.end(Departure::Done);
+                stream.end(StreamEnd::Done);
                 return Ok((context, exchange));
             }
             Step::Failed(error) => {
                 let rejection = B::rejection(&error);
                 if rejection.is_some() && B::is_cut_short(&error) {
-                    stream.end(Departure::Client);
+                    stream.end(StreamEnd::Client);
                 }
                 break rejection;
             }
@@ -161,7 +161,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
         }
     };
     if rejection.is_some() {
-        stream.end(Departure::Error);
+        stream.end(StreamEnd::Error);
         context.set_unread_body(true);
     }
     Err((context, rejection))

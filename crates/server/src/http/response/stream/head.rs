@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
-use rookery_exchange::{Departure, Exchange};
+use rookery_exchange::{Exchange, StreamEnd};
 
 use crate::http::http_state::HttpState;
 use crate::http::request::request_context::RequestContext;
@@ -34,7 +34,7 @@ pub(crate) async fn respond_streamed(
         return builder::reject(context, headers, Rejection::Application);
     };
     context.begin_response_stream(&stream);
-    let has_body = !options.is_head() && !builder::is_bodiless(exchange.reply().status());
+    let has_body = !options.is_head() && !builder::is_bodiless(exchange.response().status());
     let guard = ExchangeGuard { shared: Rc::clone(&shared), exchange: Some(exchange) };
     if has_body {
         let _ = tokio::time::timeout(MAX_HEAD_DELAY, head_ready(&stream)).await;
@@ -44,13 +44,13 @@ pub(crate) async fn respond_streamed(
         if status.is_none() {
             rookery_error::throw(Rejection::Application.error());
         }
-        shared.response_streams.end(&stream, Departure::Error);
+        shared.response_streams.end(&stream, StreamEnd::Error);
         context.begin_response();
-        exchange.begin_reply(status.unwrap_or(Rejection::Application.status()));
+        exchange.begin_response(status.unwrap_or(Rejection::Application.status()));
         // The name and the value are the server's own and therefore valid, so this cannot fail.
-        let _ = exchange.push_reply_header(b"Content-Type", b"text/plain; charset=UTF-8");
+        let _ = exchange.push_response_header(b"Content-Type", b"text/plain; charset=UTF-8");
         let own = Rejection::Application.text().as_bytes();
-        exchange.set_reply_body(if page.is_empty() { own } else { &page });
+        exchange.set_response_body(if page.is_empty() { own } else { &page });
     } else {
         stream.on_head_sent();
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
+use rookery_exchange::{Exchange, ResponseBody, StreamEnd, StreamId};
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
@@ -41,8 +41,8 @@ impl ResponseStreams {
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
     ) {
-        if let ReplyBody::Stream(given) = exchange.reply().body() {
-            let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
+        if let ResponseBody::Stream(parts) = exchange.response().body() {
+            let stream = ResponseStream::new(connections, dispatch, exchange, parts.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }
@@ -63,7 +63,7 @@ impl ResponseStreams {
 
     /// Removes a stream and reports its end to the application. `reason` applies unless the stream
     /// has an end reason already.
-    pub(crate) fn end(&self, stream: &ResponseStream, reason: Departure) {
+    pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.report_end(reason);
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given,
-    StreamId, StreamRules,
+    Charge, Event, Exchange, ListenerId, Payload, Share, StreamEnd, StreamFlow, StreamId,
+    StreamOptions, StreamedBody,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -49,8 +49,8 @@ pub(crate) struct ResponseStream {
     connection_key: Cell<usize>,
     connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
-    pub(crate) rules: StreamRules,
-    flow: std::sync::Arc<Flow>,
+    pub(crate) rules: StreamOptions,
+    flow: std::sync::Arc<StreamFlow>,
     /// The chunks that hyper has not got yet, and their number of bytes.
     queue: RefCell<VecDeque<Bytes>>,
     queued: Cell<usize>,
@@ -78,7 +78,7 @@ pub(crate) struct ResponseStream {
     is_chunk_requested: Cell<bool>,
     is_pull_delayed: Rc<Cell<bool>>,
     /// The reason for the end, once there is one.
-    end_reason: Cell<Option<Departure>>,
+    end_reason: Cell<Option<StreamEnd>>,
     /// The text of the error response if nothing has been sent.
     failure_text: RefCell<Vec<u8>>,
     /// True once the application has been notified of the end.
@@ -120,7 +120,7 @@ impl ResponseStream {
         connections: &Rc<ConnectionTable>,
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
-        given: Given,
+        parts: StreamedBody,
     ) -> Rc<ResponseStream> {
         Rc::new(ResponseStream {
             id: exchange.id(),
@@ -128,8 +128,8 @@ impl ResponseStream {
             connection_key: Cell::new(usize::MAX),
             connections: Rc::clone(connections),
             dispatch: Rc::clone(dispatch),
-            rules: given.rules,
-            flow: given.flow,
+            rules: parts.rules,
+            flow: parts.flow,
             queue: RefCell::default(),
             queued: Cell::new(0),
             joined: RefCell::default(),
@@ -140,7 +140,7 @@ impl ResponseStream {
             state: Cell::new(State::Open),
             last_sent: Cell::new(connections.clock.now()),
             is_between_events: Cell::new(true),
-            sends_head_early: Cell::new(given.rules.is_prompt),
+            sends_head_early: Cell::new(parts.rules.sends_head_first),
             is_head_sent: Cell::new(false),
             detachable: Cell::new(Detachable::No),
             is_chunk_requested: Cell::new(false),
@@ -180,7 +180,7 @@ impl ResponseStream {
     /// Queues the next chunk. If the application `continues`, the following chunk comes without a
     /// request.
     pub(crate) fn push(&self, payload: Payload, continues: bool) {
-        self.flow.has_arrived();
+        self.flow.on_chunk_arrived();
         self.is_chunk_requested.set(continues);
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
@@ -204,7 +204,7 @@ impl ResponseStream {
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
         }
         self.queued.set(self.queued.get() + len);
-        if self.charge_queue() { self.wake() } else { self.fail(Departure::Slow, Vec::new()) }
+        if self.charge_queue() { self.wake() } else { self.fail(StreamEnd::Slow, Vec::new()) }
     }
 
     fn append_short(&self, bytes: &[u8]) {
@@ -217,7 +217,7 @@ impl ResponseStream {
 
     /// Queues bytes of the server itself.
     fn append_own(&self, bytes: &[u8]) {
-        self.flow.add(bytes.len());
+        self.flow.add_server_bytes(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
         self.append_short(bytes);
         self.last_sent.set(self.connections.clock.now());
@@ -274,14 +274,14 @@ impl ResponseStream {
         }
         let has = self.sent.get() + self.queued.get() as u64;
         if self.length().is_some_and(|length| length != has) {
-            return self.fail(Departure::Error, Vec::new());
+            return self.fail(StreamEnd::Error, Vec::new());
         }
         self.state.set(State::Ended);
         self.wake();
     }
 
     /// Ends the response before it is complete.
-    pub(crate) fn fail(&self, reason: Departure, failure_text: Vec<u8>) {
+    pub(crate) fn fail(&self, reason: StreamEnd, failure_text: Vec<u8>) {
         if self.state.get() != State::Open {
             return;
         }
@@ -290,7 +290,7 @@ impl ResponseStream {
         // stop.
         self.set_end_reason(reason);
         self.failure_text.replace(failure_text);
-        if reason != Departure::Error {
+        if reason != StreamEnd::Error {
             // The client does not read, so queued bytes are not waited for.
             self.drop_queue();
             self.is_unflushed.set(false);
@@ -303,7 +303,7 @@ impl ResponseStream {
     /// own.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
-            self.end_reason.set(Some(Departure::Stop));
+            self.end_reason.set(Some(StreamEnd::Stop));
             if self.rules.is_events && self.is_between_events.get() {
                 // The ids are not random, so they are hashed.
                 let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -315,14 +315,14 @@ impl ResponseStream {
     }
 
     /// Sets the end reason unless there is one already.
-    pub(crate) fn set_end_reason(&self, reason: Departure) {
+    pub(crate) fn set_end_reason(&self, reason: StreamEnd) {
         if self.end_reason.get().is_none() {
             self.end_reason.set(Some(reason));
         }
     }
 
     /// Returns the end reason, if there is one.
-    pub(crate) fn end_reason(&self) -> Option<Departure> {
+    pub(crate) fn end_reason(&self) -> Option<StreamEnd> {
         self.end_reason.get()
     }
 
@@ -330,11 +330,11 @@ impl ResponseStream {
 
     /// Requests a chunk from the application, if chunks are pulled and the queue has capacity.
     pub(crate) fn request_chunk(&self) {
-        let has_room = self.flow.has_room() && self.bytes_left() != Some(0);
+        let has_room = self.flow.has_capacity() && self.bytes_left() != Some(0);
         let is_due =
             self.rules.is_pulled && self.is_open() && has_room && !self.is_pull_delayed.get();
         if is_due && !self.is_chunk_requested.replace(true) {
-            self.dispatch.notify(Event::Want { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Pull { stream: self.id, listener: self.listener });
         }
     }
 
@@ -509,8 +509,8 @@ impl ResponseStream {
             let waiting = self.queued.get() + self.in_hyper.get();
             self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
-        if self.flow.has_left(len) && !self.is_end_reported.get() {
-            self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
+        if self.flow.on_written(len) && !self.is_end_reported.get() {
+            self.dispatch.notify(Event::Writable { stream: self.id, listener: self.listener });
         }
     }
 
@@ -523,16 +523,20 @@ impl ResponseStream {
 
     /// Drops the queue and notifies the application of the end, unless that has been done. `reason`
     /// applies unless the stream has an end reason already.
-    pub(crate) fn report_end(&self, reason: Departure) {
+    pub(crate) fn report_end(&self, reason: StreamEnd) {
         if self.is_end_reported.replace(true) {
             return;
         }
         self.drop_queue();
         self.flow.end();
         // The application is not notified of this capacity, because the stream has ended.
-        self.flow.has_left(self.in_hyper.take());
+        self.flow.on_written(self.in_hyper.take());
         let reason = self.end_reason.get().unwrap_or(reason);
-        self.dispatch.notify(Event::Departed { stream: self.id, listener: self.listener, reason });
+        self.dispatch.notify(Event::StreamEnded {
+            stream: self.id,
+            listener: self.listener,
+            reason,
+        });
     }
 
     fn wake(&self) {
