@@ -5,7 +5,7 @@ app <- list(call = function(req) list(status = 200L, headers = list(), body = re
 # An authority that nobody is: the first port is never listened on.
 nobody <- "http://127.0.0.1:1/dir"
 
-test_that("acme() is told what is wrong, and what to do", {
+test_that("errors of acme() name the argument and the remedy", {
   expect_error(acme(42), "`domain` must be names of hosts")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
@@ -25,7 +25,7 @@ test_that("acme() is told what is wrong, and what to do", {
   expect_equal(format(all), c("  a.org, b.org, from Let's Encrypt", "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"))
 })
 
-test_that("what an authority cannot do is said before it is asked", {
+test_that("orders that an authority cannot fulfil are refused before it is contacted", {
   start <- function(...) {
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
   }
@@ -42,7 +42,7 @@ test_that("what an authority cannot do is said before it is asked", {
   )
 })
 
-test_that("what is kept is served, and without it TLS is refused", {
+test_that("a stored certificate is served, and without one TLS handshakes are refused", {
   skip_if_not_installed("curl")
   dir <- withr::local_tempdir()
   pair <- make_pair(withr::local_tempdir(), "kept")
@@ -71,7 +71,7 @@ test_that("what is kept is served, and without it TLS is refused", {
   expect_true(server$reload_tls())
 })
 
-test_that("_server.yml and the program have it", {
+test_that("_server.yml and the command line accept the options of acme()", {
   dir <- withr::local_tempdir()
   tls_of <- function(...) {
     file <- file.path(dir, "_server.yml")

@@ -44,7 +44,7 @@ probes <- function(it) {
   vapply(c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L, USE.NAMES = FALSE)
 }
 
-test_that("one R tells what it does while it does it, and nobody asks R", {
+test_that("the admin listener of one R process responds while R is busy", {
   it <- local_administered()
   url <- sub(" .*", "", expect_serving(it))
   expect_equal(probes(it), c(200L, 200L, 200L))
@@ -88,7 +88,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_gt(it$metric("request_seconds_sum"), 0.05)
 })
 
-test_that("`rookery status` finds it by itself, by its app, its process and its socket", {
+test_that("`rookery status` finds the process by default, by app, by process id and by socket", {
   it <- local_administered()
   expect_serving(it)
   ask <- function(...) {
@@ -112,7 +112,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
 })
 
-test_that("it is not ready before the app listens, nor once it is to end", {
+test_that("the readiness probe fails before the app listens and during shutdown", {
   lines <- c("while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app)
   it <- local_administered(lines = lines)
   expect_true(wait_until(function() file.exists(it$socket)))
@@ -142,7 +142,7 @@ test_that("it is not ready before the app listens, nor once it is to end", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("what is wrong with the address is said at once, and an object may have one as well", {
+test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
   expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
   expect_error(serve(app, port = 0, admin = "9100"), "must be an address with its port", class = "rookery_no_address")
@@ -161,7 +161,7 @@ test_that("what is wrong with the address is said at once, and an object may hav
   expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
 })
 
-test_that("a `_server.yml` has it for one R, with a path beside it", {
+test_that("`admin:` in a `_server.yml` works for one R process, with a path relative to the file", {
   skip_if_not_installed("yaml")
   dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
   writeLines("list(call = function(req) list(status = 200L, headers = list(), body = ''))", file.path(dir, "app.R"))

@@ -1,6 +1,6 @@
 # What the server allocates: the allocator counts for itself.
 
-test_that("a request over a kept connection, and its answer, allocate nothing", {
+test_that("a request and its response over a persistent connection do not allocate", {
   server <- local_server(function(req) ok())
   client <- local_client(server)
   ask <- function(n) {

@@ -4,7 +4,7 @@ hello_app <- function(req) list(status = 200L, headers = list(), body = "hello")
 
 is_name <- function(x) is.character(x) && length(x) == 1 && !is.na(x) && nzchar(x)
 
-test_that("every exported function speaks of a bad argument at once", {
+test_that("every exported function reports a bad argument at once", {
   server <- local_server(hello_app)
   ws <- WebSocket$new(NULL, NULL)
   bad <- list(
@@ -123,7 +123,7 @@ test_that("every exported function speaks of a bad argument at once", {
   expect_setequal(setdiff(takes, called), others)
 })
 
-test_that("what httpuv takes for an app is one: NULL, an empty list, an environment, a function, objects", {
+test_that("apps may be NULL, an empty list, an environment, a function or an object, as in httpuv", {
   methods::setClass("AppS4", representation(call = "function"), where = environment())
   apps <- list(
     NULL, list(), new.env(), hello_app, list(call = NULL), list(call = hello_app, onWSOpen = NULL),
@@ -137,7 +137,7 @@ test_that("what httpuv takes for an app is one: NULL, an empty list, an environm
   expect_identical(statuses, c(404L, 404L, 404L, 200L, 404L, 200L, 200L, 200L))
 })
 
-test_that("a restored server says that it is one, and stops nobody else's", {
+test_that("a restored server raises an error, and does not stop other servers", {
   server <- local_server(hello_app)
   file <- withr::local_tempfile()
   # As `.RData` does it.
@@ -157,7 +157,7 @@ test_that("a restored server says that it is one, and stops nobody else's", {
   expect_identical(get(local_client(server), "/")$text, "hello")
 })
 
-test_that("a restored WebSocket does not send to whoever has its number now", {
+test_that("a restored WebSocket does not send to another connection with the same id", {
   opened <- NULL
   server <- local_server(list(call = hello_app, onWSOpen = function(ws) opened <<- ws))
   client <- local_client(server)

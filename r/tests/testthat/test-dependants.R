@@ -57,7 +57,7 @@ visit <- function(url) {
   )
 }
 
-test_that("httr's OAuth listener takes the code and its page arrives", {
+test_that("httr's OAuth listener gets the code, and its page arrives", {
   skip_if_not_installed("httr")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -73,7 +73,7 @@ test_that("httr's OAuth listener takes the code and its page arrives", {
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
 })
 
-test_that("httr2's OAuth listener does so too", {
+test_that("httr2's OAuth listener gets the code, and its page arrives", {
   skip_if_not_installed("httr2")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -91,7 +91,7 @@ test_that("httr2's OAuth listener does so too", {
   expect_match(said, "page: 200 Authentication complete", fixed = TRUE)
 })
 
-test_that("webutils takes a form with a file from its page", {
+test_that("webutils receives a form with a file", {
   skip_if_not_installed("webutils")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -118,7 +118,7 @@ test_that("webutils takes a form with a file from its page", {
   expect_equal(readBin(file.path(dir, "a b.bin"), "raw", 1000), as.raw(0:255))
 })
 
-test_that("servr's site server serves, and tells its pages to reload", {
+test_that("servr's site server serves, and makes pages reload", {
   skip_if_not_installed("servr")
   skip_if_not_installed("curl")
   site <- local_app("index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text", "data.bin" = strrep("0123456789", 100))
@@ -206,7 +206,7 @@ test_that("jrc opens a page and calls into it", {
   expect_equal(readLines(told), c("page TRUE", "HTTP/1.1 101", "told"))
 })
 
-test_that("Shiny's own runApp() runs on it, with use_compat()", {
+test_that("Shiny's runApp() runs on rookery after use_compat()", {
   skip_if_not_installed("shiny")
   skip_if_not_installed("curl")
   port <- free_port()
@@ -225,7 +225,7 @@ test_that("Shiny's own runApp() runs on it, with use_compat()", {
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
 })
 
-test_that("objects of Shiny and plumber are served by the session that made them", {
+test_that("objects of Shiny and plumber are served by the session that created them", {
   skip_if_not_installed("shiny")
   skip_if_not_installed("plumber")
   skip_if_not_installed("curl")
@@ -307,7 +307,7 @@ test_that("a folder with _server.yml is run by its engine", {
   expect_match(it$tell(), "_server.yml (engine tinyengine)", fixed = TRUE)
 })
 
-test_that("rookery is an engine itself", {
+test_that("rookery can be the engine of a _server.yml", {
   dir <- local_app(
     "_server.yml" = c("engine: rookery", "app: api/hello.R", "options:", "  host: 127.0.0.1"),
     "api/hello.R" = "function(req) list(status = 200L, headers = list(), body = 'by rookery')"

@@ -38,7 +38,7 @@ page_of <- function(server, path = "/", headers = browser_of(server), method = "
   answer
 }
 
-test_that("a browser of this machine is shown the error, its calls with their lines, and the request", {
+test_that("a browser on this machine gets a page with the error, its calls with lines, and the request", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no such column")
   answer <- page_of(server, "/table?rows=5", browser_of(server, "X-Plain: seen"))
@@ -62,7 +62,7 @@ test_that("a browser of this machine is shown the error, its calls with their li
   expect_equal(page_of(server, method = "HEAD")$headers[["content-type"]], "text/html; charset=utf-8")
 })
 
-test_that("nobody else is shown it, and nobody by default", {
+test_that("other clients get no page, and by default no client does", {
   told <- function(server, headers) page_of(server, "/", headers)$headers[["content-type"]]
   html <- "Accept: text/html"
   for (detail in c("none", "message", "httpuv")) {
@@ -88,12 +88,12 @@ test_that("nobody else is shown it, and nobody by default", {
   expect_match(answer$type, "^text/plain")
 })
 
-test_that("where the app's default is what an interactive session has, there is no page", {
+test_that("the default of an interactive session shows no page", {
   withr::local_options(rookery.error_detail = NULL)
   expect_false(setting_of("error_detail")$value == "full")
 })
 
-test_that("what a request or an error says is text on the page, whatever it is", {
+test_that("text of requests and errors is escaped on the page", {
   withr::local_options(rookery.error_detail = "full")
   hostile <- "<script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"
   condition <- structure(
@@ -125,7 +125,7 @@ test_that("what a request or an error says is text on the page, whatever it is",
   expect_match(answer$text, "<title>&lt;script&gt;", fixed = TRUE)
 })
 
-test_that("its policy lets nothing be fetched or run, and the one style be used", {
+test_that("the page's policy allows no scripts and no loading, only its own style", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no")
   answer <- page_of(server)
@@ -140,7 +140,7 @@ test_that("its policy lets nothing be fetched or run, and the one style be used"
   expect_no_match(answer$text, "style=|on[a-z]+=|src=|href=")
 })
 
-test_that("no secrets: not in the request, and not where the error repeats them", {
+test_that("the page masks secrets in the request and in the error message", {
   withr::local_options(rookery.error_detail = "full", mine.secret = "an option's secret")
   withr::local_envvar(MINE_SECRET = "an environment's secret")
   server <- local_page_server(function(req) {
@@ -162,7 +162,7 @@ test_that("no secrets: not in the request, and not where the error repeats them"
   expect_match(answer$text, "<th>password</th><td>[masked]</td>", fixed = TRUE)
 })
 
-test_that("there is a page of each failure before the head, and none of what has begun", {
+test_that("errors before the head result in a page, and later errors do not", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_server(list(
     call = function(req) {
@@ -189,7 +189,7 @@ test_that("there is a page of each failure before the head, and none of what has
   expect_match(answer$text, "^500 Internal Server Error\n")
 })
 
-test_that("odd conditions, long texts and a source that has changed have a page as well", {
+test_that("unusual conditions, long texts and a changed source file result in a page as well", {
   withr::local_options(rookery.error_detail = "full")
   conditions <- list(
     structure(class = c("bare", "error", "condition"), list()),
@@ -212,7 +212,7 @@ test_that("odd conditions, long texts and a source that has changed have a page 
   expect_length(source_lines(gone, 1L), 0)
 })
 
-test_that("a request that does well is the same with and without the page", {
+test_that("successful requests are the same with and without the page", {
   ok_app <- list(call = function(req) ok())
   counts <- vapply(c("none", "full"), function(detail) {
     withr::local_options(rookery.error_detail = detail)

@@ -41,7 +41,7 @@ odd <- list(
   list(odd_condition(strrep("long ", 1e5)), "<odd> long long ")
 )
 
-test_that("an error may have any text, or none: its client is told the id, and stderr the same id", {
+test_that("for errors with any text or none, client and stderr get the same id", {
   app <- function(req) {
     at <- as.integer(sub("^/[a-z]*", "", req$PATH_INFO))
     condition <- odd[[at]][[1]]
@@ -82,7 +82,7 @@ test_that("an error may have any text, or none: its client is told the id, and s
   expect_true(all(nchar(vapply(globals$error_reports, `[[`, "", "text")) <= 1000))
 })
 
-test_that("a route is cut where it is, also within a character", {
+test_that("a long route is truncated, also within a character", {
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   server <- local_server(list(call = function(req) stop("as such"), onError = function() heard <<- heard + 1))
@@ -92,7 +92,7 @@ test_that("a route is cut where it is, also within a character", {
   expect_equal(heard, 1)
 })
 
-test_that("a promise may be rejected with anything", {
+test_that("a promise may be rejected with any value", {
   withr::local_options(rookery.error_detail = "message")
   reasons <- list(
     NULL, new.env(), function() 1, list(1), character(), "in words", 5, quote(f(x)), marked("\xfe", "bytes"), odd_condition("a condition")
@@ -121,7 +121,7 @@ test_that("a promise may be rejected with anything", {
   }
 })
 
-test_that("an onError that fails, in whatever way, leaves the answer as it was, and the next request as well", {
+test_that("a failing onError does not change the response, nor the next request", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n) deep(n + 1)
   server <- NULL
@@ -162,7 +162,7 @@ test_that("an onError that fails, in whatever way, leaves the answer as it was, 
   }
 })
 
-test_that("onError may serve, stop its server, answer with a stream, or with text that is no text", {
+test_that("onError may call service(), stop its server, return a stream, or return invalid text", {
   withr::local_options(rookery.error_detail = "none")
   server <- NULL
   app <- function(on_error) list(
@@ -203,7 +203,7 @@ test_that("onError may serve, stop its server, answer with a stream, or with tex
   expect_equal(get(local_client(server))$text, "after")
 })
 
-test_that("a WebSocket's errors have the id of its request", {
+test_that("errors of a WebSocket have the id of its request", {
   withr::local_options(rookery.error_detail = "none")
   ids <- list()
   server <- local_server(list(
@@ -224,7 +224,7 @@ test_that("a WebSocket's errors have the id of its request", {
   expect_match(said, paste0("a WebSocket's onMessage: <odd> <fe> [", ids$own, "]"), fixed = TRUE, all = FALSE)
 })
 
-test_that("a forked child knows the request's id as its parent does", {
+test_that("a forked child has the same request id as its parent", {
   skip_on_os("windows")
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   server <- local_server(function(req) {

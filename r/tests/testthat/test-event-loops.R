@@ -19,7 +19,7 @@ has_answer <- function(client) {
   length(client$read) > 0
 }
 
-test_that("a client's events come in the loop that was current when it was made, and in no other", {
+test_that("events of a client occur only in the loop that was current when it was created", {
   # In a process of its own: R's other loop must run without this one's.
   server <- local_r(c(
     "server <- rookery::startServer('127.0.0.1', 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message))))",
@@ -59,7 +59,7 @@ test_that("a client's events come in the loop that was current when it was made,
   ws$close()
 })
 
-test_that("a client whose loop is destroyed hears of its end in the global loop", {
+test_that("a client whose loop was destroyed gets its close event in the global loop", {
   echo <- startServer("127.0.0.1", 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye"))))
   withr::defer(echo$stop())
   loop <- later::create_loop(parent = NULL)
@@ -78,7 +78,7 @@ test_that("a client whose loop is destroyed hears of its end in the global loop"
   expect_equal(code, 3001)
 })
 
-test_that("a server answers in the loop that was current when it was started, and in service() in whatever loop", {
+test_that("requests are handled in the loop that was current at the server's start, and in any service()", {
   stopAllServers()
   loop <- later::create_loop(parent = NULL)
   withr::defer(later::destroy_loop(loop))
@@ -116,7 +116,7 @@ test_that("a service() that waits in a private loop is woken by a request", {
   expect_lt(later::with_temp_loop(time()), max(0.05, 10 * time()))
 })
 
-test_that("more loops than there are places for are served, one after the other", {
+test_that("more than 63 loops can be used one after the other", {
   server <- local_server(function(req) ok())
   client <- local_client(server)
   for (i in 1:150) later::with_temp_loop(service(2))
@@ -134,7 +134,7 @@ test_that("more loops than there are places for are served, one after the other"
   for (other in others) other$stop()
 })
 
-test_that("a handler that calls service() has no more than 20 others in it, and all are answered", {
+test_that("at most 20 handlers are nested, and all requests get a response", {
   skip_if_not_installed("callr")
   depth <- 0
   most <- 0
@@ -157,7 +157,7 @@ test_that("a handler that calls service() has no more than 20 others in it, and 
   expect_gt(most, 1)
 })
 
-test_that("the innermost service() waits for its time, runs callbacks, and can be interrupted", {
+test_that("the innermost service() waits for its timeout, runs callbacks, and can be interrupted", {
   inner <- c()
   depth <- 0
   server <- local_server(function(req) {
@@ -184,7 +184,7 @@ test_that("the innermost service() waits for its time, runs callbacks, and can b
   expect_lt(inner[["time"]], 30)
 })
 
-test_that("handlers that are nested too deep are reported once, with the remedy", {
+test_that("handlers that are nested too deeply are reported once, with the remedy", {
   it <- local_r(c(
     "depth <- 0; most <- 0",
     "server <- rookery::startServer('127.0.0.1', 0, function(req) {",

@@ -79,7 +79,7 @@ test_that("the request is the same", {
   expect_equal(large$text, paste(length(bytes), sum(as.integer(bytes))))
 })
 
-test_that("a name with an underscore does not take that of another", {
+test_that("a header name with an underscore does not replace another header", {
   app <- function(req) ok(paste(c(req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")], req$HTTP_X_ONE), collapse = " "))
   lines <- c("X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1")
   expect_equal(rawToChar(expect_same(app, httpheader = lines)$body), "ada ada eve,mallory 1")
@@ -91,7 +91,7 @@ test_that("the scheme is https", {
   expect_equal(rawToChar(answer$body), "https")
 })
 
-test_that("replies of all kinds are the same", {
+test_that("responses of all kinds are the same", {
   lines <- withr::local_tempfile(lines = rep("a line of a file", 20000))
   app <- function(req) {
     switch(req$PATH_INFO,
@@ -141,7 +141,7 @@ test_that("streamed responses are the same", {
   expect_equal(rawToChar(expect_same(app, "/push")$body), "pushed twice")
 })
 
-test_that("what is written at once, and compresses to nearly nothing, arrives", {
+test_that("a large write that compresses to little arrives", {
   app <- function(req) {
     pushed <- stream_response(headers = list("Content-Type" = "text/plain"), compress = TRUE)
     for (i in 1:40) pushed$write(strrep("a", 20000))
@@ -189,7 +189,7 @@ test_that("static files are the same", {
   expect_length(part$body, 99000)
 })
 
-test_that("HTTP/2 is not spoken where it is not wanted", {
+test_that("HTTP/2 can be turned off", {
   pair <- make_pair(withr::local_tempdir(), "own")
   server <- startServer("127.0.0.1", 0, function(req) ok("yes"), tls = tls_config(pair$cert, pair$key, http2 = FALSE))
   on.exit(server$stop())

@@ -2,7 +2,7 @@
 
 hello <- function(req) list(status = 200L, headers = list(), body = "hello")
 
-test_that("a thread that dies is an error of service(), and its servers are stopped", {
+test_that("if the I/O thread ends, service() raises an error and all servers are stopped", {
   for (timeout in list(0, 60000, NA)) {
     server <- startServer("127.0.0.1", 0, hello)
     withr::defer(stopAllServers())
@@ -35,7 +35,7 @@ test_that("a thread that dies is an error of service(), and its servers are stop
   expect_match(rawToChar(answer), "200 OK.*hello$")
 })
 
-test_that("a thread that dies under package later alone is told on stderr", {
+test_that("if the I/O thread ends while only package later runs, stderr has a message", {
   it <- local_r(c(
     "library(rookery)",
     "server <- startServer('127.0.0.1', 0, function(req) NULL)",
@@ -48,7 +48,7 @@ test_that("a thread that dies under package later alone is told on stderr", {
   expect_match(it$tell(), "running: FALSE")
 })
 
-test_that("a thread that cannot start is an error of startServer()", {
+test_that("startServer() raises an error if the I/O thread cannot start", {
   skip_on_os(c("mac", "windows"))
   text <- c(
     "library(rookery)",
@@ -85,7 +85,7 @@ test_that("a thread that cannot start is an error of startServer()", {
   expect_match(said, "12 started")
 })
 
-test_that("where address space is limited it is left to R", {
+test_that("limited address space is left to R", {
   # 1.6 GB, of which R and a vector of 0.7 GB take 1.1.
   vector <- function(before) {
     script <- withr::local_tempfile(lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R")

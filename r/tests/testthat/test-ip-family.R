@@ -44,7 +44,7 @@ test_that("names are not addresses, whatever their bytes", {
   expect_identical(families(c("localhost", "\u00e9", "\xff::")), c(-1L, -1L, -1L))
 })
 
-test_that("only one string is taken (httpuv: NA_character_ is -1)", {
+test_that("only one string is accepted (httpuv: NA_character_ is -1)", {
   for (ip in list(NA, NA_character_, NULL, c("::1", "1.2.3.4"), 1, character(0), factor("::1"), list("::1"), TRUE)) {
     expect_error(ipFamily(ip), "`ip` must be one string.", fixed = TRUE)
   }

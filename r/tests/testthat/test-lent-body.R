@@ -11,7 +11,7 @@ post <- function(client, body, head = NULL) {
 
 some_bytes <- function(n) as.raw(seq_len(n) %% 251)
 
-test_that("bodies around every threshold are what was sent", {
+test_that("bodies around every size threshold arrive unchanged", {
   server <- local_server(function(req) {
     bytes <- req$rook.input$read()
     list(status = 200L, headers = list(), body = bytes)
@@ -22,7 +22,7 @@ test_that("bodies around every threshold are what was sent", {
   }
 })
 
-test_that("a body can be read again, in part and as a connection", {
+test_that("a body can be read again, partially and as a connection", {
   sent <- some_bytes(300000)
   seen <- NULL
   server <- local_server(function(req) {
@@ -54,7 +54,7 @@ blocks_in_use <- function() {
   .Call(ffi_lent_blocks)
 }
 
-test_that("R may keep a body for longer than its server lives, and gives its memory back", {
+test_that("R may keep a body after its server was stopped, and returns its memory", {
   before <- blocks_in_use()
   kept <- list()
   local({
@@ -76,7 +76,7 @@ test_that("R may keep a body for longer than its server lives, and gives its mem
   expect_lte(blocks_in_use(), before)
 })
 
-test_that("a body announced and not sent reserves nothing", {
+test_that("a body that is announced but not sent reserves no memory", {
   server <- local_server(function(req) list(status = 200L, headers = list(), body = ""))
   before <- .Call(ffi_live_bytes)
   here <- environment()

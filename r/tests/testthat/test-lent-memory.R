@@ -23,7 +23,7 @@ local_taken <- function(env = parent.frame()) {
   it
 }
 
-test_that("messages that are pushed from callbacks are released as they are sent, without an event", {
+test_that("messages sent from callbacks are released after sending, without an event", {
   it <- local_taken()
   ran <- FALSE
   later::later(function() ran <<- TRUE)
@@ -47,7 +47,7 @@ test_that("messages that are pushed from callbacks are released as they are sent
   serve_until(function() heap() - before < 3)
 })
 
-test_that("one who sends without end lets go of what has been sent", {
+test_that("a callback that sends in a loop releases the sent messages", {
   it <- local_taken()
   before <- heap()
   for (i in 1:200) {
@@ -63,7 +63,7 @@ test_that("one who sends without end lets go of what has been sent", {
   serve_until(function() heap() - before < 3)
 })
 
-test_that("chunks of a stream are released as they are sent, without an event", {
+test_that("chunks of a stream are released after sending, without an event", {
   stream <- NULL
   server <- local_server(function(req) stream <<- stream_response())
   client <- local_client(server)
@@ -86,7 +86,7 @@ test_that("chunks of a stream are released as they are sent, without an event", 
   stream$close()
 })
 
-test_that("where package later is not loaded, an idle service() releases what was sent", {
+test_that("without package later, an idle service() releases sent memory", {
   it <- local_r(c(
     "heap <- function() sum(gc()[, 2])",
     "server <- rookery::startServer('127.0.0.1', 0, list(onWSOpen = function(ws) {",

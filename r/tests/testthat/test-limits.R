@@ -19,7 +19,7 @@ test_that("limits have units", {
   expect_match(capture.output(print(server_limits())), "all defaults")
 })
 
-test_that("what is no limit is said with the nearest name, and what is no value with an example", {
+test_that("an unknown limit is an error with the nearest name, and a wrong value one with an example", {
   expect_error(server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`", class = "rookery_bad_limit")
   expect_error(server_limits(10), "must have a name")
   for (bad in list("ten", NA, -1, c(1, 2), "1 XB", TRUE, list())) {
@@ -30,7 +30,7 @@ test_that("what is no limit is said with the nearest name, and what is no value 
   expect_error(startServer("127.0.0.1", 0, list(), limits = list(share_replies = 90)), "must be at most 100 %")
 })
 
-test_that("values are read as they may be written, and no others", {
+test_that("all documented forms of values are accepted, and no others", {
   same <- function(...) {
     for (value in list(...)) expect_equal(server_limits(max_body_size = value)$max_body_size, 1e7, info = value)
   }
@@ -62,7 +62,7 @@ test_that("values are read as they may be written, and no others", {
   }
 })
 
-test_that("what the environment says and cannot be read is an error that names the variable", {
+test_that("an invalid environment variable is an error that names the variable", {
   wrong <- function(variable, value, text) {
     withr::local_envvar(set_names_of(variable, value))
     expect_error(startServer("127.0.0.1", 0, list()), paste0("The environment variable ", variable, ".*", text), info = value)
@@ -83,7 +83,7 @@ test_that("what the environment says and cannot be read is an error that names t
   startServer("127.0.0.1", 0, list())$stop()
 })
 
-test_that("settings of the environment are read as they are written there", {
+test_that("settings are read from environment variables", {
   value_of <- function(name, value) {
     withr::local_options(structure(list(NULL), names = paste0("rookery.", name)))
     withr::local_envvar(structure(value, names = paste0("ROOKERY_", toupper(name))))
@@ -101,7 +101,7 @@ test_that("settings of the environment are read as they are written there", {
   expect_match(printed, "^ws_origins +a.org, b.org +option$", all = FALSE)
 })
 
-test_that("a server without any limit serves, and one with the least of each ends", {
+test_that("a server without limits serves, and one with all minimums stops cleanly", {
   app <- list(
     call = function(req) if (req$PATH_INFO == "/stream") streamed(chunks_of("a", "b")) else ok(rawToChar(req$rook.input$read())),
     onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$send(message)), wsCompression = list(takeover = TRUE)
@@ -154,7 +154,7 @@ test_that("ten limits are arguments, and every limit can be given by name", {
   expect_equal(error$argument, "max_headers")
 })
 
-test_that("limits hold, and servers share them", {
+test_that("limits are enforced, and shared by all servers", {
   server <- local_limited(function(req) ok(), limits = server_limits(max_body_size = 10))
   expect_equal(post(local_client(server), "/", "123456789")$status, 200)
   expect_equal(post(local_client(server), "/", "12345678901")$status, 413)
@@ -191,7 +191,7 @@ test_that("the order is argument, environment, option, default", {
   )), "The environment variable ROOKERY_ERROR_DETAIL must be")
 })
 
-test_that("the settings are printed with where they come from", {
+test_that("settings are printed with their origin", {
   withr::local_options(rookery.header_timeout = "5 s")
   printed <- capture.output(print(rookery_options()))
   expect_match(printed[[1]], "^setting +value +origin$")
@@ -199,7 +199,7 @@ test_that("the settings are printed with where they come from", {
   expect_match(printed, "^max_client_memory +a quarter of what there is +default$", all = FALSE)
 })
 
-test_that("a request that takes too long is answered with 504, and R goes on", {
+test_that("a request that takes too long results in status 504, and R continues", {
   late <- NULL
   app <- function(req) {
     if (req$PATH_INFO == "/quick") return(ok("quick"))
@@ -215,7 +215,7 @@ test_that("a request that takes too long is answered with 504, and R goes on", {
   expect_equal(get(client, "/quick")$text, "quick")
 })
 
-test_that("R is interrupted only if that is asked for", {
+test_that("R is interrupted only with interrupt_requests", {
   app <- function(req) {
     until <- Sys.time() + if (req$PATH_INFO == "/ok") 0 else 4
     while (Sys.time() < until) Sys.sleep(0.01)
@@ -241,7 +241,7 @@ test_that("R is interrupted only if that is asked for", {
 })
 
 # The command line is in crates/cli, and in test-serve-cli.R.
-test_that("_server.yml has limits", {
+test_that("limits can be given in _server.yml", {
   skip_if_not_installed("yaml")
   dir <- local_app(
     "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  limits:", "    max_body_size: 10", "  error_detail: message"),
@@ -253,7 +253,7 @@ test_that("_server.yml has limits", {
   expect_error(rookery:::settings_read(file.path(dir, "wrong.yml")), "is not a setting under `limits:`. Did you mean `max_body_size:`")
 })
 
-test_that("a folder that a _server.yml names is relative to it", {
+test_that("a folder in a _server.yml is relative to the file", {
   skip_if_not_installed("yaml")
   dir <- local_app(
     "_server.yml" = c("engine: rookery", "app: app.R", "options:", "  spool_dir: large", "  ws_compression:", "    level: 3", "  ws_origins: [a.org]"),
@@ -266,7 +266,7 @@ test_that("a folder that a _server.yml names is relative to it", {
   expect_error(launch_server(file, port = 0), "`spool_dir:` of the _server.yml names `.*large`, which is not a folder")
 })
 
-test_that("another R gets the options of this one, and who sits in front of it", {
+test_that("another R process gets the options of this session, and whether it is interactive", {
   withr::local_options(
     rookery.error_detail = NULL, rookery.max_body_size = "1 MB", rookery.ws_compression = list(level = 3), rookery.ws_origins = "a.org",
     rookery.proxy_protocol = TRUE, rookery.trusted_proxies = "192.0.2.1", rookery.spool_dir = NULL
@@ -285,7 +285,7 @@ test_that("another R gets the options of this one, and who sits in front of it",
   expect_equal(rookery:::session_options(FALSE)$rookery.spool_dir, dir)
 })
 
-test_that("an R that serves a path has the limits, settings and options it was given", {
+test_that("the R process that serves a path has the given limits, settings and options", {
   skip_on_cran()
   dir <- local_app("app.R" = c(
     "function(req) {",

@@ -56,7 +56,7 @@ local_api <- function(..., env = parent.frame()) {
   )
 }
 
-test_that("errors are told with their calls and the request's id; plumber answers as ever", {
+test_that("errors are reported with calls and request id, and plumber responds as usual", {
   served <- local_api()
   texts <- c(
     "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise", "/below/fail" = "in a mounted router"
@@ -81,7 +81,7 @@ test_that("errors are told with their calls and the request's id; plumber answer
   expect_no_match(trace, "plumber::|rookery::|handleSimpleError")
 })
 
-test_that("what is handled is no error, and requests that do well are as ever, whatever a client's parameters are", {
+test_that("handled errors are not reported, and successful requests are unchanged", {
   served <- local_api()
   expect_equal(served$ask("/handled")$text, "handled")
   fine <- served$ask("/fine")
@@ -94,7 +94,7 @@ test_that("what is handled is no error, and requests that do well are as ever, w
   expect_no_match(served$it$tell(), "rookery: GET ")
 })
 
-test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
+test_that("a status 500 of plumber without an error in an endpoint is logged with its id", {
   served <- local_api()
   # What plumber answers when a serializer fails is no response.
   places <- c("/unwell" = "its own response): the app itself responded with status 500", "/unserialised" = "the response): `status` must be a number from 200 to 999")
@@ -105,7 +105,7 @@ test_that("a 500 of plumber's that no endpoint raised is told of with its id", {
   }
 })
 
-test_that("onError is told of an API's errors, and may answer", {
+test_that("onError is called for errors of an API, and may return the response", {
   served <- local_api(
     "  pr <- plumber::pr_mount(pr, '/below', below)",
     "  rookery::plumber_errors(pr, on_error = function(cond, req, info) {",
@@ -133,7 +133,7 @@ test_that("onError is told of an API's errors, and may answer", {
   expect_match(answer$said, "TOLD /filtered in a filter call", fixed = TRUE)
 })
 
-test_that("an API that is run otherwise is told of as well", {
+test_that("errors of an API that is not run by serve() are reported as well", {
   it <- local_r(c(
     "library(rookery)",
     "use_compat(quiet = TRUE)",

@@ -56,7 +56,7 @@ fetch <- function(started, path = "/") {
   rawToChar(curl::curl_fetch_memory(url, curl::new_handle(timeout = 60))$content)
 }
 
-test_that("quit() in a handler ends the process in order", {
+test_that("quit() in a handler ends the process cleanly", {
   skip_if_not_installed("processx")
   started <- local_process({
     reg.finalizer(globalenv(), function(e) cat("finalized\n"), onexit = TRUE)
@@ -87,7 +87,7 @@ test_that("R may end while a server runs", {
   expect_identical(started$process$read_all_error(), "")
 })
 
-test_that("Ctrl-C stops a blocking runServer(), which nothing else wakes, and leaves the port free", {
+test_that("Ctrl-C stops an idle runServer() and frees the port", {
   skip_if_not_installed("processx")
   for (i in 1:3) {
     started <- local_process({
@@ -141,7 +141,7 @@ test_that("a forked child only closes what it inherited, and may serve itself", 
   expect_identical(fetch(started), "Hello, World!")
 })
 
-test_that("starting and stopping 100 times leaves threads, descriptors and memory as they were", {
+test_that("starting and stopping 100 times leaks no threads, descriptors or memory", {
   skip_if_not_installed("processx")
   started <- local_process({
     threads <- function() length(list.files("/proc/self/task"))

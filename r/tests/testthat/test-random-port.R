@@ -23,7 +23,7 @@ test_that("a range of one port is that port", {
   expect_identical(randomPort(port, port), port)
 })
 
-test_that("ports that are taken are passed over", {
+test_that("ports in use are skipped", {
   port <- take_port()
   expect_false(is_port_available(port))
   expect_identical(conditionMessage(failure_of(randomPort(port, port))), "Cannot find an available port.")
@@ -42,19 +42,19 @@ test_that("ports that browsers refuse are never tried", {
   expect_type(unsafe_ports, "double")
 })
 
-test_that("the range ends where ports do, and nothing is found by no attempts", {
+test_that("the range is limited to valid ports, and n = 0 finds none", {
   expect_identical(randomPort(65535, 1e6), 65535L)
   expect_s3_class(failure_of(randomPort(-5, 1)), "httpuv_unavailable_port")
   expect_s3_class(failure_of(randomPort(n = 0)), "httpuv_unavailable_port")
 })
 
-test_that("the same seed gives the same port, and its host is tried", {
+test_that("the same seed gives the same port, and `host` is used", {
   port <- withr::with_seed(1, randomPort(20000, 30000))
   expect_identical(withr::with_seed(1, randomPort(20000, 30000)), port)
   expect_s3_class(failure_of(randomPort(host = "localhost")), "httpuv_unavailable_port")
 })
 
-test_that("what is no number is refused", {
+test_that("arguments that are not numbers are refused", {
   expect_error(randomPort("a"), "`min` must be one number.", fixed = TRUE)
   expect_error(randomPort(max = NA), "`max` must be one number.", fixed = TRUE)
   expect_error(randomPort(n = NULL), "`n` must be one number.", fixed = TRUE)

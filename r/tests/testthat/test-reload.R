@@ -49,7 +49,7 @@ reload_code <- c(
   "kept <- list()"
 )
 
-test_that("unloaded and loaded again, it serves as before", {
+test_that("the package serves after it was unloaded and loaded again", {
   it <- local_r(c(
     reload_code,
     "use()$stop()",
@@ -64,7 +64,7 @@ test_that("unloaded and loaded again, it serves as before", {
   expect_match(it$tell(), "all done")
 })
 
-test_that("what an app still holds after unloading does no harm, and says that it has ended", {
+test_that("objects from before unloading are harmless, and report that they have ended", {
   it <- local_r(c(
     reload_code,
     "server <- use()",

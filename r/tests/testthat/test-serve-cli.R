@@ -3,7 +3,7 @@
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-test_that("rookery --help and --version answer, and a mistake has status 2", {
+test_that("rookery --help and --version work, and a mistake exits with status 2", {
   help <- local_cli("--help")
   expect_equal(exit_of(help), 0)
   expect_match(help$tell(), "^Usage: rookery serve <target>")
@@ -15,7 +15,7 @@ test_that("rookery --help and --version answer, and a mistake has status 2", {
   expect_match(wrong$tell(), "`--nonsense` is no option\\.\nTry `rookery --help`")
 })
 
-test_that("what the program hands over is what R reads", {
+test_that("R reads what the program passes to it", {
   asked <- cli_read("target=/a/b%25c%0Ad=e\nport=8000\nhost=::1\nlog=stdout\nlog_format=json\n")
   expect_equal(asked$target, "/a/b%c\nd=e")
   expect_equal(cli_address(asked), list(host = "::1", port = 8000L, socket = NULL, tls = NULL))
@@ -64,7 +64,7 @@ test_that("what the program hands over is what R reads", {
   expect_equal(cli_settings(cli_read(text), "environment:"), list(max_body_size = 6))
 })
 
-test_that("settings of the command line are the server's, and count more than an .Rprofile's", {
+test_that("settings of the command line take precedence over .Rprofile", {
   app <- local_app(
     ".Rprofile" = "options(rookery.trusted_proxies = 'unix', rookery.header_timeout = '5 s', rookery.idle_timeout = '7 s')",
     "app.R" = c(
@@ -97,7 +97,7 @@ test_that("settings of the command line are the server's, and count more than an
   expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
-test_that("an app in a folder with an odd name is served, with its paths from where the command was given", {
+test_that("an app in a folder with an unusual name is served, with paths relative to the working directory", {
   dir <- local_app("it's 100% \u00e9/app.R" = "function(req) list(status = 200L, headers = list(), body = basename(getwd()))")
   it <- local_cli("serve", "it's 100% \u00e9", "--port", "0", "--log", "access.log", dir = dir)
   expect_equal(enc2utf8(iconv(fetch(expect_serving(it))$text, "UTF-8", "UTF-8")), "it's 100% \u00e9")
@@ -106,7 +106,7 @@ test_that("an app in a folder with an odd name is served, with its paths from wh
   expect_match(readLines(file.path(dir, "access.log")), "\"GET / HTTP/1.1\" 200", fixed = TRUE)
 })
 
-test_that("a name that is no text is served in a locale that has none, and told as such otherwise", {
+test_that("a file name that is invalid text is served in the C locale, and is an error otherwise", {
   skip_if_not(l10n_info()[["UTF-8"]])
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'odd')")
   # Not by R, which could not.
@@ -123,7 +123,7 @@ test_that("a name that is no text is served in a locale that has none, and told 
   expect_equal(fetch(expect_serving(it))$text, "odd")
 })
 
-test_that("arguments and environment of the app are its own", {
+test_that("the app gets its own arguments and environment", {
   app <- local_app("app.R" = c(
     "own <- c(commandArgs(TRUE), Sys.getenv('ROOKERY_INTERNAL_SETTINGS'), Sys.getenv('R_TESTS'))",
     "libraries <- system2(file.path(R.home('bin'), 'Rscript'), c('-e', shQuote('cat(rookery::which_httpuv()$kind)')), stdout = TRUE)",
@@ -133,7 +133,7 @@ test_that("arguments and environment of the app are its own", {
   expect_equal(fetch(expect_serving(it))$text, "rookery")
 })
 
-test_that("a site is served without R, and with it from R", {
+test_that("a static site is served without R, and by serve() from R", {
   expect_error(detect_target(local_app("index.html" = "", "secret.r" = "")), class = "rookery_bad_target")
   dir <- local_app("index.html" = "<p>home</p>", "a/b.txt" = "text", "index.Rmd" = c("---", "title: x", "---"))
   expect_equal(detect_target(dir)$kind, "site")
@@ -152,13 +152,13 @@ test_that("a site is served without R, and with it from R", {
   asked(local_r(sprintf("rookery::serve('%s', port = 0)", dir)))
 })
 
-test_that("an R that is not there is told as such", {
+test_that("a missing R installation is reported as such", {
   it <- local_cli("serve", local_app("app.R" = "1"), "--port", "0", environment = c(PATH = "/nowhere"))
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "^rookery: R was not found: install it")
 })
 
-test_that("install_cli() makes a command that works through its link", {
+test_that("install_cli() creates a link that works", {
   dir <- withr::local_tempdir()
   expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
   expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))

@@ -13,13 +13,13 @@ printed_address <- function(it) {
   regmatches(it$tell(), regexec(line, it$tell()))[[1]][[2]]
 }
 
-test_that("hello.R answers", {
+test_that("hello.R responds", {
   it <- local_process(file.path(examples, "hello.R"), environment = c(PORT = 0))
   answer <- fetch(paste0(printed_address(it), "/some/where"))
   expect_match(answer$text, "Hello from R .*You asked for /some/where")
 })
 
-test_that("chat.R finds its page, by Rscript and by the command", {
+test_that("chat.R finds its page with Rscript and with the command", {
   ways <- list(
     printed_address(local_process(file.path(examples, "chat.R"), environment = c(PORT = 0))),
     expect_serving(local_cli("serve", file.path(examples, "chat.R"), "--port", "0"))
@@ -29,7 +29,7 @@ test_that("chat.R finds its page, by Rscript and by the command", {
   }
 })
 
-test_that("tokens.R sends an answer token by token, says when it was all, and begins no second one", {
+test_that("tokens.R sends a response token by token, marks its end, and does not repeat it", {
   it <- local_process(file.path(examples, "tokens.R"), environment = c(PORT = 0))
   url <- printed_address(it)
   expect_match(fetch(url)$text, "<title>Tokens</title>")
@@ -43,7 +43,7 @@ test_that("tokens.R sends an answer token by token, says when it was all, and be
   expect_equal(again$status_code, 204)
 })
 
-test_that("table.R sends a table that R never holds as text", {
+test_that("table.R sends a table without holding it as text", {
   rows <- 3e5
   it <- local_process(file.path(examples, "table.R"), environment = c(PORT = 0, ROWS = rows))
   url <- printed_address(it)
@@ -71,7 +71,7 @@ test_that("table.R sends a table that R never holds as text", {
   expect_match(it$tell(), "A table was sent: done")
 })
 
-test_that("progress.R tells how far the one job is to whoever asks, also in its middle", {
+test_that("progress.R sends the progress of a job to all pages, also when they join late", {
   it <- local_process(file.path(examples, "progress.R"), environment = c(PORT = 0))
   url <- printed_address(it)
   expect_match(fetch(url)$text, "<title>Progress</title>")
@@ -131,7 +131,7 @@ test_that("plumber: JSON in and out, a filter, an error, an async route, an uplo
   expect_equal(exit_of(it), 0)
 })
 
-test_that("all pages have one style sheet, which knows dark mode, and an icon", {
+test_that("all pages have the same style sheet with dark mode, and an icon", {
   style <- paste(readLines(file.path(examples, "shared", "style.css")), collapse = "\n")
   expect_match(style, "@media (prefers-color-scheme: dark)", fixed = TRUE)
   pages <- list.files(examples, "[.]html$", recursive = TRUE)

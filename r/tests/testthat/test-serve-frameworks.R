@@ -37,7 +37,7 @@ serves <- function(it, text) {
   url
 }
 
-test_that("objects of fiery, plumber2 and ambiorix are told apart", {
+test_that("objects of fiery, plumber2 and ambiorix are detected", {
   label <- function(class) {
     detect_object(structure(list2env(list(start = function() 1, call = function(req) 1)), class = c(class, "R6")))$label
   }
@@ -46,7 +46,7 @@ test_that("objects of fiery, plumber2 and ambiorix are told apart", {
   expect_equal(label(c("Ambiorix", "Routing")), "ambiorix app")
 })
 
-test_that("a fiery app is served on the port that was asked for, as an object and as a file", {
+test_that("a fiery app is served on the given port, as an object and as a file", {
   local_package("fiery", fiery_lines, "Fire", c("httpuv", "R6"))
   made <- "app <- fiery::Fire$new()"
   it <- local_r(c("rookery::use_compat(quiet = TRUE)", made, "rookery::serve(app, port = 0, hello = 1)", "cat(app$port)"))

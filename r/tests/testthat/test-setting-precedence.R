@@ -25,7 +25,7 @@ with_given <- function(name, values, code) {
   )
 }
 
-test_that("of each pair of places the stronger one counts", {
+test_that("of each pair of sources, the one with precedence is used", {
   for (name in names(settings)) {
     one <- settings[[name]][[1]]
     other <- settings[[name]][[2]]

@@ -7,7 +7,7 @@ arguments <- function(of) {
 }
 own <- function(of, without) setdiff(names(formals(of)), c("...", without))
 
-test_that("the arguments of functions are those of the table", {
+test_that("the arguments of functions match the table", {
   limits <- table[table$is_limit, ]
   common <- limits$name[limits$stability == "stable"]
   expect_setequal(own(server_limits, character()), common)
@@ -18,7 +18,7 @@ test_that("the arguments of functions are those of the table", {
   expect_setequal(own(serve, c("target", "limits")), arguments("serve"))
 })
 
-test_that("every argument of the table is one that its function takes", {
+test_that("every argument in the table exists in its function", {
   given <- unique(sub("\\(.*", "", table$argument[nzchar(table$argument)]))
   expect_setequal(given, c("server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins", "app$wsCompression"))
 })
@@ -26,7 +26,7 @@ test_that("every argument of the table is one that its function takes", {
 # Returns what a default of the table is in R.
 read_default <- function(row) rookery:::setting_value(row$default, row$name, "the default")
 
-test_that("defaults of arguments are those of the table", {
+test_that("defaults of arguments match the table", {
   # NULL leaves the default to the table. `serve()` has a log that is TRUE for stdout, and workers_config() is for several.
   different <- c("key", "log", "workers")
   compared <- character()
@@ -52,7 +52,7 @@ test_that("defaults of arguments are those of the table", {
   )
 })
 
-test_that("options are those of the table", {
+test_that("options match the table", {
   expect_setequal(rookery:::setting_names, c(
     "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins",
     "ws_compression", "reconnect"

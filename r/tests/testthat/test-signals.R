@@ -64,7 +64,7 @@ interrupted_code <- c(
   "}"
 )
 
-test_that("several Ctrl-Cs end handler and loop each, where the host's handler of SIGINT stays in place", {
+test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler installed", {
   skip_if_not_installed("callr")
   host <- local_host()
   for (install in c("host_stay", "host_chain")) {
@@ -80,7 +80,7 @@ test_that("several Ctrl-Cs end handler and loop each, where the host's handler o
   }
 })
 
-test_that("serve() ends by Ctrl-C, time after time, whether the host's handler is behind ours or in front", {
+test_that("Ctrl-C ends serve() repeatedly, whether the host's handler is behind or in front of ours", {
   skip_if_not_installed("callr")
   host <- local_host()
   it <- local_r(c(
@@ -109,7 +109,7 @@ test_that("serve() ends by Ctrl-C, time after time, whether the host's handler i
   expect_match(it$tell(), "afterwards interrupt")
 })
 
-test_that("Ctrl-C ends the loop when the handler sleeps, where R has a handler of its own", {
+test_that("Ctrl-C ends the loop during Sys.sleep() in a handler", {
   it <- local_r(c(
     interrupted_code,
     "server <- startServer('127.0.0.1', 0, function(req) { cat('asleep\\n'); Sys.sleep(100) })",
@@ -137,7 +137,7 @@ test_that("Ctrl-C ends the loop when the handler sleeps, where R has a handler o
   expect_equal(client$get_result(), 500L)
 })
 
-test_that("an interrupt that came with one handler and strikes in the next ends the loop as well", {
+test_that("an interrupt of one handler that takes effect in the next ends the loop as well", {
   it <- local_r(c(
     "library(rookery)",
     "count <- 0",
@@ -156,7 +156,7 @@ test_that("an interrupt that came with one handler and strikes in the next ends 
   expect_match(it$tell(), "got interrupt")
 })
 
-test_that("options(interrupt=) that was there is called, and there again after unloading", {
+test_that("a previous options(interrupt=) is called, and restored after unloading", {
   it <- local_r(c(
     "options(interrupt = function() cat('mine\\n'))",
     interrupted_code,
@@ -198,7 +198,7 @@ test_that("SIGHUP ends R's serve() otherwise", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("a child of a process that ignores SIGHUP ignores it, too", {
+test_that("a child of a process that ignores SIGHUP ignores it as well", {
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
   file <- withr::local_tempfile(lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R")
   command <- paste("trap '' HUP; exec", shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
@@ -231,7 +231,7 @@ test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve
   expect_equal(exit_of(it), 0)
 })
 
-test_that("time's up for a handler in a process that ignores SIGINT as well", {
+test_that("a handler is interrupted at the time limit although SIGINT is ignored", {
   skip_on_os("linux")
   app <- local_app("app.R" = "function(req) { cat('begun\\n'); repeat sqrt(2) }")
   # Interrupted, R has a second to leave the handler and to answer, which a machine that is busy may not give it.
@@ -248,7 +248,7 @@ test_that("time's up for a handler in a process that ignores SIGINT as well", {
   expect_equal(client$get_result(), 500L)
 })
 
-test_that("an interrupt comes through where somebody put a function in front of ours", {
+test_that("an interrupt is passed on if another function was installed in front of ours", {
   it <- local_r(c(
     "library(rookery)",
     "service(NA)",
@@ -265,7 +265,7 @@ test_that("an interrupt comes through where somebody put a function in front of 
   expect_match(it$tell(), "(aborted\\s+){3}mine 3 ")
 })
 
-test_that("a forked child of an R that serves may call serve(), which ends of a signal gracefully", {
+test_that("a forked child may call serve(), which shuts down gracefully after a signal", {
   it <- local_r(c(
     "library(rookery)",
     sprintf("app <- %s", hello),
@@ -299,7 +299,7 @@ test_that("a forked child of an R that serves may call serve(), which ends of a 
   expect_match(it$tell(), "child: ended in a handler", fixed = TRUE)
 })
 
-test_that("a forked child of an R that serves ends of its signals, and sets no alarm first", {
+test_that("signals end a forked child at once, without an alarm", {
   skip_if(!file.exists("/proc/self/status"), "what is handled is read from /proc")
   it <- local_r(c(
     "library(rookery)",

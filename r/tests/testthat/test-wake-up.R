@@ -6,7 +6,7 @@ talk <- function(server, code) {
   callr::r_bg(code, list(port = server$getPort()))
 }
 
-test_that("an idle server leaves later::loop_empty() TRUE and wakes no more than its clock ticks", {
+test_that("an idle server leaves later::loop_empty() TRUE and wakes only for its clock", {
   threads <- function() {
     tasks <- list.files("/proc/self/task", full.names = TRUE)
     Filter(function(task) identical(readLines(file.path(task, "comm")), "rookery-io"), tasks)
@@ -43,7 +43,7 @@ test_that("an idle server leaves later::loop_empty() TRUE and wakes no more than
   }))
 })
 
-test_that("50 messages in one write are 50 returns of service()", {
+test_that("service() returns for each of 50 messages in one write", {
   seen <- 0
   server <- local_server(list(onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)))
   client <- local_client(server)
@@ -62,7 +62,7 @@ test_that("50 messages in one write are 50 returns of service()", {
   expect_true(all(diff(c(0, at_return)) <= 1))
 })
 
-test_that("a nested service() inside a handler completes, and sees the rest of the queue", {
+test_that("a service() within a handler returns, and handles the rest of the queue", {
   inner <- character(0)
   server <- local_server(list(call = function(req) {
     if (req$PATH_INFO == "/outer") {
@@ -100,7 +100,7 @@ test_that("a loop that only calls later::run_now() is served, with WebSockets", 
   expect_identical(result$texts, rep("ok", 50))
 })
 
-test_that("a promise that is settled by a foreign process is answered", {
+test_that("a promise that another process resolves results in a response", {
   server <- local_server(list(call = function(req) {
     promises::promise(function(resolve, reject) later::later(function() resolve(ok("later")), 0.05))
   }))
@@ -108,7 +108,7 @@ test_that("a promise that is settled by a foreign process is answered", {
   expect_identical(get(client)$text, "later")
 })
 
-test_that("an interactive R at its prompt is served", {
+test_that("an interactive R process serves at its prompt", {
   skip_if_not_installed("processx")
   port <- free_port()
   paths <- paste(deparse(.libPaths()), collapse = "")
@@ -139,7 +139,7 @@ test_that("an interactive R at its prompt is served", {
   expect_identical(answer, "prompt")
 })
 
-test_that("stopServer() inside a handler lets its answer out", {
+test_that("stopServer() within a handler still sends its response", {
   server <- NULL
   server <- startServer("127.0.0.1", 0, list(call = function(req) {
     stopServer(server)
@@ -163,7 +163,7 @@ test_that("interrupt() ends service(0) after the handler that calls it", {
   expect_identical(reply(client)$text, "interrupted")
 })
 
-test_that("a queue that is never empty does not keep `later` waiting", {
+test_that("a queue that is never empty does not block callbacks of package later", {
   ticks <- 0
   during <- NULL
   tick <- function() {
@@ -216,7 +216,7 @@ unheard <- function(app_of, client, env = parent.frame()) {
   missed
 }
 
-test_that("what a WebSocket's callback sends leaves at once, whatever it does next", {
+test_that("messages sent in a WebSocket callback leave at once, whatever the callback does next", {
   missed <- unheard(
     function(send_and_work) {
       list(onWSOpen = function(ws) {
@@ -241,7 +241,7 @@ test_that("what a WebSocket's callback sends leaves at once, whatever it does ne
   expect_equal(missed, 0)
 })
 
-test_that("promises that are settled in a callback that works on are answered at once", {
+test_that("responses of promises are sent at once, even if the callback continues to run", {
   settle <- list()
   missed <- unheard(
     function(send_and_work) {

@@ -19,7 +19,7 @@ close_frame <- function(code, reason = "") {
   frame(c(as.raw(c(code %/% 256, code %% 256)), charToRaw(enc2utf8(reason))), opcode = 8)
 }
 
-test_that("onClose is told target, code, reason and wasClean, if it has an argument for it", {
+test_that("onClose gets target, code, reason and wasClean if it has an argument", {
   seen <- opened()
   told <- list()
   seen$ws$onClose(function(event) told$event <<- event)
@@ -33,7 +33,7 @@ test_that("onClose is told target, code, reason and wasClean, if it has an argum
   expect_identical(told[-1], list(nothing = 0L, default = "mine", dots = 0L))
 })
 
-test_that("the code says how it ended where there was no close frame, or an empty one", {
+test_that("the code distinguishes a missing close frame and an empty one", {
   events <- list()
   for (how in c("broken", "empty")) {
     seen <- opened()
@@ -45,7 +45,7 @@ test_that("the code says how it ended where there was no close frame, or an empt
   expect_identical(events$empty, list(code = 1005L, reason = "", wasClean = TRUE))
 })
 
-test_that("a closing callback that fails keeps none of the others", {
+test_that("a failing closing callback does not prevent the others", {
   seen <- opened()
   told <- NULL
   seen$ws$onClose(function(event) stop("in close"))
@@ -58,7 +58,7 @@ test_that("a closing callback that fails keeps none of the others", {
   expect_match(said, "a WebSocket's onClose.*in close", all = FALSE)
 })
 
-test_that("what on*() returns takes the callback away, once, and that one only", {
+test_that("the value of on*() removes only its callback, once", {
   seen <- opened()
   got <- character()
   note <- function(binary, message) got <<- c(got, message)
@@ -90,7 +90,7 @@ test_that("what on*() returns takes the callback away, once, and that one only",
   expect_identical(closed, 10)
 })
 
-test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; onDrain() says when to go on", {
+test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end, and onDrain() is called", {
   seen <- opened()
   expect_invisible(seen$ws$send("one"))
   expect_identical(seen$ws$send("two"), TRUE)
@@ -131,7 +131,7 @@ test_that("send() says TRUE, FALSE past a megabyte, and FALSE when it is over; o
   expect_identical(seen$ws$ping(), FALSE)
 })
 
-test_that("a message on a connection that has ended, and has not been told so, is lent to nobody", {
+test_that("a message is not lent to a connection that has ended unnoticed", {
   seen <- opened()
   disconnect(seen$client)
   # The I/O thread knows; R has not looked.
@@ -143,13 +143,13 @@ test_that("a message on a connection that has ended, and has not been told so, i
   expect_identical(seen$ws$send("x"), FALSE)
 })
 
-test_that("ping() sends one", {
+test_that("ping() sends a ping", {
   seen <- opened()
   expect_identical(seen$ws$ping(), TRUE)
   expect_identical(next_frame(seen$client)$opcode, 9)
 })
 
-test_that("a subprotocol is the first of the app's that the client offers", {
+test_that("the subprotocol is the first of the app's that the client offers", {
   spoken <- function(offered, ours = c("graphql-transport-ws", "chat")) {
     seen <- opened(list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0])
     c(unname(seen$reply$headers["sec-websocket-protocol"]), seen$ws$protocol)
@@ -196,7 +196,7 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   expect_identical(asked, 4)
 })
 
-test_that("accept_ws() where it means nothing is an error that says so", {
+test_that("accept_ws() in a wrong place is an error that says so", {
   said <- stderr_of({
     server <- local_server(list(call = function(req) accept_ws(), onHeaders = function(req) NULL))
     expect_identical(get(local_client(server))$status, 500L)
@@ -210,7 +210,7 @@ test_that("accept_ws() where it means nothing is an error that says so", {
   expect_error(accept_ws(headers = list("sec-websocket-protocol" = "x")), "`headers` must not have sec-websocket-protocol")
 })
 
-test_that("pages of other origins are refused before the app is asked", {
+test_that("pages of other origins are refused before the app is called", {
   asked <- 0
   status <- function(origin, ...) {
     app <- list(onWSOpen = function(ws) asked <<- asked + 1, ...)
@@ -235,7 +235,7 @@ test_that("pages of other origins are refused before the app is asked", {
   withr::with_options(list(rookery.ws_origins = "*"), expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\""))
 })
 
-test_that("what is no string and no raw vector is sent as as.character() makes it", {
+test_that("other values are sent as converted by as.character()", {
   registerS3method("as.character", "spoken", function(x, ...) "by its method", envir = baseenv())
   seen <- opened()
   sent <- list("text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"), c("first", "second"))
@@ -281,7 +281,7 @@ next_text <- function(client, expected) {
 
 echo <- function(ws) ws$onMessage(function(binary, message) ws$send(message))
 
-test_that("messages are compressed for clients that offer it, if the app wants it", {
+test_that("messages are compressed for clients that offer it, if wsCompression is on", {
   offer <- "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits"
   answer <- function(compression, headers = offer) {
     seen <- opened(list(onWSOpen = echo, wsCompression = compression), headers)
@@ -300,7 +300,7 @@ test_that("messages are compressed for clients that offer it, if the app wants i
   })
 })
 
-test_that("compressed messages are what they were, either way, from the threshold on", {
+test_that("compressed messages arrive unchanged in both directions, from the threshold on", {
   seen <- opened(list(onWSOpen = echo, wsCompression = list(threshold = 1000)), "Sec-WebSocket-Extensions: permessage-deflate")
   for (n in c(1, 100, 1e4)) {
     text <- strrep("all work and no play ", n)
@@ -319,7 +319,7 @@ test_that("compressed messages are what they were, either way, from the threshol
   expect_identical(code, 1006L)
 })
 
-test_that("what is wrong with wsCompression is said when the server is started", {
+test_that("a wrong wsCompression is an error when the server is started", {
   bad <- list(
     list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
     list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),

@@ -7,7 +7,7 @@ given_objects <- function(count = 1, env = parent.frame()) {
   objects
 }
 
-test_that("the server's object is what the class makes", {
+test_that("the object of the server equals that of the class", {
   given <- given_objects()[[1]]
   made <- WebSocket$new(given$handle, given$request)
   expect_identical(class(given), class(made))
@@ -34,7 +34,7 @@ test_that("the server's object is what the class makes", {
   expect_identical(copy$handle, given$handle)
 })
 
-test_that("objects share nothing that changes", {
+test_that("objects share no mutable state", {
   both <- given_objects(2)
   both[[1]]$onMessage(identity)
   both[[1]]$onClose(function() NULL)
@@ -45,7 +45,7 @@ test_that("objects share nothing that changes", {
   expect_identical(both[[2]]$request$HEADERS, both[[1]]$request$HEADERS)
 })
 
-test_that("callbacks are added in order, invisibly, to what is there", {
+test_that("callbacks are added in order, and the value is invisible", {
   ws <- WebSocket$new(NULL, NULL)
   expect_invisible(ws$onMessage(identity))
   first <- ws$messageCallbacks
@@ -57,7 +57,7 @@ test_that("callbacks are added in order, invisibly, to what is there", {
   expect_identical(ws$closeCallbacks, list(print))
 })
 
-test_that("headers whose names are those of the request before keep values of their own", {
+test_that("headers with the names of the previous request have their own values", {
   seen <- list()
   server <- local_server(function(req) {
     seen[[length(seen) + 1]] <<- req$HEADERS
@@ -88,7 +88,7 @@ test_that("an open WebSocket keeps few cells", {
   expect_lt((cells() - before) / 60, 70)
 })
 
-test_that("a WebSocket that is used in a forked process is an error that says why", {
+test_that("using a WebSocket in a forked process is an error that says why", {
   skip_on_os("windows")
   said <- NULL
   server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) {

@@ -1,6 +1,6 @@
 # Signals that somebody sends to a process of a server, or to all of them.
 
-test_that("a worker leaves signals to its supervisor until that has gone", {
+test_that("a worker leaves signals to its supervisor while that runs", {
   dir <- local_app(app.R = c(
     "function(req) {",
     "  if (req$PATH_INFO == '/slow') {",
@@ -27,7 +27,7 @@ test_that("a worker leaves signals to its supervisor until that has gone", {
   expect_identical(worker$ask("wait"), "0")
 })
 
-test_that("a worker whose supervisor is killed ends, whatever it was sent before", {
+test_that("a worker ends if its supervisor is killed, whatever signals it got before", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
@@ -41,7 +41,7 @@ test_that("a worker whose supervisor is killed ends, whatever it was sent before
   expect_true(wait_until(function() !file.exists(file.path("/proc", pid))))
 })
 
-test_that("one R process that serves goes on after SIGUSR2", {
+test_that("a single R process continues after SIGUSR2", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = 'hello')")
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
@@ -70,7 +70,7 @@ test_that("a signal ends R at once while the app is loading", {
   }
 })
 
-test_that("a signal to all processes loses no request of an R process that serve() has started", {
+test_that("a signal to all processes loses no request of a child process of serve()", {
   skip_on_os(c("mac", "windows", "solaris"))
   dir <- local_app(app.R = c(
     "function(req) {",

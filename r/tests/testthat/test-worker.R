@@ -45,7 +45,7 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
   expect_identical(worker$get("/", "1 nonsense")$status_code, 400L)
 })
 
-test_that("a further server, and one without an app, listen where they ask to", {
+test_that("a further server, and one without an app, listen on their own address", {
   worker <- local_worker(c(
     hello,
     # As Shiny looks for a port.
@@ -70,7 +70,7 @@ test_that("a further server, and one without an app, listen where they ask to", 
   expect_identical(worker$ask("receive 0.2"), "nothing")
 })
 
-test_that("the socket outlives a server, and a supervisor is told when nobody answers", {
+test_that("the socket outlives a server, and the supervisor is notified when no server listens", {
   worker <- local_worker(c(
     hello,
     "first <- startServer('127.0.0.1', 80, app)",
@@ -90,7 +90,7 @@ test_that("the socket outlives a server, and a supervisor is told when nobody an
   expect_identical(worker$ask("receive"), "P 7")
 })
 
-test_that("a worker that cannot be one says why, and serves nobody", {
+test_that("a process that cannot be a worker says why, and does not serve", {
   worker <- local_r(
     c("library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
     environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
@@ -99,7 +99,7 @@ test_that("a worker that cannot be one says why, and serves nobody", {
   expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
 })
 
-test_that("plumber's run() is reached whatever port it is given", {
+test_that("plumber's run() gets the worker's clients whatever its port", {
   skip_if_not_installed("plumber")
   dir <- local_app(plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)"))
   worker <- local_worker(
@@ -112,7 +112,7 @@ test_that("plumber's run() is reached whatever port it is given", {
   expect_identical(worker$ask("wait"), "-15")
 })
 
-test_that("a Shiny app is reached, and its supervisor told that it keeps sessions", {
+test_that("a Shiny app gets the worker's clients, and the supervisor learns that it has sessions", {
   skip_if_not_installed("shiny")
   dir <- local_app(app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)"))
   worker <- local_serving_worker(dir)
@@ -140,7 +140,7 @@ test_that("a Shiny app is reached, and its supervisor told that it keeps session
   expect_identical(worker$ask("receive"), "end")
 })
 
-test_that("an R Markdown document is reached, and an engine of others that has a port of its own", {
+test_that("an R Markdown document, and another engine with its own port, get the worker's clients", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available())
   dir <- local_app(doc.Rmd = c("---", "title: The document", "runtime: shiny", "output: html_document", "---", "", "Its text."))
@@ -162,7 +162,7 @@ test_that("an R Markdown document is reached, and an engine of others that has a
   expect_identical(worker$ask("wait"), "0")
 })
 
-test_that("what was asked to stop finishes what is in hand, however often it is asked", {
+test_that("a worker that was told to stop finishes its requests, however often it is told", {
   dir <- local_app(app.R = c(
     "function(req) {",
     "  file.create('begun')",
@@ -188,7 +188,7 @@ test_that("what was asked to stop finishes what is in hand, however often it is 
   }
 })
 
-test_that("the end of its supervisor ends a worker that serves, and one that is being loaded", {
+test_that("the end of the supervisor ends a worker that serves, and one that is loading", {
   worker <- local_worker(c(hello, "runServer('127.0.0.1', 80, app)"))
   worker$expect_ready()
   worker$ask("close")
@@ -199,7 +199,7 @@ test_that("the end of its supervisor ends a worker that serves, and one that is 
   expect_identical(worker$ask("wait"), "-15")
 })
 
-test_that("the scoreboard tells which requests R has begun after it was killed", {
+test_that("after R was killed, the scoreboard shows which requests it had begun", {
   dir <- withr::local_tempdir()
   worker <- local_worker(c(
     "app <- function(req) {",
@@ -246,7 +246,7 @@ test_that("the scoreboard tells which requests R has begun after it was killed",
   expect_identical(worker$board()[c("r", "taken", "done", "handed")], list(r = "busy", taken = 2, done = 1, handed = 3))
 })
 
-test_that("the scoreboard sums how long R was busy, and with requests how long", {
+test_that("the scoreboard sums the time that R was busy, and the time for requests", {
   worker <- local_worker(c(
     "app <- list(",
     "  call = function(req) {",
@@ -283,7 +283,7 @@ test_that("the scoreboard sums how long R was busy, and with requests how long",
   expect_gte(board$busy_ns - board$answering_ns, 0.39 * 1e9)
 })
 
-test_that("a worker's children have none of its descriptors", {
+test_that("child processes of a worker inherit none of its descriptors", {
   worker <- local_worker(c(
     "links <- function() Sys.readlink(list.files('/proc/self/fd', full.names = TRUE))",
     "app <- function(req) {",
@@ -312,7 +312,7 @@ test_that("a worker's children have none of its descriptors", {
   expect_true(is_alive(forked))
 })
 
-test_that("a handler is interrupted alone, and nothing else is", {
+test_that("only the handler is interrupted", {
   dir <- withr::local_tempdir()
   worker <- local_worker(c(
     "app <- function(req) {",
@@ -338,7 +338,7 @@ test_that("a handler is interrupted alone, and nothing else is", {
   expect_match(worker$tell(), "interrupted")
 })
 
-test_that("a worker that does not end in time is ended", {
+test_that("a worker that does not end in time is killed", {
   expect_identical(stubborn$ask("wait"), "1")
   expect_match(stubborn$tell(), "it is ended")
 })

@@ -32,7 +32,7 @@ local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir
   it
 }
 
-test_that("the only worker accepts, says so, and a reload fails no request", {
+test_that("a single worker accepts connections itself, and no request fails during a reload", {
   it <- local_direct()
   before <- it$pid()
   status <- it$status()
@@ -87,7 +87,7 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
   expect_match(readLines(log)[[1]], "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$")
 })
 
-test_that("lines for stdout are the program's own, whichever process writes them", {
+test_that("log lines for stdout are written by the program, whichever process they come from", {
   it <- local_direct(log = "-")
   fetch(paste0(it$url, "/direct"))
   expect_true(wait_until(function() grepl("\n127.0.0.1 - - [^\n]*GET /direct", it$tell())))
@@ -98,7 +98,7 @@ test_that("lines for stdout are the program's own, whichever process writes them
   expect_length(gregexpr("GET /passed-on", it$tell())[[1]], 1)
 })
 
-test_that("HTTPS, its redirect and proxies are those of the front end", {
+test_that("HTTPS, redirects and proxies work as with the front end", {
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   redirect <- randomPort()
@@ -113,7 +113,7 @@ test_that("HTTPS, its redirect and proxies are those of the front end", {
   expect_match(rawToChar(answer$headers), paste0("https://localhost:", it$port, "/x"), fixed = TRUE)
 })
 
-test_that("a successor of a supervisor that was killed waits until the worker has finished", {
+test_that("the successor of a killed supervisor waits until the worker has finished", {
   for (path in list(NULL, withr::local_tempfile())) {
     dir <- withr::local_tempdir()
     done <- file.path(dir, "done")
@@ -152,7 +152,7 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
   }
 })
 
-test_that("a worker that dies is followed by another, and nobody who connects is refused", {
+test_that("a worker that dies is replaced, and no connection is refused", {
   it <- local_direct()
   before <- it$pid()
   tools::pskill(as.integer(before), tools::SIGKILL)
@@ -161,7 +161,7 @@ test_that("a worker that dies is followed by another, and nobody who connects is
   expect_true(wait_until(it$is_direct))
 })
 
-test_that("what only the front end can do keeps it accepting", {
+test_that("the front end accepts connections if a setting needs it", {
   dir <- withr::local_tempdir()
   writeLines(direct_lines, file.path(dir, "app.R"))
   it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2")

@@ -64,7 +64,7 @@ local_static_workers <- function(paths, ..., env = parent.frame()) {
   it
 }
 
-test_that("static files are served while every R process is busy, and by the app's rules", {
+test_that("static files are served while every R process is busy, with the app's options", {
   it <- local_static_workers(
     "list('/www' = 'www', '/secret' = rookery::staticPath('www', validation = '\"X-Key\" == \"abc\"'),
           '/open' = rookery::staticPath('www', headers = list('X-Own' = '1'), fallthrough = TRUE),
@@ -83,7 +83,7 @@ test_that("static files are served while every R process is busy, and by the app
   expect_equal(it$get("/open/none")$text, "R has no /open/none")
 })
 
-test_that("paths that are set and removed later are those that are served", {
+test_that("static paths that are set and removed later take effect", {
   it <- local_static_workers("list('/www' = 'www')", "--workers", "2")
   expect_equal(it$get("/late/a.txt")$text, "R has no /late/a.txt")
   it$by_both("/set")
@@ -95,7 +95,7 @@ test_that("paths that are set and removed later are those that are served", {
   expect_equal(it$get("/www/a.txt")$text, "www")
 })
 
-test_that("what is another folder for each R process is sent by it", {
+test_that("a folder that differs between R processes is served by the R process", {
   it <- local_static_workers(
     "{ dir <- tempfile(); dir.create(dir); writeLines(as.character(Sys.getpid()), file.path(dir, 'pid.txt')); list('/own' = dir, '/www' = 'www') }",
     "--workers", "2"
@@ -106,7 +106,7 @@ test_that("what is another folder for each R process is sent by it", {
   it$free()
 })
 
-test_that("a change of static paths is in force when the R process has answered", {
+test_that("a change of static paths is in force when R continues", {
   it <- local_static_workers("list('/www' = 'www')", "--workers", "2")
   it$by_both("/set")
   # All that follows is answered by the other, or by the program.
@@ -128,7 +128,7 @@ test_that("a change of static paths is in force when the R process has answered"
   expect_no_match(it$tell(), "has not confirmed")
 })
 
-test_that("R goes on with a warning where the program does not answer, and ends where it has gone", {
+test_that("R continues with a warning if the supervisor does not confirm, and ends if it has died", {
   folder <- withr::local_tempdir()
   go <- file.path(folder, "go")
   took <- file.path(folder, "took")

@@ -30,7 +30,7 @@ pids_of <- function(it, n = 12) {
   }, "")))
 }
 
-test_that("several Rs answer, one that is killed is started again, and all end with the program", {
+test_that("several workers respond, a killed one is restarted, and all end with the program", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -43,7 +43,7 @@ test_that("several Rs answer, one that is killed is started again, and all end w
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", last)))))
 })
 
-test_that("a reload replaces all Rs and fails no request", {
+test_that("a reload replaces all workers, and no request fails", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   before <- pids_of(it)
@@ -57,7 +57,7 @@ test_that("a reload replaces all Rs and fails no request", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that is busy with one thing for too long is ended, and interrupted first if that is asked for", {
+test_that("a worker that is busy with one task for too long is killed, or interrupted first on request", {
   lines <- c(
     "list(call = function(req) {",
     "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
@@ -83,7 +83,7 @@ test_that("an R that is busy with one thing for too long is ended, and interrupt
   expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
 })
 
-test_that("what waits for an R for too long is a 503, and a reload without one more replaces all Rs", {
+test_that("a request that waits too long gets 503, and a reload with surge = 0 replaces all workers", {
   hold <- withr::local_tempfile()
   lines <- c(
     "list(call = function(req) {",
@@ -112,7 +112,7 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that has much memory which it does not need gives it back, and is not replaced for it", {
+test_that("a worker with much free memory returns it, and is not replaced", {
   skip_if_not(file.exists("/proc/self/status"))
   lines <- c(
     "list(call = function(req) {",
@@ -134,7 +134,7 @@ test_that("an R that has much memory which it does not need gives it back, and i
   expect_equal(rawToChar(it$get("/", mine)$content), pid)
 })
 
-test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
+test_that("a spare replaces a worker that ends, and was warmed up before", {
   lines <- c(
     "asked <- character()",
     "list(call = function(req) {",
@@ -151,7 +151,7 @@ test_that("a spare serves at once in the place of an R that ends, and has been a
   expect_equal(it$get()$status_code, 200)
 })
 
-test_that("a file of the app that changes is served by new Rs, also where there is one", {
+test_that("a changed file of the app starts new workers, also with a single worker", {
   for (words in list(c("--workers", "2"), NULL)) {
     dir <- withr::local_tempdir()
     app <- function(text) writeLines(sprintf("function(req) list(status = 200L, headers = list(), body = '%s')", text), file.path(dir, "app.R"))
@@ -172,7 +172,7 @@ test_that("a file of the app that changes is served by new Rs, also where there 
   }
 })
 
-test_that("the supervisor that is killed leaves no R behind", {
+test_that("no worker is left after the supervisor was killed", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -180,7 +180,7 @@ test_that("the supervisor that is killed leaves no R behind", {
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", pids)))))
 })
 
-test_that("a page of Shiny comes back to its R", {
+test_that("a page of Shiny reconnects to its worker", {
   skip_if_not_installed("shiny")
   lines <- c(
     "library(shiny)",
@@ -205,7 +205,7 @@ test_that("a page of Shiny comes back to its R", {
   expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
 })
 
-test_that("documents of R Markdown are served by workers, and their pages know whose they are", {
+test_that("R Markdown documents are served by workers, and their pages have the worker id", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
   dir <- withr::local_tempdir()
@@ -228,7 +228,7 @@ test_that("documents of R Markdown are served by workers, and their pages know w
   expect_true(all(nchar(ids) == 32))
 })
 
-test_that("a _server.yml says how many, and serve() takes the same", {
+test_that("the number of workers can be given in a _server.yml and in serve()", {
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
@@ -266,7 +266,7 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
 
-test_that("serve() starts several, and takes them along when it ends", {
+test_that("serve() starts several workers, and stops them at its end", {
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
   serving <- function(text) {
@@ -291,7 +291,7 @@ test_that("serve() starts several, and takes them along when it ends", {
   expect_match(it$tell(), "workers_config\\(\\): `drain` must be a time .*, not \"soon\"")
 })
 
-test_that("what serve() is given goes over in lines", {
+test_that("arguments of serve() are passed to the program as lines", {
   lines <- function(...) rookery:::lines_of(list(...))
   expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=FALSE"))
   expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
@@ -319,7 +319,7 @@ test_that("what serve() is given goes over in lines", {
   expect_equal(rookery:::encode_lines("a=100%\nb"), "a=100%25%0Ab")
 })
 
-test_that("the program knows each name that R has for a setting", {
+test_that("the program accepts each name that R has for a setting", {
   values <- list(
     workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
   )
@@ -351,7 +351,7 @@ announce <- function(it, path, lines) {
   readLines(socket, 1)
 }
 
-test_that("what Shiny refuses for its size is refused before it has been sent", {
+test_that("an upload that Shiny refuses for its size is refused before it was sent", {
   skip_if_not_installed("shiny")
   it <- local_workers(c(
     "library(shiny)",
@@ -366,7 +366,7 @@ test_that("what Shiny refuses for its size is refused before it has been sent", 
   expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
 })
 
-test_that("an app sees each head once, and one that receives its bodies has them whole", {
+test_that("an app sees each head once, and receives complete bodies", {
   it <- local_workers(c(
     "heads <- 0",
     "closed <- character()",
@@ -396,7 +396,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
   expect_equal(it$pid("/closed"), "client done")
 })
 
-test_that("with --fail-fast the program ends with status 5 when all Rs end again and again", {
+test_that("with --fail-fast the program exits with status 5 when all workers end repeatedly", {
   bad <- withr::local_tempfile()
   it <- local_workers(
     c(sprintf("if (file.exists('%s')) quit(status = 1)", bad), app_lines),
