@@ -1,8 +1,9 @@
-# Certificates from an authority: what R wishes for arrives, and what is kept is served. Orders themselves: crates/acme/tests.
+# Certificates from an authority: arguments, and stored certificates. crates/acme/tests has the
+# orders.
 
 app <- list(call = function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme))
 
-# An authority that nobody is: the first port is never listened on.
+# An authority that does not exist: no process listens on port 1.
 nobody <- "http://127.0.0.1:1/dir"
 
 test_that("errors of acme() name the argument and the remedy", {
@@ -58,7 +59,7 @@ test_that("a stored certificate is served, and without one TLS handshakes are re
   server$stop()
   place <- file.path(dir, "127.0.0.1_1_dir", "localhost")
   expect_equal(as.character(file.info(c(dirname(place), place))$mode), c("700", "700"))
-  # As an order would have left it, with a year to go.
+  # The files that an order would have stored, with a certificate that is valid for a year.
   kept <- file.path(place, "certificate.pem")
   writeLines(c(readLines(pair$cert), readLines(pair$key)), kept)
   Sys.chmod(kept, "600")
@@ -66,7 +67,7 @@ test_that("a stored certificate is served, and without one TLS handshakes are re
   url <- paste0("https://localhost:", server$getPort(), "/")
   expect_equal(fetch_here(url, cainfo = pair$cert)$text, "https")
   server$stop()
-  # Once more, and the thread of before has let go of it.
+  # The second start shows that the thread of the first server has released the folder.
   server <- start()
   expect_true(server$reload_tls())
 })
@@ -99,7 +100,7 @@ test_that("_server.yml and the command line accept the options of acme()", {
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
-  # `acme_dir` is not what `acme_directory` begins with.
+  # `acme_dir` must not be taken for a prefix of `acme_directory`.
   asked <- rookery:::cli_read(
     "host=::\nport=443\ntls:text:domain=a.org\ntls:flag:agree_tos=TRUE\ntls:text:acme_directory=https://ca/dir\ntls:word:redirect_from=none\n"
   )

@@ -1,4 +1,4 @@
-# `admin`: those who look after one R are answered beside the app, also while R is busy.
+# The admin listener of one R process, which also responds while R is busy.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -16,7 +16,8 @@ admin_app <- c(
   ")"
 )
 
-# R's serve() of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
+# Runs R's serve() of that app with an admin listener on a socket. `$admin(path)` sends a request to
+# it, and `$metric(name)` returns a number.
 local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(), environment = character()) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
@@ -55,7 +56,7 @@ test_that("the admin listener of one R process responds while R is busy", {
   expect_equal(it$metric("workers{state=\"ready\"}"), 1)
   expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
-  # R is busy until the file is there: what is asked meanwhile waits, and is counted.
+  # R is busy until the file exists. Requests meanwhile wait and are counted.
   pool <- parallel_pool()
   answers <- 0
   for (path in c("/busy", "/")) {
@@ -104,7 +105,7 @@ test_that("`rookery status` finds the process by default, by app, by process id 
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
-  # What it had is gone with it.
+  # Its files are removed at its end.
   expect_false(file.exists(it$socket))
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
@@ -132,7 +133,7 @@ test_that("the readiness probe fails before the app listens and during shutdown"
     it$metric("worker_in_flight{slot=\"0\"}") == 1
   }))
   it$signal(tools::SIGTERM)
-  # R hears it between two events: what it is at is finished first.
+  # R handles a signal between two events, after the current one.
   file.create(file.path(it$dir, "go"))
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0.05, pool = pool)
@@ -155,7 +156,7 @@ test_that("a wrong admin address is an error at once, and an object may have an 
   ))
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = socket)$status_code, 200L)
-  # The address is somebody's: nothing is served.
+  # The address is in use, so nothing is served.
   taken <- local_administered(socket)
   expect_equal(exit_of(taken), 1)
   expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")

@@ -1,4 +1,4 @@
-# What the server allocates: the allocator counts for itself.
+# Allocations of the server, counted by the allocator.
 
 test_that("a request and its response over a persistent connection do not allocate", {
   server <- local_server(function(req) ok())
@@ -9,6 +9,6 @@ test_that("a request and its response over a persistent connection do not alloca
     .Call(ffi_allocations) - before
   }
   ask(200)
-  # Buffers that last for some hundred requests make fractions.
+  # Buffers that last for some hundred requests result in fractions.
   expect_lt(ask(1000), 50)
 })

@@ -1,4 +1,4 @@
-# Errors and warnings of the package have classes, and name what is wrong where it is given.
+# Errors and warnings of the package have classes, and name what is wrong.
 
 test_that("all errors of the package are made by abort()", {
   source <- testthat::test_path("..", "..")
@@ -9,9 +9,9 @@ test_that("all errors of the package are made by abort()", {
     lines <- grep("^[^:]+: (#|//)", grep(pattern, lines, value = TRUE), invert = TRUE, value = TRUE)
     grep(allowed, lines, invert = TRUE, value = TRUE)
   }
-  # Conditions that are passed on, and one that only takes the place of R's last message.
+  # Conditions that are passed on, and one that only replaces R's last message.
   expect_equal(found("R", "(^|[^$.a-z_])stop\\(|stopifnot\\(", "stop\\((condition|error|error_unavailable_port|structure)|\"none\""), character())
-  # Where there is no memory for a condition, or no R function yet.
+  # Errors without memory for a condition, or before R functions exist.
   expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"), character())
 })
 
@@ -45,7 +45,7 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(argument_of(stopServer(1)), "server")
   expect_equal(argument_of(tls_config("c", http2 = NA)), "http2")
   expect_equal(argument_of(acme("a.org")), "agree_tos")
-  # Also where another constructor has been called within.
+  # Also if another constructor was called within the arguments.
   expect_equal(argument_of(tls_config(acme = acme(3))), "domain")
   expect_equal(argument_of(serve(identity, 8080)), "host")
   expect_equal(argument_of(serve(identity, log = 1)), "log")

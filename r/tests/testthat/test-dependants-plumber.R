@@ -1,4 +1,4 @@
-# plumber as it is packaged, served by rookery: what its documentation promises.
+# plumber, unmodified, served by rookery: what its documentation promises.
 
 skip_if_not_installed("plumber")
 skip_if_not_installed("processx")
@@ -222,7 +222,7 @@ test_that("responses equal those of httpuv", {
   )
   other <- sprintf("http://127.0.0.1:%d", port)
   expect_true(wait_until(function() !inherits(try(fetch(other), silent = TRUE), "try-error")))
-  # Headers in order, without those that differ by the second or by who sends them.
+  # Headers in order, without those that depend on the time or on the server.
   shape <- function(answer) {
     headers <- curl::parse_headers(answer$headers)
     left <- grep("^(date|connection|transfer-encoding|last-modified|x-request-id):", headers, ignore.case = TRUE, value = TRUE, invert = TRUE)
@@ -231,7 +231,8 @@ test_that("responses equal those of httpuv", {
   requests <- list(
     list("/text"), list("/json?a=%31&b"), list("/html"), list("/bytes"), list("/nothing"), list("/fail"),
     list("/async"), list("/async-fail"), list("/none"), list("/secret"), list("/path/7/x%20y"), list("/path/x/y"),
-    # Not HEAD of "/text": httpuv sends plumber's 405 with a body, which is no HTTP.
+    # Without HEAD of "/text", for which httpuv sends plumber's 405 with a body, which is invalid
+    # HTTP.
     list("/both", nobody = TRUE), list("/count", httpheader = "Cookie: n=41; a=b"),
     list("/files/style.css"), list("/files/none"), list("/files/%2e%2e/plumber.R"), list("//text"),
     list("/echo", post = TRUE, postfields = charToRaw("{\"a\":1}"), httpheader = "Content-Type: application/json"),
@@ -240,7 +241,8 @@ test_that("responses equal those of httpuv", {
   )
   for (asked in requests) {
     ours <- do.call(fetch, c(list(paste0(url, asked[[1]])), asked[-1]))
-    # Each on a connection of its own: what httpuv sends behind an answer to HEAD would be taken for the next answer.
+    # Each request has a connection of its own, because a body after a response to HEAD would be
+    # taken for the next response.
     same <- do.call(fetch, c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1]))
     expect_equal(shape(ours), shape(same), info = asked[[1]])
   }

@@ -1,6 +1,6 @@
-# Former names, which keep working for one release and say so once per session.
+# Former names, which work for one more release and give a message once per session.
 
-# Runs code as if nothing deprecated had been used in this session; returns its messages.
+# Runs code as if no deprecated name had been used in this session; returns its messages.
 messages_of <- function(code) {
   globals <- rookery:::.globals
   before <- globals$deprecated
@@ -24,7 +24,6 @@ test_that("a deprecated name gives one message per session, with the new name", 
     conditionMessage(said[[1]]),
     "rookery: `event_stream()` is deprecated and will be removed in the next release: use `sse_response()`.\n"
   )
-  # Each name for itself.
   expect_length(messages_of({
     event_stream()
     stream_events(function() NULL)
@@ -100,7 +99,7 @@ test_that("deprecated keys of a _server.yml keep working", {
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
   former <- names(rookery:::renamed_limits())
-  # Each has a new name that the table has, and no former name is in the table.
+  # Each former name has a new name in the table, and no former name is in the table.
   expect_length(setdiff(rookery:::renamed_limits(), table$name), 0)
   expect_length(intersect(former, table$name), 0)
   expect_false(anyDuplicated(rookery:::renamed_limits()) > 0)
@@ -174,7 +173,7 @@ test_that("every new function has its options after `...`", {
   deprecated <- c("event_stream", "stream_events")
   exports <- Filter(function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery"))
   for (name in setdiff(exports, c(httpuvs, deprecated))) {
-    # camelCase is for httpuv's names.
+    # Only names of httpuv are in camelCase.
     expect_no_match(name, "[a-z][A-Z]")
     arguments <- names(formals(getExportedValue("rookery", name)))
     if (length(arguments) > 1) expect_true("..." %in% arguments, info = name)

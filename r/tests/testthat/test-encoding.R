@@ -1,4 +1,4 @@
-# Text is sent in UTF-8, whatever R has it in.
+# Text is sent in UTF-8, whatever its encoding in R.
 
 test_that("bodies and headers are sent in UTF-8, and bytes unchanged", {
   text <- function(bytes, encoding) {
@@ -16,7 +16,7 @@ test_that("bodies and headers are sent in UTF-8, and bytes unchanged", {
   utf8 <- charToRaw("caf\xc3\xa9")
   answer <- fetch_here(paste0(url, "/latin1"))
   expect_equal(answer$content, utf8)
-  # What the app says of it stays.
+  # A `Content-Type` of the app is not changed.
   expect_match(rawToChar(answer$headers), "charset=latin1", fixed = TRUE, useBytes = TRUE)
   expect_true(length(grepRaw(c(charToRaw("x-a: "), utf8), charToRaw(tolower(rawToChar(answer$headers))), fixed = TRUE)) > 0 ||
     length(grepRaw(utf8, answer$headers, fixed = TRUE)) > 0)

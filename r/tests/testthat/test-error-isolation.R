@@ -1,4 +1,4 @@
-# The boundary to R: nothing an app does ends the loop, and what it did is told on stderr.
+# Guarded calls: nothing that an app does ends the event loop, and errors are reported on stderr.
 
 failing <- function(handler) {
   list(call = function(req) if (req$PATH_INFO == "/ok") ok() else handler(req))
@@ -13,7 +13,7 @@ expect_failure <- function(handler, body, log, path = "/fails") {
   expect_identical(answer$text, body)
   expect_identical(answer$headers[["content-type"]], "text/plain; charset=UTF-8")
   expect_match(lines, log, fixed = TRUE, all = FALSE)
-  # The loop goes on, and so does the connection.
+  # The loop continues, and so does the connection.
   expect_identical(get(client, "/ok")$text, "ok")
 }
 
@@ -49,7 +49,7 @@ test_that("an invalid response results in status 500 with an explanation", {
 
 test_that("special case 1: options(error=) is not evaluated, and is restored", {
   ran <- 0
-  # A function: an expression would be evaluated where `ran` is not seen.
+  # A function, because an expression would be evaluated where `ran` does not exist.
   before <- options(error = function() ran <<- ran + 1)
   withr::defer(options(before))
   set <- getOption("error")
@@ -85,7 +85,7 @@ test_that("a request is handled at R's maximum nesting depth, and the next one i
   depth <- 20
   has_failed <- FALSE
   stderr_of({
-    # Until there is no room for service() itself.
+    # Nested until service() itself cannot be called any more.
     while (!has_failed && depth < 200) {
       send(client, request("/ok"))
       socketSelect(list(client$socket), timeout = 0.05)
@@ -206,7 +206,7 @@ test_that("promises: fulfilled, rejected, and resolved with an invalid response"
 test_that("a fulfilled promise is used without a callback of package later", {
   waits <- NULL
   server <- local_server(list(call = function(req) {
-    # What package promises makes of one is its own: a `then()` would leave a callback.
+    # `then()` would create a promise and a callback.
     switch(req$PATH_INFO,
       "/good" = promises::promise_resolve(ok("now")),
       "/chained" = promises::then(promises::promise_resolve(1), function(one) ok("chained")),
@@ -216,7 +216,7 @@ test_that("a fulfilled promise is used without a callback of package later", {
     )
   }))
   client <- local_client(server)
-  # What the tests before have left may leave more: the third time it is ours.
+  # Earlier tests may have left callbacks, so the third count is used.
   for (attempt in 1:3) {
     serve_until(later::loop_empty)
     waits <- NULL
@@ -322,7 +322,7 @@ test_that("the request of onHeaders is released if the client disconnects before
     disconnect(client)
   }
   serve_until(function() {
-    # What has come back is let go of with the next event.
+    # Returned memory is released with the next event.
     get(local_client(server))
     gc()
     gone >= 20
@@ -408,7 +408,7 @@ test_that("the request of a WebSocket has the client's values, even if onHeaders
       for (name in ls(req)) assign(name, "changed", envir = req)
       rm("QUERY_STRING", envir = req)
       req$mine <- before
-      # What the event lends is overwritten meanwhile.
+      # Meanwhile the memory of the event is overwritten.
       service(1)
       NULL
     },
@@ -418,7 +418,7 @@ test_that("the request of a WebSocket has the client's values, even if onHeaders
   expect_identical(upgrade(client, "/path?query")$status, 101L)
   serve_until(function() !is.null(seen))
   before <- seen$mine
-  # As httpuv has it: those that speak of the body stay as they are.
+  # As in httpuv, bindings about the body are not reset.
   kept <- c("rook.input", "rook.errors", "httpuv.version")
   expect_setequal(names(seen), c(names(before), "mine"))
   expect_identical(unname(seen[kept]), as.list(rep("changed", 3)))

@@ -1,4 +1,5 @@
-# Errors as they should not be: text of any bytes or none, promises rejected with anything, and an onError that fails itself.
+# Unusual errors: messages with any bytes or none, promises rejected with any value, and an onError
+# that fails.
 
 odd_condition <- function(message, ..., class = "odd") {
   structure(class = c(class, "error", "condition"), list(message = message, call = NULL, ...))
@@ -20,7 +21,7 @@ around_itself <- function() {
   condition
 }
 
-# What each is told as.
+# The expected texts.
 odd <- list(
   list(odd_condition("\xff is no UTF-8"), "<odd> <ff> is no UTF-8"),
   list(odd_condition(marked("\xfe", "bytes")), "<odd> <fe>"),
@@ -45,7 +46,7 @@ test_that("for errors with any text or none, client and stderr get the same id",
   app <- function(req) {
     at <- as.integer(sub("^/[a-z]*", "", req$PATH_INFO))
     condition <- odd[[at]][[1]]
-    # stop() itself takes no other messages.
+    # stop() itself accepts no other messages.
     message <- tryCatch(conditionMessage(condition), error = function(error) NULL)
     can_stop <- is.character(message) && length(message) == 1 && Encoding(message) != "bytes"
     fail <- function() if (can_stop) stop(condition) else promises::promise_reject(condition)
@@ -68,7 +69,7 @@ test_that("for errors with any text or none, client and stderr get the same id",
         expect_match(answer$text, "[0-9a-f]{32}", info = about)
         expect_equal(grepl(text, if (kind == "json") gsub("\\", "", answer$text, fixed = TRUE) else answer$text, fixed = TRUE),
           detail != "none" && !(kind == "json" && grepl("quoted", text)), info = about)
-        # The same of the text and of the problem document: told once in 10 s.
+        # The same for the text and for the problem document; an error is reported once in 10 s.
         if (kind != "json") {
           expect_match(said, text, fixed = TRUE, all = FALSE, info = about)
           expect_match(said, sub("^.*?([0-9a-f]{32}).*$", "\\1", answer$text), fixed = TRUE, all = FALSE, info = about)
@@ -148,7 +149,7 @@ test_that("a failing onError does not change the response, nor the next request"
     client <- local_client(server)
     said <- stderr_of(answer <- get(client, paste0("/odd", at)))
     if (at == 13) {
-      # The fourth has no default, and is not looked at.
+      # The fourth argument has no default and is not evaluated.
       expect_equal(answer$text, "never")
     } else {
       expect_equal(answer$status, 500, info = at)
@@ -198,7 +199,7 @@ test_that("onError may call service(), stop its server, return a stream, or retu
     send(client, request("/3"))
     serve_until(function() !server$isRunning())
   })
-  # The next serves all the same.
+  # The next request is handled as usual.
   server <- local_server(function(req) ok("after"))
   expect_equal(get(local_client(server))$text, "after")
 })

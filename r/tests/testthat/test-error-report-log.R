@@ -1,5 +1,5 @@
-# Where and when errors are told: never within R's collector, each once, with the id that its client
-# was told and the line that failed.
+# Where and when errors are reported: never within garbage collection, each once, with the id that
+# the client got, and with the failing line.
 
 test_that("the loop reports a collected stream, and not the finalizer", {
   withr::local_options(rookery.error_detail = "none")
@@ -52,7 +52,7 @@ test_that("a stream that is collected before it was sent results in status 500 w
   expect_equal(answer$text, paste0("500 Internal Server Error\nRequest ", id, "\n"))
 })
 
-# What a request with a body leads to: the answer, what onError was told, and what was written.
+# Sends a request with a body; returns the response, the calls of onError, and the output.
 receive <- function(...) {
   it <- new.env()
   it$told <- it$reasons <- character()
@@ -97,7 +97,7 @@ test_that("errors in receive_body() have route, stage and id, and are reported o
   expect_match(it$said, "stop(\"in end\")", fixed = TRUE, all = FALSE)
   expect_equal(reason, "error")
 
-  # What is no response fails as one, not as one of a promise.
+  # An invalid response is reported as such, and not as an error of a promise.
   for (bad in list(function() NULL, function() "no", function() list(status = "x"))) {
     it <- receive(function(bytes) NULL, bad, on_close = function(why) reason <<- why)
     expect_equal(it$answer$status, 500L)
@@ -213,6 +213,6 @@ test_that("the line of the error is logged, without options, and marked on the p
   expect_identical(marked(page("/sum")), "<b>4   if (req$PATH_INFO == &#39;/sum&#39;) x &lt;- x + &#39;a&#39;</b>")
   expect_identical(marked(page("/log")), c("<b>3   log(-1, &#39;b&#39;)</b>", "<b>6     &#39;/log&#39; = helper(x),</b>"))
   expect_true("<b>10   stop(&#39;at last&#39;)</b>" %in% marked(page("/stop")))
-  # The frame that is open is the app's newest.
+  # The open frame is the newest one of the app.
   expect_match(page("/stop"), "<details open><summary>[^\n]*app.R:10")
 })

@@ -1,4 +1,4 @@
-# What becomes of errors: onError, tracebacks, request ids, and what clients are told.
+# Error reports: onError, tracebacks, request ids, and responses to clients.
 
 failing_app <- function(on_error = NULL) {
   inner <- function(what) stop(what)
@@ -22,7 +22,8 @@ failing_app <- function(on_error = NULL) {
 own_id <- "^[0-9a-f]{32}$"
 
 test_that("clients get an id without details, and stderr gets all details", {
-  # Of more kinds of failures than are told of in ten seconds, which another file may just have made, this is none.
+  # Forgets reported errors, because another test file may have reached the maximum number of kinds
+  # within ten seconds.
   .globals$error_reports <- NULL
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(failing_app())
@@ -95,7 +96,7 @@ test_that("onError is called once for each error, and its value is the response"
     expect_match(info$request_id, own_id)
     expect_equal(answer$text, paste("see", info$request_id))
     expect_gte(info$seconds, 0)
-    # Of a stream R has no request any more, and with its head waits a status.
+    # For a stream, R no longer has the request, and the status is already set.
     expect_equal(is.environment(heard[[1]][[2]]), path != "/stream")
     expect_equal(answer$status, if (path == "/stream") 500 else 503)
     if (path != "/stream") {
@@ -141,7 +142,7 @@ test_that("onError may have fewer arguments, fail, or return an invalid response
   for (on_error in list(function() heard <<- heard + 1, function(cond) stop("in onError"), function(...) list(status = "x"))) {
     server <- local_server(failing_app(on_error))
     client <- local_client(server)
-    # The same again within 10 s would be told later.
+    # A repetition within 10 s would be reported later.
     path <- paste0(path, "/again")
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500)
@@ -301,7 +302,7 @@ test_that("a response with status 500 of the app itself is logged with its id", 
     expect_equal(said, line)
   }
   expect_equal(stderr_of(get(local_client(server), "/other")), character())
-  # httpuv says nothing, and neither does what stands in for it.
+  # httpuv prints nothing, and neither does its replacement.
   withr::local_options(rookery.error_detail = "httpuv")
   expect_equal(stderr_of(get(local_client(local_server(app)), "/")), character())
 })
@@ -327,7 +328,7 @@ test_that("errors leave R intact under gctorture", {
     ok(info$trace[[1]])
   }))
   client <- local_client(server)
-  # Not on.exit(), which would take the place of what withr has put there.
+  # Not on.exit(), which would replace the handlers of withr.
   withr::defer(gctorture(FALSE))
   stderr_of({
     gctorture2(2000)

@@ -1,4 +1,4 @@
-# What a forked child knows of its parent's servers.
+# Servers of the parent in a forked child.
 
 skip_on_os("windows")
 

@@ -1,8 +1,9 @@
-# HTTP/2: to R, and to a client, everything is as over HTTP/1.1. Each test asks in three ways and compares.
+# HTTP/2: for R and for clients, everything is as over HTTP/1.1. Each test uses three transports and
+# compares the results.
 
 skip_if_not_installed("curl")
 
-# The ways to ask: what a server is given, and what curl is told.
+# The transports: arguments for the server and options for curl.
 ways <- function(env = parent.frame()) {
   pair <- make_pair(withr::local_tempdir(.local_envir = env), "own")
   skip_if_not(isTRUE(curl::curl_version()$http2), "curl does not know HTTP/2")
@@ -14,7 +15,7 @@ ways <- function(env = parent.frame()) {
   )
 }
 
-# Asks in one of them; `...` are options of curl.
+# Sends a request over one transport; `...` are options of curl.
 ask <- function(way, server, path = "/", ...) {
   url <- paste0(way$scheme, "://localhost:", server$getPort(), path)
   answer <- do.call(fetch_here, c(list(url, ipresolve = 1L), way$options, list(...)))
@@ -23,14 +24,15 @@ ask <- function(way, server, path = "/", ...) {
   answer
 }
 
-# What is compared of an answer: what is about one connection is not.
+# The parts of a response that are compared, without those about the connection.
 seen <- function(answer) {
   headers <- curl::parse_headers_list(answer$headers)
   headers <- headers[!names(headers) %in% c("date", "connection", "transfer-encoding", "keep-alive")]
   list(status = answer$status_code, headers = headers[order(names(headers))], body = answer$content)
 }
 
-# Asks in all ways, of servers of their own: the answers are the same, and are given.
+# Sends requests over all transports, each to a server of its own, and returns the responses, which
+# must be equal.
 expect_same <- function(app, ..., what = seen, tls_only = FALSE) {
   answers <- lapply(ways(), function(way) {
     server <- startServer("127.0.0.1", 0, app, tls = way$tls)
@@ -73,7 +75,7 @@ test_that("the request is the same", {
   small <- same(copypostfields = "a=1&b=2", httpheader = "Expect:")
   expect_equal(small$text, paste(7, sum(utf8ToInt("a=1&b=2"))))
   expect_equal(same(customrequest = "DELETE")$REQUEST_METHOD, "DELETE")
-  # One that goes to a file.
+  # Large enough to be spooled.
   bytes <- as.raw(rep(0:255, 12000))
   large <- same(post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
   expect_equal(large$text, paste(length(bytes), sum(as.integer(bytes))))
@@ -178,7 +180,7 @@ test_that("static files are the same", {
   dir <- withr::local_tempdir()
   writeLines(rep("a line", 30000), file.path(dir, "large.txt"))
   writeLines("small", file.path(dir, "small.txt"))
-  # The tag of what was written a moment ago is weak, and strong later.
+  # The ETag of a file that was written a moment ago is weak, and later strong.
   Sys.setFileTime(list.files(dir, full.names = TRUE), Sys.time() - 60)
   app <- list(call = function(req) ok("the app"), staticPaths = list("/s" = dir))
   for (path in c("/s/small.txt", "/s/large.txt", "/s/none.txt", "/other")) {

@@ -1,6 +1,7 @@
-# Package later, which is loaded when somebody needs it: src/later.c.
+# Package later, which is loaded only when it is needed: src/later.c.
 
-# An R that serves hello, whose body says whether `later` is loaded, and then does what is said.
+# Runs an R process with a server whose body says whether `later` is loaded, and then evaluates
+# code.
 serving <- function(then, env = parent.frame()) {
   port <- free_port()
   started <- local_r(
@@ -34,7 +35,7 @@ skip_if_not_installed("curl")
 test_that("a script serves without package later until its app loads it", {
   started <- serving("while (TRUE) service()")
   expect_identical(body_of(started), "not loaded")
-  # A wait that nothing ends early.
+  # A wait that no event ends.
   Sys.sleep(0.3)
   expect_identical(body_of(started), "not loaded")
   expect_identical(body_of(started, "/later"), "loaded")
@@ -62,9 +63,9 @@ test_that("an idle R process loads package later for a request, but not while a 
     "Sys.sleep(1)",
     "cat('then', loaded(), '\\n')",
     "until <- Sys.time() + 60",
-    # As its prompt does: no function is called.
+    # As at R's prompt: no function is running.
     "while (!ran && Sys.time() < until) .Internal(Sys.sleep(0.1))",
-    # A child has a bell of its own.
+    # A forked child has its own pipe.
     "child <- parallel::mcparallel({ Sys.sleep(0.2); 'well' })",
     "cat('child', parallel::mccollect(child)[[1]], '\\n')"
   ))

@@ -1,4 +1,4 @@
-# A body that lies in the server's memory and becomes a vector of R's without being copied.
+# Bodies in the server's memory that become R vectors without being copied.
 
 post <- function(client, body, head = NULL) {
   send(
@@ -46,8 +46,8 @@ test_that("a body can be read again, partially and as a connection", {
   expect_identical(seen$changed[-(1:10)], sent[-(1:10)])
 })
 
-# Returns how many blocks R has when it has collected all that nothing refers to, including what
-# earlier requests left to callbacks.
+# Returns the number of blocks that R has after garbage collection, including callbacks of earlier
+# requests.
 blocks_in_use <- function() {
   for (i in 1:20) service(NA)
   for (i in 1:3) gc(full = TRUE)

@@ -1,13 +1,12 @@
-# What R lends to the server: it is R's again once it has been sent, whether or not anything else
-# happens.
+# Memory that R lends to the server is released after it was sent, whatever else happens.
 
 skip_if_not_installed("later")
 loadNamespace("later")
 
-# R's heap in MiB.
+# Returns the size of R's heap in MiB.
 heap <- function() sum(gc()[, 2])
 
-# A WebSocket of the server's, and a client that takes what comes.
+# Opens a WebSocket of the server, and a client that reads everything.
 local_taken <- function(env = parent.frame()) {
   it <- new.env()
   it$server <- local_server(list(onWSOpen = function(ws) it$ws <- ws), env)
@@ -54,7 +53,7 @@ test_that("a callback that sends in a loop releases the sent messages", {
     it$ws$send(raw(300 * 1024))
     while (it$ws$bufferedAmount() > 1024^2) it$take()
   }
-  # No loop has run.
+  # No event loop has run.
   expect_lt(heap() - before, 20)
   serve_until(function() {
     it$take()
@@ -118,7 +117,7 @@ test_that("without package later, an idle service() releases sent memory", {
     client$read <- raw(0)
     taken >= 40 * 300 * 1024
   }))
-  # Of 12 MiB that were sent; what R has loaded meanwhile is in it.
+  # Of 12 MiB that were sent, including what R has loaded meanwhile.
   last_heap <- function() {
     lines <- strsplit(sub(".*\nsent\n", "", it$tell()), "\n")[[1]]
     utils::tail(grep("^heap [-0-9.e]+ without", lines, value = TRUE), 1)

@@ -1,4 +1,4 @@
-# Limits and settings: how they are written, where they come from, and that they hold.
+# Limits and settings: their forms, their sources, and their enforcement.
 
 set_all <- function(names, value) {
   structure(as.list(rep_len(value, length(names))), names = names)
@@ -35,10 +35,10 @@ test_that("all documented forms of values are accepted, and no others", {
     for (value in list(...)) expect_equal(server_limits(max_body_size = value)$max_body_size, 1e7, info = value)
   }
   same(1e7, 10000000L, "10 MB", "10MB", " 10 mb ", "10_MB", "1e7", "10000000", "10000 kB", "0.01 GB", "10.0 MB")
-  # As GNU coreutils, systemd and Docker have them.
+  # The forms of GNU coreutils, systemd and Docker.
   for (value in c("10M", "10 MiB", "10mib")) expect_equal(server_limits(max_body_size = value)$max_body_size, 10 * 1024^2, info = value)
   expect_equal(server_limits(max_body_size = 10.9)$max_body_size, 10)
-  # More than a number can be is a mistake, on the command line and in a file as well.
+  # Numbers that are too large are errors, also on the command line and in a file.
   expect_error(server_limits(max_body_size = "1e400"), "must be a size")
   bad <- list(
     NaN, NA_character_, NA_integer_, -Inf, "-1", "", " ", "MB", "10 X", "10 MB/s", "10 %", "10 s", "1,5 MB", "0x10", "10 MB 5", ".", "1e", "NaN",
@@ -78,7 +78,7 @@ test_that("an invalid environment variable is an error that names the variable",
   wrong("ROOKERY_TRUSTED_PROXIES", "\xff", "must be")
   wrong("ROOKERY_WS_ORIGINS", "https://example.org", "must be same, or hosts")
   wrong("ROOKERY_WS_COMPRESSION", "level 3", "must be on, off")
-  # What is empty is not given.
+  # An empty value counts as not given.
   withr::local_envvar(ROOKERY_MAX_BODY_SIZE = "", ROOKERY_PROXY_PROTOCOL = "")
   startServer("127.0.0.1", 0, list())$stop()
 })
@@ -122,11 +122,11 @@ test_that("a server without limits serves, and one with all minimums stops clean
   upgrade(client)
   send(client, frame("to and fro"))
   expect_equal(rawToChar(next_frame(client)$payload), "to and fro")
-  # Without a time for its answer, stopping would wait for it.
+  # Without a request timeout, stopping would wait for the response.
   disconnect(client)
   server$stop()
   for (i in 1:20) service(NA)
-  # A rate that nobody keeps is for those that fall behind it.
+  # A rate that no client reaches disconnects slow ones.
   server <- local_limited(app, limits = rates)
   expect_equal(post(local_client(server), "/", "quick")$text, "quick")
   server$stop()
@@ -136,7 +136,7 @@ test_that("a server without limits serves, and one with all minimums stops clean
   for (i in 1:20) service(5)
   server$stop()
   expect_false(server$isRunning())
-  # The shares are 100 % at most, and without memory nobody is served; R goes on.
+  # The shares add up to 100 % at most. With no memory, no request is served, and R continues.
   server <- local_limited(app, limits = list(max_client_memory = "1 MiB"))
   expect_equal(get(local_client(server), "/")$status, 200)
 })
@@ -161,11 +161,11 @@ test_that("limits are enforced, and shared by all servers", {
   expect_error(
     startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 20)), "share their limits", class = "rookery_bad_limit"
   )
-  # With none of its own, or the same, another is one more of them.
+  # A server with the same limits, or none given, can be started as well.
   other <- startServer("127.0.0.1", 0, list(), limits = list(max_body_size = 10))
   withr::defer(other$stop())
   expect_equal(post(local_client(other), "/", "12345678901")$status, 413)
-  # Those that serve() was given are not left out in silence either.
+  # Limits that were given to serve() are not ignored silently.
   expect_error(serve(list(call = function(req) ok()), port = 0, log = FALSE, limits = list(max_body_size = 20)), "share their limits")
 })
 
@@ -210,7 +210,7 @@ test_that("a request that takes too long results in status 504, and R continues"
   answer <- get(client, "/never")
   expect_equal(answer$status, 504)
   expect_equal(get(client, "/quick")$text, "quick")
-  # Nobody waits for it any more.
+  # No client waits for it any more.
   late(ok("late"))
   expect_equal(get(client, "/quick")$text, "quick")
 })
@@ -234,13 +234,13 @@ test_that("R is interrupted only with interrupt_requests", {
   said <- stderr_of(expect_equal(get(client, "/slow")$status %in% c(500, 504), TRUE))
   expect_match(said, "GET /slow (call): reached elapsed time limit", fixed = TRUE, all = FALSE)
   expect_equal(ends, 1)
-  # The limit is gone with the request.
+  # The time limit ends with the request.
   expect_equal(get(client, "/ok")$status, 200)
   Sys.sleep(1.5)
   expect_equal(ends, 2)
 })
 
-# The command line is in crates/cli, and in test-serve-cli.R.
+# crates/cli and test-serve-cli.R test the command line.
 test_that("limits can be given in _server.yml", {
   skip_if_not_installed("yaml")
   dir <- local_app(
@@ -276,7 +276,7 @@ test_that("another R process gets the options of this session, and whether it is
     rookery.ws_compression = list(level = 3), rookery.max_body_size = "1 MB"
   ))
   expect_equal(rookery:::session_options(TRUE)$rookery.error_detail, "message")
-  # The other finds that by itself.
+  # The other process reads the environment itself.
   withr::local_envvar(ROOKERY_ERROR_DETAIL = "none")
   expect_null(rookery:::session_options(TRUE)$rookery.error_detail)
   dir <- normalizePath(withr::local_tempdir())

@@ -1,4 +1,4 @@
-# What plumber makes of its endpoints' errors itself is told of all the same: plumber as it is packaged.
+# Error reports for endpoints of plumber, unmodified.
 
 skip_if_not_installed("plumber")
 skip_if_not_installed("processx")
@@ -44,11 +44,11 @@ local_api <- function(..., env = parent.frame()) {
   url <- expect_serving(it)
   list(
     it = it,
-    # The answer, its id, and what has been said until then.
+    # Returns the response, its id, and the output until then.
     ask = function(path, ...) {
       answer <- fetch(paste0(url, path), ...)
       answer$id <- curl::parse_headers_list(answer$headers)[["x-request-id"]]
-      # The supervisor passes on what its worker says, so that it may be read after the answer.
+      # The supervisor forwards the output of its worker, so it may arrive after the response.
       wait_until(function() is.null(answer$id) || grepl(answer$id, it$tell(), fixed = TRUE), 5)
       answer$said <- it$tell()
       answer
@@ -69,10 +69,10 @@ test_that("errors are reported with calls and request id, and plumber responds a
     stage <- if (path == "/async") "a promise" else "call"
     told <- paste0("rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n")
     expect_match(answer$said, told, fixed = TRUE, info = path)
-    # Once: not as an answer of plumber's own as well.
+    # Reported once, and not also as a response of plumber itself.
     expect_length(grep(answer$id, strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])], fixed = TRUE), 1)
   }
-  # The endpoint's calls, without plumber's around it.
+  # The endpoint's calls, without those of plumber around them.
   lines <- strsplit(served$it$tell(), "\n")[[1]]
   at <- grep("in an endpoint [", lines, fixed = TRUE)
   trace <- grep("^    ", lines[at + 1:4], value = TRUE)
@@ -96,7 +96,7 @@ test_that("handled errors are not reported, and successful requests are unchange
 
 test_that("a status 500 of plumber without an error in an endpoint is logged with its id", {
   served <- local_api()
-  # What plumber answers when a serializer fails is no response.
+  # When a serializer fails, plumber's response is invalid.
   places <- c("/unwell" = "its own response): the app itself responded with status 500", "/unserialised" = "the response): `status` must be a number from 200 to 999")
   for (path in names(places)) {
     answer <- served$ask(path)
@@ -126,7 +126,7 @@ test_that("onError is called for errors of an API, and may return the response",
     expect_equal(headers[["retry-after"]], "7", info = path)
     expect_true(wait_until(function() grepl(paste(told[[path]], answer$id), served$it$tell(), fixed = TRUE)), info = path)
   }
-  # Once for each, though serve() has looked at the router as well.
+  # Once for each error, although serve() has processed the router as well.
   expect_length(grep("^TOLD", strsplit(served$it$tell(), "\n")[[1]]), 3)
   answer <- served$ask("/filtered")
   expect_equal(answer$text, '{"error":"500 - Internal server error"}')

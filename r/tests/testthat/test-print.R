@@ -1,4 +1,5 @@
-# What servers, WebSockets, streams and event streams print. (test-stream-response.R has a stream's states.)
+# Print methods of servers, WebSockets, streams and event streams. test-stream-response.R tests the
+# states of streams.
 
 test_that("a server prints its address, whether it runs, and its number of connections", {
   server <- local_server(list(onWSOpen = function(ws) NULL, call = function(req) ok()))
@@ -75,7 +76,7 @@ test_that("streams and events print their state, chunks and bytes, for pull and 
   asked <- sse_body(function() NULL)$body
   expect_output(print(asked), "<rookery_events: not yet a response, 0 B waiting>", fixed = TRUE)
 
-  # Never asked for the third chunk: the promise stays open.
+  # The third chunk is never requested, so the promise stays pending.
   given <- list("one", "three", promises::promise(function(resolve, reject) NULL))
   pulled <- stream_body(do.call(chunks_of, given))
   bodies <- list("/pulled" = streamed(pulled), "/events" = events)
@@ -107,7 +108,7 @@ test_that("events and the values for onHeaders have print methods", {
   expect_s3_class(event, "rookery_sse_event")
   expect_equal(format(event), c("<server-sent event>", "  event: price", "  id: 7", "  data: one", "  data: two"))
   expect_output(expect_invisible(print(sse_event("\033[2J"))), "data: \\033[2J", fixed = TRUE)
-  # It is text, which a stream takes.
+  # The event is text, which a stream accepts.
   expect_identical(paste0(event), "event: price\nid: 7\ndata: one\ndata: two\n\n")
   expect_output(print(accept_ws()), "<rookery_accept_ws: protocol as the app says>", fixed = TRUE)
   expect_equal(

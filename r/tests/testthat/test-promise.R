@@ -1,11 +1,12 @@
-# Promises as answers and as chunks: what package promises and `later` are made to do for them.
+# Promises as responses and as chunks: the use of packages promises and later.
 
-# A server that answers with `make()`, asked once: the promise, and the client that waits.
+# Starts a server that returns `make()` and sends it one request; returns the promise and the
+# waiting client.
 asked <- function(make, env = parent.frame()) {
   promise <- NULL
   server <- local_server(function(req) promise <<- make(), env)
   client <- local_client(server, env)
-  # What tests before have left is none of this one's.
+  # Runs callbacks that earlier tests have left.
   serve_until(later::loop_empty)
   send(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
   serve_until(function() !is.null(promise))
@@ -19,7 +20,7 @@ test_that("a promised response costs one callback of package later", {
   case <- asked(pending)
   settle$resolve(ok("late"))
   later::run_now(all = FALSE)
-  # A `then()` would have promised something itself, and that is fulfilled in a callback of its own.
+  # `then()` would create another promise, which is fulfilled in a callback of its own.
   expect_true(later::loop_empty())
   expect_identical(reply(case$client)$text, "late")
 })

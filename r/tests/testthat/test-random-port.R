@@ -1,4 +1,4 @@
-# Holds a port as long as the calling test runs.
+# Holds a port until the calling test ends.
 take_port <- function(env = parent.frame()) {
   port <- randomPort(20000, 30000)
   server <- startServer("127.0.0.1", port, list(), quiet = TRUE)
@@ -6,7 +6,7 @@ take_port <- function(env = parent.frame()) {
   port
 }
 
-# The condition itself, so that all of it can be looked at.
+# Returns the condition itself.
 failure_of <- function(expr) {
   tryCatch(expr, error = identity)
 }
@@ -36,7 +36,7 @@ test_that("ports that browsers refuse are never tried", {
   expect_identical(conditionMessage(error), "Cannot find an available port.")
   expect_identical(conditionCall(error), quote(randomPort(6000, 6000)))
   expect_s3_class(failure_of(randomPort(6665, 6669)), "httpuv_unavailable_port")
-  # What httpuv 1.6.9 knows, without the rest of it.
+  # The ports of httpuv 1.6.9, a subset.
   known <- c(1, 22, 53, 111, 563, 2049, 3659, 4045, 6000, 6665, 6666, 6667, 6668, 6669, 6697)
   expect_true(all(known %in% unsafe_ports))
   expect_type(unsafe_ports, "double")

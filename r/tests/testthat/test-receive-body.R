@@ -1,15 +1,15 @@
-# Requests' bodies as they arrive.
+# Request bodies that the app receives in chunks.
 
 upload <- function(client, length, path = "/") {
   send(client, paste0("POST ", path, " HTTP/1.1\r\nHost: a\r\nContent-Length: ", length, "\r\n\r\n"))
 }
 
-# An app that receives; `...` are receive_body()'s, made anew by `make` for each request.
+# An app that receives bodies; `make` creates the arguments of receive_body() for each request.
 receiving <- function(make) {
   list(onHeaders = function(req) make(req), call = function(req) ok("called"))
 }
 
-# An app whose bodies do not reach their end; what it hears of them is in `log`, an environment.
+# An app whose bodies do not end; `log`, an environment, has the calls of its callbacks.
 unfinished <- function(log) {
   log$got <- 0
   log$reasons <- c()
@@ -41,7 +41,7 @@ test_that("a body arrives in chunks as it is sent, and on_end returns the respon
   expect_equal(reply(client)$text, "6 POST")
   serve_until(function() length(reasons) == 1)
   expect_equal(reasons, "done")
-  # The connection goes on; without a body on_end is called at once.
+  # The connection stays open; without a body, on_end is called at once.
   chunks <- list()
   expect_equal(get(client)$text, "0 GET")
   serve_until(function() length(reasons) == 2)
@@ -220,7 +220,7 @@ test_that("stopping the server is reported", {
   expect_equal(log$reasons, "stop")
 })
 
-# What becomes of bodies, in its order, and their text.
+# The reasons for the ends of bodies in order, and their text.
 recorder <- function() list2env(list(text = "", order = c()))
 
 record <- function(log, what) log$order <- c(log$order, what)
@@ -321,7 +321,7 @@ test_that("stopping the server in onHeaders ends the body once", {
     other <- local_client(server)
     upload(client, 100)
     send(other, request("/stop"))
-    # Both are in the queue: what the first asks for, and the stop, leave together.
+    # Both are in the queue, so the response of the first and the stop are sent together.
     Sys.sleep(0.2)
     serve_until(function() length(log$order) > 0)
     for (i in 1:20) service(5)
@@ -412,7 +412,7 @@ test_that("chunks that an app keeps do not change, and released ones are reused"
         from <<- from + length(bytes)
         at <<- at + 1
         way <- paste(at)
-        # Each way in which an app may hold a chunk, and many that it does not hold.
+        # All ways in which an app may keep a chunk, and many in which it does not.
         switch(at %% 8 + 1,
           kept[[way]] <<- list(bytes, part),
           kept[[way]] <<- local({

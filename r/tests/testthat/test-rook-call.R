@@ -1,4 +1,4 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 new_req <- function(...) {
   list2env(list(REQUEST_METHOD = "GET", ...), parent = emptyenv())
@@ -49,7 +49,7 @@ test_that("an empty result is NULL, and an error is a response", {
 })
 
 test_that("an error's text is UTF-8", {
-  # R itself puts an error's text into the locale's encoding.
+  # R itself converts the text of an error to the locale's encoding.
   skip_if_not(l10n_info()[["UTF-8"]])
   expect_identical(rookCall(function(req) stop("b\u00f6"), new_req())$body, charToRaw(enc2utf8("ERROR: b\u00f6")))
 })

@@ -1,6 +1,6 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
-# A stream over `body` that checks that nobody reads past its end.
+# Creates a stream over `body` which checks that no call reads past its end.
 stream_of <- function(body) {
   bytes <- if (is.raw(body)) body else charToRaw(body)
   InputStream$new(
@@ -74,7 +74,7 @@ test_that("lines are found across the blocks that a body is read in", {
   }
   long <- paste0(strrep("a", 3 * line_block - 1), "\r\nb")
   expect_identical(nchar(stream_of(long)$read_lines(1)), 3L * as.integer(line_block) - 1L)
-  # The first block ends between the two.
+  # The first block ends between the two bytes.
   split <- stream_of(paste0(strrep("a", line_block - 1), "\r\n", strrep("b", line_block)))
   split$read_lines(1)
   expect_identical(rawToChar(split$read(1)), "b")

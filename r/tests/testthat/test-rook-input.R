@@ -1,4 +1,4 @@
-# What an app reads a request's body from: made when it is first looked at, gone with the answer.
+# The Rook input of a request: created when it is first used, and invalid after the response.
 
 local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   app <- list(call = function(req) {
@@ -9,7 +9,7 @@ local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   local_client(local_server(app, env), env)
 }
 
-# With and without `onHeaders` the body is bound in different ways.
+# With and without `onHeaders`, the body is bound in different ways.
 both_ways <- list(NULL, function(req) NULL)
 
 test_that("a request with a body is a plain environment like any other", {
@@ -200,7 +200,8 @@ test_that("requests with a body leak no memory", {
   round(20)
   before <- cells()
   round(200)
-  # 20,000 requests: one cell for each would be 20,000. Others are R's own, with what ran before in this process (502 once).
+  # 20,000 requests with one cell each would be 20,000. Other cells are R's own, or of earlier tests
+  # in this process (502 once).
   expect_lt(cells() - before, 2000)
 })
 
@@ -225,7 +226,7 @@ test_that("WebSockets leak no memory", {
 test_that("an AppWrapper lists the open WebSockets by names that are reused", {
   app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
   server <- local_server(app)
-  # As package livecode looks at them.
+  # As package livecode looks for them.
   sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
   expect_identical(names(sockets()), character(0))
   clients <- lapply(1:3, function(i) {
@@ -252,7 +253,7 @@ test_that("reading a large body too late in a finalizer is an error that says so
   said <- NULL
   client <- local_call(function(req) {
     holder <- new.env()
-    # Before the body, so that R finalizes the holder after it.
+    # Created before the body, so that R finalizes the holder after it.
     reg.finalizer(holder, function(holder) {
       kept <<- holder$body
       said <<- list(

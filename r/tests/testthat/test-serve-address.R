@@ -44,7 +44,7 @@ test_that("the process that holds a port is found", {
 })
 
 test_that("an address without an interface is reported as such", {
-  # TEST-NET-1 of RFC 5737: nobody's.
+  # TEST-NET-1 of RFC 5737, which is not assigned.
   expect_error(probe(serve_address("192.0.2.1", 0)), "Cannot listen on 192.0.2.1", class = "rookery_no_address")
 })
 

@@ -1,4 +1,4 @@
-# The program `rookery`, as users run it. What its words mean is tested in crates/cli.
+# The program `rookery`, as users run it. crates/cli tests its command line.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -57,7 +57,7 @@ test_that("R reads what the program passes to it", {
     list(max_body_size = 2e6, idle_timeout = Inf, error_detail = "full")
   )
   expect_length(cli_settings(cli_read("target=/a\n")), 0)
-  # Of each place its own.
+  # One setting for each source.
   text <- "cli:text:error_detail=full\nfile:text:reconnect=always\nfile:number:max_body_size=5\nenvironment:number:max_body_size=6\n"
   expect_equal(cli_settings(cli_read(text)), list(error_detail = "full"))
   expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", max_body_size = 5))
@@ -109,11 +109,11 @@ test_that("an app in a folder with an unusual name is served, with paths relativ
 test_that("a file name that is invalid text is served in the C locale, and is an error otherwise", {
   skip_if_not(l10n_info()[["UTF-8"]])
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = 'odd')")
-  # Not by R, which could not.
+  # Served by the program, because R could not.
   made <- processx::run(
     "sh", c("-c", "mkdir \"$1/$(printf 'b\\351d')\" && cp \"$1/app.R\" \"$1\"/b*d", "sh", dir), error_on_status = FALSE
   )
-  # A file system may have names of text alone.
+  # Some file systems allow only valid text as names.
   skip_if(made$status != 0)
   command <- c("-c", "cd \"$1\" && exec \"$2\" serve b*d --port 0 --no-log", "sh", dir, system.file("exec", "rookery", package = "rookery"))
   it <- local_process(command, program = "sh")
@@ -147,7 +147,7 @@ test_that("a static site is served without R, and by serve() from R", {
     expect_equal(exit_of(it), 0)
     expect_match(it$tell(), "\"GET /none HTTP/1.1\" 404 ", fixed = TRUE)
   }
-  # There is no R on PATH.
+  # PATH has no R.
   asked(local_cli("serve", dir, "--port", "0", environment = c(PATH = "/nowhere")))
   asked(local_r(sprintf("rookery::serve('%s', port = 0)", dir)))
 })
@@ -162,7 +162,7 @@ test_that("install_cli() creates a link that works", {
   dir <- withr::local_tempdir()
   expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
   expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))
-  # As a shell runs it, with nothing said about libraries that the link does not say.
+  # As a shell runs it: only the link tells where the libraries are.
   version <- processx::run(command, "--version", env = c("current", R_TESTS = ""))
   expect_match(version$stdout, "^rookery [0-9]")
   expect_message(install_cli(file.path(dir, "bin")), "Installed")

@@ -37,7 +37,7 @@ test_that("serve() evaluates a Shiny app object with rookery's httpuv", {
   skip_if_not_installed("processx")
   skip_if_not_installed("shiny")
   call <- "rookery::serve(shiny::shinyApp(shiny::fluidPage('an object'), function(input, output) NULL), port = 0, log = FALSE)"
-  # Without what this test has in front of its libraries.
+  # Without the libraries that this test has added.
   libraries <- setdiff(.libPaths(), rookery:::compat_library())
   it <- local_r(call, environment = c(R_LIBS = paste(libraries, collapse = .Platform$path.sep)))
   expect_match(fetch(expect_serving(it))$text, "an object")
@@ -61,7 +61,7 @@ test_that("use_compat() fails if another httpuv is loaded, and names the package
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
 })
 
-# Runs R with text as its .Rprofile, and then `text`.
+# Runs R with a text as its .Rprofile, and then evaluates `text`.
 run_with_profile <- function(profile, text, ...) {
   file <- withr::local_tempfile(lines = text, fileext = ".R")
   libraries <- setdiff(.libPaths(), compat_library())
@@ -87,7 +87,8 @@ test_that("in .Rprofile, use_compat() loads rookery with one shared object, with
       "cat('shared:', setdiff(names(getLoadedDLLs()), before[[2]]), '\\n')"
     ),
     c(
-      # What has not been looked at has not been read from the package's file: R6's generators are half of that.
+      # Unused objects were not read from the package's database; R6's generators would be half of
+      # it.
       "ns <- asNamespace('rookery')",
       "unread <- function(names) unname(rlang::env_binding_are_lazy(ns, names))",
       "classes <- c('WebSocket', 'WebServer', 'Server', 'AppWrapper', 'nullInputStream', 'stdErrStream', 'input_methods')",
@@ -138,7 +139,7 @@ test_that("in .Rprofile, use_compat() warns if it is too late, and the rest of t
 
 test_that("a project library with httpuv comes after rookery's", {
   skip_if_not_installed("processx")
-  # As renv does it: the project's library goes first. renv itself is not needed for that.
+  # The project library comes first, as with renv, which is not needed here.
   project <- withr::local_tempdir()
   dir.create(file.path(project, "httpuv"))
   writeLines(c("Package: httpuv", "Version: 1.6.5"), file.path(project, "httpuv", "DESCRIPTION"))
@@ -148,7 +149,7 @@ test_that("a project library with httpuv comes after rookery's", {
   with_line <- run_with_profile(c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)"))
   expect_match(with_line$stdout, "found rookery 1.6.17")
   expect_equal(with_line$status, 0, info = with_line$stdout)
-  # The file that renv.lock speaks of is as it was, for the day the line goes.
+  # The package of renv.lock is unchanged, in case that the line is removed.
   expect_equal(list.files(file.path(project, "httpuv")), "DESCRIPTION")
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
 })

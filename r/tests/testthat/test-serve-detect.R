@@ -90,10 +90,10 @@ test_that("YAML is parsed, and settings of other programs are ignored", {
   expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
   expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
   expect_error(engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target")
-  # Not a part of a name either.
+  # Names are not matched partially.
   expect_error(engine("engines: rookery"), "has no `engine:`", class = "rookery_bad_target")
   expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_target")
-  # Nothing is evaluated.
+  # The file is not evaluated.
   expect_error(engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target")
   document <- function(...) is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))
   expect_true(document("title: x", "runtime: 'shiny'"))

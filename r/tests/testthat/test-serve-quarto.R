@@ -1,4 +1,5 @@
-# Quarto documents with `server: shiny`. Debian has no Quarto: a script that has rmarkdown make the page stands in for it.
+# Quarto documents with `server: shiny`. Debian does not have Quarto, so a script renders the page
+# with rmarkdown.
 
 document <- c(
   "---", "title: The document", "format: html", "server: shiny", "---", "", "Its text.", "",
@@ -12,7 +13,7 @@ local_document <- function(env = parent.frame()) {
   file.path(normalizePath(dir), "doc.qmd")
 }
 
-# A `quarto` that notes how it was called, beside itself.
+# Creates a `quarto` that records its arguments in a file beside itself.
 local_quarto <- function(lines = character(), env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
   program <- file.path(normalizePath(dir), "quarto")
@@ -58,7 +59,7 @@ test_that("the page is rendered once, and again after a change", {
   Sys.setFileTime(file, Sys.time() + 60)
   quarto_render(file)
   expect_length(quarto$calls(), 2)
-  # The page's time is older than that of the document, which is of the future.
+  # The page is older than the document, whose time is in the future.
   expect_false(is_rendered(file))
   expect_false(dir.exists(file.path(dirname(file), ".doc.qmd.rendering")))
 })
@@ -89,7 +90,7 @@ test_that("`quarto` is found on PATH, and one R process serves the page", {
   file <- local_document()
   quarto <- local_quarto("exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\"")
   path <- paste(c(dirname(quarto$program), R.home("bin"), Sys.getenv("PATH")), collapse = .Platform$path.sep)
-  # The folder is as good as its document.
+  # A folder with the document works like the document.
   it <- local_cli("serve", dirname(file), "--port", "0", "--no-log", environment = c(PATH = path, QUARTO_PATH = ""))
   url <- expect_serving(it)
   expect_equal(quarto$calls(), paste("render", file))

@@ -1,4 +1,4 @@
-# What is put into Shiny's pages, see inst/shiny/rookery-shiny.js: its own tests are in tests/browser.
+# The script that is added to Shiny's pages; tests/browser tests the script itself.
 
 page <- function(content, type = "text/html; charset=UTF-8", status = 200L) {
   structure(list(status = status, content_type = type, content = content, headers = list()), class = "httpResponse")

@@ -1,4 +1,4 @@
-# serve() as users run it: in processes of their own, with signals.
+# serve() as users run it: in processes of its own, with signals.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -150,7 +150,7 @@ test_that("the exit status of the child is returned", {
 
 test_that("the child has the libraries of the session before .Rprofile is read", {
   extra <- normalizePath(withr::local_tempdir())
-  # R CMD check keeps profiles from its R.
+  # R CMD check makes its R processes ignore profiles.
   withr::local_envvar(R_PROFILE_USER = NA)
   dir <- local_app(
     ".Rprofile" = c("message('profile of the app')", "options(from_profile = 42)"),
@@ -208,7 +208,7 @@ test_that("a Unix socket is served, and removed afterwards", {
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
-  # No address of a client to log.
+  # There is no client address to log.
   expect_match(it$tell(), "\n- - - [", fixed = TRUE)
 })
 
@@ -222,7 +222,7 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
     "  output$out <- renderText('said by the server')",
     "})"
   ))
-  # The socket has the permissions that the umask leaves.
+  # The permissions of the socket follow the umask.
   before <- Sys.umask("027")
   withr::defer(Sys.umask(before))
   it <- local_cli("serve", app, "--host", paste0("unix:", socket))
@@ -254,9 +254,10 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
   expect_false(file.exists(socket))
 })
 
-# ---- ending: R's serve() in one process ------------------------------------
+# ---- shutdown: R's serve() in one process ------------------------------------
 
-# For the first handler that runs: waits until as many connections are there as the test makes, and says so.
+# For the first handler: waits until the server has as many connections as the test opens, and
+# reports it.
 gather <- c(
   "gather <- function(count) {",
   "  gather <<- function(count) NULL",
@@ -266,16 +267,18 @@ gather <- c(
   "}"
 )
 
-# Waits for that, and until all of them have asked; a moment more, for the server to read that. `sent` are files of local_requests().
+# Waits for that, and until all clients have sent their requests, and a moment longer for the server
+# to read them. `sent` are files of local_requests().
 expect_gathered <- function(it, count, sent) {
   expect_true(wait_until(function() grepl("all are here", it$tell()) && sum(file.size(sent), na.rm = TRUE) == count))
   Sys.sleep(0.5)
 }
 
-# What the app says is one string: cat() writes each of several by itself, and a line of the access log may come between.
+# The app prints one string, because cat() writes several strings separately, and a line of the
+# access log could come between them.
 #
-# Like `docker stop`, which kills after 10 s. That this is kept the exit status says: the alarm of serve() would have
-# ended the process with another one at 10 s.
+# Like `docker stop`, which kills after 10 s. The exit status shows whether the limit was kept:
+# after 10 s, the alarm of serve() would end the process with another status.
 test_that("after SIGTERM with 50 requests of 2 s, those begun finish and the rest get 503", {
   dir <- withr::local_tempdir()
   socket <- file.path(dir, "app.sock")
@@ -304,7 +307,7 @@ test_that("after SIGTERM with 50 requests of 2 s, those begun finish and the res
   expect_gte(begun, 2)
   expect_false(file.exists(socket))
   expect_match(it$tell(), "Stopping: [0-9]+ connections are being finished")
-  # The log has all of them, too.
+  # The log has all of these requests as well.
   expect_equal(lengths(regmatches(it$tell(), gregexpr("\" 503 ", it$tell()))), 50 - begun)
 })
 
@@ -325,7 +328,7 @@ test_that("connections after the signal are not accepted", {
   two <- local_requests(url, 1, sent = sent[[2]])
   expect_gathered(it, 2, sent)
   it$signal(15)
-  # The handler under way ends, then R hears of the signal; the second one is finished meanwhile.
+  # The current handler ends, then R handles the signal, and the second request is finished.
   expect_true(wait_until(function() grepl("Stopping", it$tell())))
   expect_error(fetch(url), "connect")
   expect_equal(exit_of(it), 0)
@@ -345,7 +348,8 @@ test_that("a second signal ends at once", {
   expect_heard(it)
   expect_true(it$process$is_alive())
   it$signal(15)
-  # Of the signal, which is 143 in a shell and -15 for processx, and not of the alarm; NA when R's other children got in its way.
+  # The exit status of the signal (143 in a shell, -15 in processx) and not of the alarm; NA if
+  # other child processes of R interfered.
   expect_true(exit_of(it) %in% c(-15, NA))
 })
 
@@ -354,7 +358,8 @@ test_that("a handler that does not return is interrupted in time", {
     gather,
     "function(req) { gather(2); Sys.sleep(120); list(status = 200L, headers = list(), body = 'done') }"
   ))
-  # Interrupted, R has a second to leave the handler and to answer, which a machine that is busy may not give it.
+  # After the interrupt, R has a second to leave the handler and to respond, which may be too short
+  # on a busy machine.
   for (attempt in 1:3) {
     it <- local_served(app)
     sent <- withr::local_tempfile()

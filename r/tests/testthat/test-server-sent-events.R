@@ -1,4 +1,3 @@
-# Server-sent events.
 
 test_that("events are formatted as the standard says", {
   expect_equal(as.character(sse_event("a")), "data: a\n\n")
@@ -93,7 +92,7 @@ test_that("the server sends comments while R is busy", {
   send(client, request())
   read_to(client, ":\n\n")
   before <- length(client$read)
-  # R does nothing, and serves nothing.
+  # R is busy, and does not serve.
   expect_true(wait_until(function() {
     fill(client)
     length(client$read) > before
@@ -132,7 +131,7 @@ test_that("clients of events are asked to reconnect if the app was stopped", {
   .Call(ffi_refuse, as.integer(server$.__enclos_env__$private$handle), TRUE)
   answer <- reply(client)
   expect_equal(c(answer$status, answer$text), c("200", "retry: 5000\n\n"))
-  # And one that comes while the listener is still there.
+  # A client that connects while the listener still exists.
   expect_equal(get(client, headers = "Accept: text/event-stream")$text, "retry: 5000\n\n")
   expect_equal(get(client)$status, 503)
 })

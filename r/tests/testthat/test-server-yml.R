@@ -1,6 +1,6 @@
-# Each key of a `_server.yml` whose engine is rookery has its effect, and there are no others.
+# Each key of a `_server.yml` for rookery has an effect, and there are no other keys.
 
-# A value of each key that is not its default.
+# A value for each key that is not its default.
 option_keys <- list(
   host = list("127.0.0.2", "--host=127.0.0.2"),
   port = list(8123L, "--port=8123"),
@@ -46,7 +46,7 @@ option_keys <- list(
   keep_half_closed = list(TRUE, "--keep-half-closed")
 )
 
-# Files that tls_config() takes.
+# Files for tls_config().
 pem_dir <- dirname(local_pem(teardown_env()))
 file.copy(list.files(pem_dir, full.names = TRUE), file.path(pem_dir, c("c.pem", "k.pem", "ca.pem")))
 pem <- function(name) file.path(pem_dir, name)
@@ -77,12 +77,12 @@ acme_keys <- list(
   dir = list("/kept", "--acme-dir=/kept")
 )
 
-# A value of each limit that is not its default.
+# A value for each limit that is not its default.
 limit_keys <- function() {
   table <- rookery:::limit_table()
   some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
   values <- pmax(table$least, some[table$kind])
-  # The memory has to do for a connection.
+  # The memory must suffice for a connection.
   values[table$name == "max_client_memory"] <- 5e8
   values[table$name %in% c("max_header_size", "http2_max_header_list_size")] <- 20000
   values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
@@ -152,7 +152,7 @@ test_that("an unknown key is an error at any level, with a suggestion", {
   expect_error(detect_target(dirname(file)), "package names are case-sensitive: `rookery`")
 })
 
-# One R process, started in each way, tells its settings and where they come from.
+# One R process, started in each way, reports its settings and their origins.
 test_that("host, port, log and all settings take effect in one R process", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
@@ -188,7 +188,7 @@ test_that("host, port, log and all settings take effect in one R process", {
     expect_match(paste(readLines(file.path(dir, "access.log")), collapse = ""), "\"path\":\"/\"")
     unlink(file.path(dir, "access.log"))
   }
-  # Arguments and options of the command line take precedence.
+  # Arguments and command-line options take precedence.
   it <- local_cli("serve", dir, "--host", "127.0.0.3", "--log", "-", "--log-format", "common")
   url <- expect_serving(it)
   expect_equal(url, paste0("http://127.0.0.3:", options$port))
@@ -233,14 +233,14 @@ test_that("launch_server() of a hosting service ignores workers and HTTPS of the
   it <- local_r(sprintf("rookery::launch_server('%s', '127.0.0.1', %d, log = FALSE)", file, free_port()))
   url <- expect_serving(it)
   expect_match(url, "^http://")
-  # This very process serves.
+  # This process serves.
   expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
   said <- "`workers:`, `max_age:`, `tls:` of `.*_server.yml` are ignored, because launch_server\\(\\) was called with the host or port"
   expect_equal(lengths(regmatches(it$tell(), gregexpr(said, it$tell()))), 1, info = it$tell())
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_no_match(it$tell(), "restarted|supervis")
-  # Without them the file counts.
+  # Without them, the file is used.
   it <- local_r(sprintf("rookery::launch_server('%s')", file))
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "none.pem")

@@ -1,9 +1,10 @@
-# One worker as a service, over a service manager for tests.
+# One worker as a service, with a service manager for tests (manager.py).
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
 
-# `rookery serve` as systemd would start it. `$ask()` gives the manager a command, `$get()` asks the server.
+# Runs `rookery serve` as systemd would. `$ask()` sends a command to the manager, and `$get()` a
+# request to the server.
 local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environment = character()) {
   python <- Sys.which("python3")[[1]]
   skip_if(!nzchar(python), "no python3")
@@ -11,7 +12,7 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   output <- withr::local_tempfile(lines = character(), .local_envir = env)
   path <- withr::local_tempfile(pattern = "m", tmpdir = "/tmp", .local_envir = env)
   process <- processx::process$new(
-    # As local_process() does.
+    # As in local_process().
     Sys.which("env")[[1]],
     as.character(c(
       "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output, format(watchdog, scientific = FALSE),
@@ -31,7 +32,8 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   it
 }
 
-# What the manager hears next. It is asked once: expect_match() looks at its argument twice.
+# The next notification of the manager, read once, because expect_match() evaluates its argument
+# twice.
 expect_heard <- function(it, pattern) {
   said <- it$ask("hear")
   expect_match(said, pattern)
@@ -46,7 +48,8 @@ hello <- c(
 test_that("one worker serves on the sockets of a service manager, and reports its state", {
   it <- local_service(local_app("app.R" = hello), "--no-log", watchdog = 400000)
   port <- it$ask("port")
-  # Asked before R listens: it waits. What the app starts knows nothing of the manager.
+  # Sent before R listens, so the request waits. Processes of the app do not inherit the manager's
+  # variables.
   expect_equal(it$get(), paste0(port, "  "))
   said <- it$ask("hear")
   where <- paste0("Serving on http://127.0.0.1:", port, " and ", it$path)

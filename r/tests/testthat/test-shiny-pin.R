@@ -1,5 +1,5 @@
-# A worker serves the Shiny app that it has read when it started, whatever is in its files
-# meanwhile.
+# A worker serves the version of a Shiny app that it read at its start, whatever happens to the
+# files.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -9,7 +9,7 @@ skip_on_os(c("mac", "solaris"))
 local_pinned <- function(dir, ..., env = parent.frame()) {
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
   it$url <- expect_serving(it)
-  # Both have read the app.
+  # Both workers have read the app.
   stopifnot(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
   it$page <- function() {
     answer <- fetch(it$url)
@@ -18,7 +18,7 @@ local_pinned <- function(dir, ..., env = parent.frame()) {
   it
 }
 
-# Later than what was there: Shiny looks at the time.
+# With a later time, because Shiny compares times.
 change <- function(dir, file, lines) {
   path <- file.path(dir, file)
   writeLines(lines, path)

@@ -1,10 +1,10 @@
-# Where large bodies lie.
+# The folder in which large bodies are stored.
 
 large <- strrep("x", 3 * 2^20)
 
 size_app <- function(req) ok(as.character(length(req$rook.input$read())))
 
-# The files in a folder that this process has open; those of large bodies have no name any more.
+# Returns the files in a folder that this process has open. Those of large bodies have no name.
 open_in <- function(dir) {
   links <- suppressWarnings(Sys.readlink(list.files("/proc/self/fd", full.names = TRUE)))
   sum(startsWith(links, paste0(normalizePath(dir), "/")), na.rm = TRUE)
@@ -21,7 +21,7 @@ test_that("a large body is stored in the folder of the option or in R's, whateve
   by_default <- local_server(app)
   withr::local_options(rookery.spool_dir = chosen)
   server <- local_server(app)
-  # Neither counts for servers that are there.
+  # Neither affects running servers.
   withr::local_options(rookery.spool_dir = "/nowhere")
   withr::local_envvar(TMPDIR = "/nowhere")
   expect_identical(post(local_client(server), body = large)$text, as.character(nchar(large)))

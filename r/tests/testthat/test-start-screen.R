@@ -1,4 +1,4 @@
-# The start-up screen, `open`, and the apps that `rookery new` writes.
+# The start-up screen, `open`, and the projects of `rookery new`.
 
 test_that("the screen has the address, the network address, and the admin address", {
   lines <- screen_lines("Shiny app in /srv/app", "http://127.0.0.1:8000", "http://192.0.2.7:8000", "127.0.0.1:9100", FALSE)
@@ -58,7 +58,7 @@ test_that("serve() opens the address of an object and of a path once it listens"
   expect_true(wait_until(function() grepl(paste("opened", url, "hello"), it$tell(), fixed = TRUE)))
   it$signal(15)
   expect_equal(exit_of(it), 0)
-  # While the object's own R opens it, it cannot answer.
+  # While R itself opens the address, it cannot respond.
   it <- local_served(dir, "port = 0, log = FALSE, open = function(url) { cat('opened', url, '\\n'); stop('no browser') }")
   url <- expect_serving(it)
   expect_true(wait_until(function() grepl("`open` failed: no browser", it$tell(), fixed = TRUE)))
@@ -83,7 +83,7 @@ test_that("with workers the program opens the address, once", {
   )
   url <- sub("/$", "", expect_serving(it))
   expect_true(wait_until(function() file.exists(told) && length(readLines(told)) > 0))
-  # Both workers are ready, and neither opens it as well.
+  # Both workers are ready, and neither opens the address again.
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2))
   expect_equal(readLines(told), url)
   expect_equal(fetch(url)$text, "hello")
@@ -126,7 +126,7 @@ test_that("projects of `rookery new` pass `rookery check` and are served", {
       expect_match(fetch(paste0(url, path))$text, pages[[kind]][[path]], fixed = TRUE)
     }
     if (kind == "api") expect_equal(fetch(paste0(url, "/eruptions?minutes=x"))$status_code, 400)
-    # One screen, and the label of the worker's R process is not repeated.
+    # One screen, without the label of the worker's R process.
     expect_length(gregexpr("rookery [0-9.]+: ", it$tell())[[1]], 1)
     it$signal(15)
     expect_equal(exit_of(it), 0)

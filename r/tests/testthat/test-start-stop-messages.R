@@ -1,4 +1,4 @@
-# What starting and stopping say, in the words that scripts look for.
+# Messages of starting and stopping, for which scripts search.
 
 test_that("a port in use is reported with httpuv's message", {
   server <- local_server(list())

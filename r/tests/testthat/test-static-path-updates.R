@@ -1,4 +1,5 @@
-# What a running server's static paths are and become. Expected values are those of httpuv 1.6.9.
+# Static paths of a running server, and their changes. The expected values are those of httpuv
+# 1.6.9.
 
 new_site <- function(..., options = staticPathOptions()) {
   site_new(normalizeStaticPaths(list(...)), options)
@@ -96,7 +97,7 @@ test_that("a server returns and changes its static paths", {
   expect_identical(names(server$getStaticPaths()), c("/a", "/b"))
   expect_null(server$getStaticPaths()[["/b"]]$options$headers)
   expect_identical(names(expect_invisible(server$setStaticPath(c = dir))), c("/a", "/b", "/c"))
-  # As Shiny does.
+  # As in Shiny.
   expect_identical(names(server$setStaticPath(.list = c(d = dir))), c("/a", "/b", "/c", "/d"))
   expect_identical(names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6]))
   expect_identical(names(expect_invisible(server$removeStaticPath("a"))), paste0("/", letters[1:6]))

@@ -1,4 +1,4 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 options_of <- function(...) {
   staticPath(tempdir(), ...)$options

@@ -1,4 +1,4 @@
-# The messages are those that httpuv's documentation and its dependants show.
+# The messages are those in httpuv's documentation and dependent packages.
 
 local_site <- function(env = parent.frame()) {
   dir <- withr::local_tempdir(.local_envir = env)
@@ -6,7 +6,7 @@ local_site <- function(env = parent.frame()) {
   dir
 }
 
-# The messages of `code`, as a vector; its value is assigned to `server` in the caller.
+# Returns the messages of `code`; its value is assigned to `server` in the caller.
 messages_of <- function(code) {
   said <- character(0)
   withCallingHandlers(code, message = function(message) {

@@ -1,4 +1,5 @@
-# What streams, events and WebSockets promise, over real sockets: what the other files of theirs do not show.
+# Streams, events and WebSockets over real sockets: guarantees that the other test files do not
+# cover.
 
 latin1 <- function(bytes) {
   text <- rawToChar(as.raw(bytes))
@@ -96,7 +97,7 @@ test_that("onError is called for errors in on_close, on_drain and onDrain", {
       fill(client)
       length(told) == 2
     })
-    # And it goes on.
+    # The connection stays open.
     s$write("behind it")
     s$close()
     read_to(client, "behind it")
@@ -135,7 +136,7 @@ test_that("pushed streams and events are compressed only on request", {
     answer <- chunked(client)
     expect_match(answer$head, "Content-Encoding: gzip", ignore.case = TRUE)
     expect_equal(memDecompress(as.raw(unlist(answer$chunks)), "gzip", asChar = TRUE), as_it_is$text)
-    # Not for a client that cannot read it.
+    # A client that does not accept gzip gets uncompressed data.
     send(client, request(paste0(kind, "-compressed")))
     expect_equal(chunked(client)$text, as_it_is$text)
   }
@@ -186,7 +187,7 @@ test_that("a disconnect while R computes does not interrupt R, and is reported a
       n <<- n + 1
       if (n > 1 && !is.null(client)) {
         disconnect(client)
-        # The I/O thread has seen it long before this ends.
+        # The I/O thread has noticed it long before this ends.
         Sys.sleep(0.3)
         heard <<- c(heard, "computed")
       }
@@ -224,16 +225,16 @@ test_that("over HTTP/1.0, pushed data ends with the connection, and a failure is
   s$send("x\ry")
   s$close()
   text <- rawToChar(rest_of(client))
-  # The comment is for proxies, where there is nothing else yet.
+  # The comment is for proxies, because nothing else was sent yet.
   expect_match(text, "\r\n\r\n(:\n\n)?data: x\ndata: y\n\n$")
-  # A reset, which R's readBin() does not tell from an end: curl does.
+  # A reset; curl reports it, and R's readBin() does not.
   skip_if_not_installed("curl")
   skip_if_not_installed("callr")
   failing <- local_server(function(req) {
     n <- 0
     streamed(function() {
       n <<- n + 1
-      # More than may wait: so the head has left.
+      # More than fits into the queue, so the head was sent.
       if (n < 300) strrep("x", 10000) else stop("behind the head")
     })
   })

@@ -1,6 +1,6 @@
-# streamed responses that an app pushes: stream_response().
+# stream_response(): streamed responses that an app writes.
 
-# A server that answers each request with a stream, and keeps them.
+# A server that responds to each request with a stream, and keeps the streams.
 local_streams <- function(..., env = parent.frame()) {
   it <- new.env()
   it$heard <- c()
@@ -87,7 +87,7 @@ test_that("write() returns FALSE to make the app wait, and on_drain is called to
     fill(client)
     drained == 1
   })
-  # Nobody reads: the sockets take some of it, the rest waits.
+  # The client does not read: the sockets hold some of the data, and the rest is queued.
   given <- 0
   while (s$buffered() < 2^21) {
     expect_false(s$write(chunk))
@@ -188,7 +188,8 @@ test_that("the Content-Length is enforced for writes before the response as well
     said <- stderr_of(if (path == "/long") {
       expect_equal(get(client, path)$status, 500)
     } else {
-      # The head may have left with what there is, and then it is cut: R reads nothing of what comes together with a reset.
+      # The head may have been sent with the data before the abort. R reads nothing that arrives
+      # together with a reset.
       send(client, request(path, headers = "Connection: close"))
       rest_of(client)
     })
@@ -219,7 +220,7 @@ test_that("close() after a disconnect is not an error", {
   s$write("0")
   read_to(client, "\r\n\r\n0")
   disconnect(client)
-  # R does not serve meanwhile: it has not been told.
+  # R does not run the event loop meanwhile, so it does not know.
   until <- Sys.time() + 60
   while (s$write("x") && Sys.time() < until) Sys.sleep(0.01)
   expect_identical(s$write("x"), FALSE)
@@ -259,7 +260,7 @@ test_that("a stream that R collects before close() is aborted and reported", {
   said <- stderr_of({
     for (i in 1:3) gc(full = TRUE)
     bytes <- rest_of(client)
-    # The report comes with the event of the stream's end, after the client has seen it.
+    # The report comes with the event of the stream's end, after the client has seen the end.
     serve_until(function() is_told)
   })
   expect_no_match(rawToChar(bytes), "0\r\n\r\n$")
@@ -339,7 +340,7 @@ test_that("writes before the response take constant time per chunk", {
     gc()
     system.time(for (i in seq_len(count)) s$write("x"))[["user.self"]]
   }
-  # 16 times as many: a list that is copied for each takes 256 times as long.
+  # 16 times as many. Copying a list for each chunk would take 256 times as long.
   expect_lt(seconds(32000), 80 * max(seconds(2000), 0.01))
   server <- local_server(function(req) {
     s <- stream_response(headers = plain)

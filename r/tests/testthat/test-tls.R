@@ -2,7 +2,7 @@
 
 skip_if_not_installed("curl")
 
-# What a server in the clear says.
+# The response of a plaintext server.
 reply_of_plain <- function() {
   server <- startServer("127.0.0.1", 0, function(req) {
     list(status = 200L, headers = list(), body = req$rook.url_scheme)
@@ -18,7 +18,7 @@ test_that("a server uses HTTPS, and the request says so", {
   answer <- fetch_here(secure_url(server), cainfo = pair$cert)
   expect_equal(answer$status_code, 200L)
   expect_equal(answer$text, "https")
-  # Nobody trusts it without its certificate.
+  # Clients do not trust it without its certificate.
   expect_match(fetch_here(secure_url(server)), "certificate")
   plain <- fetch_here(paste0("http://localhost:", server$getPort(), "/a?b"))
   expect_equal(plain$status_code, 400L)
@@ -67,7 +67,7 @@ test_that("redirect_from redirects to HTTPS", {
   }
   expect_equal(sent_to("localhost", "/a?b=c"), c("308", paste0("https://localhost:", server$getPort(), "/a?b=c")))
   expect_equal(sent_to("evil.example", "/"), 421)
-  # The port is taken: the server does not start, and leaves nothing behind.
+  # The port is in use, so the server does not start, and nothing is left.
   other <- free_port()
   expect_error(
     capture.output(startServer("127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), type = "message"),
@@ -75,7 +75,7 @@ test_that("redirect_from redirects to HTTPS", {
   )
   startServer("127.0.0.1", other, list())$stop()
   server$stop()
-  # Both are free again.
+  # Both ports are free again.
   startServer("127.0.0.1", from, list())$stop()
   for (wrong in list(0, 65536, "80", 1.5, NA, TRUE, c(80, 81))) {
     expect_error(tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535")
@@ -112,7 +112,7 @@ test_that("the certificate of a client is in the request", {
   expect_equal(fields[[1]], "CN=Ada,O=Engines")
   told <- system2("openssl", c("x509", "-noout", "-fingerprint", "-sha256", "-in", ada$cert), stdout = TRUE)
   expect_equal(fields[[2]], tolower(gsub(":", "", sub("^.*=", "", told))))
-  # A header cannot claim to be one.
+  # A header of the client cannot claim a certificate.
   expect_equal(
     fetch_here(secure_url(server), cainfo = own$cert, httpheader = c("TLS-Client-Subject: CN=Eve", "TLS_CLIENT_SUBJECT: CN=Eve"))$text,
     "nobody"
@@ -318,7 +318,7 @@ test_that("rookery serve --tls-cert uses HTTPS, and SIGHUP reloads the certifica
   become(two)
   it$signal(1)
   expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
-  # The worker that accepts connections has those from before until another has taken its place.
+  # The worker that accepts connections keeps its certificates until another worker has replaced it.
   expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   writeLines("rubbish", live)
@@ -357,7 +357,7 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   )
   file.copy(c(pair$cert, pair$key), app)
   it <- local_cli("serve", app, "--port", "0", "--no-log")
-  # By its name: of an address browsers are told nothing.
+  # By host name, because the header is not sent for addresses.
   url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
   answer <- fetch(url, cainfo = pair$cert, http_version = 4L)
   expect_equal(answer$text, "https")

@@ -1,6 +1,6 @@
-# What WebSocket has beyond httpuv's: why it was closed, how much waits, callbacks taken back.
+# Additions to httpuv's WebSocket: the reason for a close, the queue, and removing callbacks.
 
-# A server, a client that has opened a WebSocket there, and the server's object of it.
+# Returns a server, a client that has opened a WebSocket, and the server's object of it.
 opened <- function(app = list(), headers = character(0), env = parent.frame()) {
   seen <- new.env()
   on_open <- app$onWSOpen
@@ -66,7 +66,7 @@ test_that("the value of on*() removes only its callback, once", {
   second <- seen$ws$onMessage(note)
   other <- seen$ws$onMessage(function(binary, message) {
     got <<- c(got, "other")
-    # Within the delivery of a message.
+    # During the delivery of a message.
     other()
   })
   send(seen$client, frame("1"))
@@ -96,7 +96,7 @@ test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end,
   expect_identical(seen$ws$send("two"), TRUE)
   drained <- 0
   seen$ws$onDrain(function() drained <<- drained + 1)
-  # More than the system takes of one that does not read.
+  # More than the system buffers for a client that does not read.
   chunk <- raw(2e6)
   rounds <- 0
   repeat {
@@ -104,7 +104,7 @@ test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end,
     expect_true(isTRUE(can_go_on) || isFALSE(can_go_on))
     rounds <- rounds + 1
     service(5)
-    # On a busy machine the system may take only now what was waiting when `$send()` returned.
+    # On a busy machine, the system may accept the queued data only now.
     if (!can_go_on && seen$ws$bufferedAmount() > 1e6) break
     if (rounds > 50) stop("it is never told to wait")
   }
@@ -134,7 +134,7 @@ test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end,
 test_that("a message is not lent to a connection that has ended unnoticed", {
   seen <- opened()
   disconnect(seen$client)
-  # The I/O thread knows; R has not looked.
+  # The I/O thread knows it, and R has not processed the event.
   until <- Sys.time() + 60
   while (seen$ws$send(raw(1e6)) || seen$ws$bufferedAmount() > 0) {
     if (Sys.time() > until) stop("never over")
@@ -182,11 +182,11 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   expect_identical(seen$ws$protocol, "v1")
   seen$ws$send("open")
   expect_identical(rawToChar(next_frame(seen$client)$payload), "open")
-  # Not offered, not answered.
+  # A subprotocol that was not offered is not chosen.
   seen <- opened(app, "Sec-WebSocket-Protocol: chat")
   expect_false("sec-websocket-protocol" %in% names(seen$reply$headers))
   expect_identical(seen$ws$protocol, "")
-  # Without one of its own, the app's.
+  # Without subprotocols of its own, those of the app are used.
   seen <- opened(app, c("Sec-WebSocket-Protocol: chat", "X-Who: plain"))
   expect_identical(seen$ws$protocol, "chat")
   seen <- opened(app, "X-Who: stranger")
@@ -216,7 +216,7 @@ test_that("pages of other origins are refused before the app is called", {
     app <- list(onWSOpen = function(ws) asked <<- asked + 1, ...)
     upgrade(local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0])$status
   }
-  # The helper's Host is `test`.
+  # The helper sends `Host: test`.
   expect_identical(status("https://evil.org"), 101L)
   expect_identical(status("https://evil.org", wsOrigins = "same"), 403L)
   expect_identical(status("http://test", wsOrigins = "same"), 101L)
@@ -245,7 +245,7 @@ test_that("other values are sent as converted by as.character()", {
   expect_error(seen$ws$send(character(0)), "must be a string or a raw vector")
   expect_error(seen$ws$send(NULL), "must be a string or a raw vector")
   expected <- c("text", "42", "1e+05", "TRUE", "level", "by its method", "symbol", "first")
-  # Text frames without a mask: 0x81, a length, the text.
+  # Unmasked text frames: 0x81, a length, the text.
   bytes <- unlist(lapply(expected, function(text) c(as.raw(c(0x81, nchar(text))), charToRaw(text))))
   serve_until(function() {
     fill(seen$client)
@@ -254,13 +254,15 @@ test_that("other values are sent as converted by as.character()", {
   expect_identical(seen$client$read, bytes)
 })
 
-# A text message that is compressed: zlib's stream without its header and its sum, ended as RFC 7692, 7.2.3.4, asks.
+# Returns a compressed text message: a zlib stream without its header and checksum, which ends as
+# RFC 7692, 7.2.3.4, requires.
 deflated <- function(text) {
   zlib <- memCompress(charToRaw(text), "gzip")
   frame(c(zlib[3:(length(zlib) - 4)], as.raw(0)), opcode = 0x41)
 }
 
-# Whether the next frame is compressed, its size on the wire, and the text that it stands for, which is `expected`.
+# Returns whether the next frame is compressed, its size, and the decompressed text, which must be
+# `expected`.
 next_text <- function(client, expected) {
   serve_until(function() {
     fill(client)
@@ -310,7 +312,7 @@ test_that("compressed messages arrive unchanged in both directions, from the thr
     expect_identical(got$compressed, n > 1 && nchar(text) >= 1000)
     if (got$compressed) expect_lt(got$size, nchar(text) / 10)
   }
-  # Bytes that are nothing close the connection.
+  # Invalid compressed data closes the connection.
   code <- NULL
   seen$ws$onClose(function(event) code <<- event$code)
   send(seen$client, frame(as.raw(c(0xFF, 0xFF)), opcode = 0x41))

@@ -1,7 +1,7 @@
-# WebSocketClient: against this package's server in the same process, and against sockets that do as they are told. What needs no R is in
-# crates/websocket-client/tests.
+# WebSocketClient with this package's server in the same process, and with scripted sockets.
+# crates/websocket-client/tests has the tests without R.
 
-# A server that sends each message back; `it$told` is what it heard of the ends of its WebSockets.
+# A server that echoes each message; `it$told` has the closes of its WebSockets.
 local_echo <- function(env = parent.frame(), tls = NULL) {
   it <- new.env()
   it$opened <- list()
@@ -19,7 +19,7 @@ local_echo <- function(env = parent.frame(), tls = NULL) {
   it
 }
 
-# A client that writes down its events, without their target: `it$seen`.
+# A client that records its events without their target in `it$seen`.
 local_ws <- function(url, ..., env = parent.frame()) {
   it <- new.env()
   it$seen <- list()
@@ -146,7 +146,7 @@ test_that("a client works with package later only: in a loop of run_now(), and i
   expect_identical(it$seen[[2]], list("message", data = "sent"))
 })
 
-# A socket of plain R that accepts one connection and answers it.
+# A socket of plain R that accepts one connection and responds to it.
 local_peer <- function(env = parent.frame()) {
   port <- free_port()
   listening <- serverSocket(port)
@@ -178,7 +178,7 @@ test_that("a handshake that is refused, or gets no response, is an error and doe
   expect_identical(it$seen[[1]]$status, NA_integer_)
   expect_gt(ticks, 5)
 
-  # The one that was given up was in the queue of the socket.
+  # The client that stopped connecting was in the accept queue of the socket.
   close(socketAccept(peer$listening, open = "r+b"))
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
@@ -200,7 +200,7 @@ test_that("limits: message size, send queue, and time for closing", {
   it$ws$send(strrep("x", 1001))
   expect_identical(wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE))
 
-  # R serves nobody meanwhile, so the server's reading stops.
+  # R does not run the event loop meanwhile, so the server stops reading.
   it <- local_ws(echo$url, max_send_queue_size = 1e6, close_timeout = 0.3)
   wait_for(it, "open")
   message <- raw(5e5)
@@ -243,7 +243,7 @@ test_that("wss: a custom authority, and an unknown one", {
   certificate <- sub("(-----END CERTIFICATE-----).*$", "\\1\n", certificate)
   it <- local_ws(echo$url, ca = certificate)
   wait_for(it, "open")
-  # The system's authorities; on a system that has none that is said at once.
+  # The system's authorities. A system without any reports that at once.
   skip_if_not(file.exists("/etc/ssl/certs/ca-certificates.crt"))
   it <- local_ws(echo$url)
   expect_match(wait_for(it, "error")$message, "^TLS with localhost failed: ")
@@ -269,7 +269,7 @@ test_that("a client without callbacks is closed when R collects it, and one with
   echo$opened[[2]]$send("still there")
   serve_until(function() length(heard) == 1)
   expect_equal(heard, "still there")
-  # The end lets go of it.
+  # The end of the connection releases the object.
   echo$opened[[2]]$close()
   serve_until(function() echo$ended == 2)
 })

@@ -1,4 +1,4 @@
-# The object that onWSOpen is given: made in C, and the same as WebSocket$new() makes.
+# The object that onWSOpen gets: it is made in C, and equals that of WebSocket$new().
 
 given_objects <- function(count = 1, env = parent.frame()) {
   objects <- list()
@@ -76,7 +76,7 @@ test_that("an open WebSocket keeps few cells", {
   env <- environment()
   open <- 0
   server <- local_server(list(onWSOpen = function(ws) open <<- open + 1))
-  # R has 125 connections in all.
+  # R allows 125 connections in all.
   clients <- lapply(1:90, function(i) local_client(server, env))
   before <- NULL
   for (i in seq_along(clients)) {
@@ -84,7 +84,7 @@ test_that("an open WebSocket keeps few cells", {
     upgrade(clients[[i]])
     serve_until(function() open >= i)
   }
-  # 54 with R 4.2: the object 32, the request 22.
+  # 54 with R 4.2: 32 for the object, 22 for the request.
   expect_lt((cells() - before) / 60, 70)
 })
 
@@ -99,7 +99,7 @@ test_that("using a WebSocket in a forked process is an error that says why", {
           tryCatch(ws$send(raw(1e6)), error = conditionMessage),
           tryCatch(ws$close(), error = conditionMessage)
         )
-        # What the child opens by itself is its own.
+        # The child may use what it opens itself.
         own <- startServer("127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine")))
         client <- local_client(own, env = globalenv())
         upgrade(client)

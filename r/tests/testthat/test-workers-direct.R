@@ -1,4 +1,5 @@
-# One worker, which accepts connections itself. What needs no R is tested in crates/supervisor (accepting.rs) and crates/server (public.rs).
+# A single worker, which accepts connections itself. crates/supervisor (accepting.rs) and
+# crates/server (public.rs) have the tests without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -36,7 +37,7 @@ test_that("a single worker accepts connections itself, and no request fails duri
   it <- local_direct()
   before <- it$pid()
   status <- it$status()
-  # Both processes are told.
+  # Both processes get the signal.
   expect_equal(status$pid, it$process$get_pid())
   expect_equal(as.character(status$workers[[1]]$pid), before)
   expect_true(status$workers[[1]]$accepts)
@@ -74,9 +75,9 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
     file.exists(log) && any(grepl("/second", readLines(log)))
   }))
   expect_false(any(grepl("/first", readLines(log))))
-  # Each request once, and in the plain format.
+  # Each request once, in the common format.
   expect_length(grep("/first", readLines(paste0(log, ".1"))), 1)
-  # During a reload both processes append to it, each what it has answered.
+  # During a reload, both processes append their own requests to the file.
   slow <- local_requests(paste0(it$url, "/slow"), 1)
   expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
   it$signal(tools::SIGUSR2)
@@ -138,7 +139,7 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     it$process$wait(60000)
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
-    # Never both: the worker had answered, and its process was no more.
+    # Not both: the worker had responded, and its process had ended.
     expect_match(successor$tell(), "until a worker whose supervisor was killed has finished: R \\(process [0-9]+")
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))

@@ -1,4 +1,5 @@
-# `rookery serve --workers`, with R processes. What needs none is tested in crates/supervisor and crates/cli.
+# `rookery serve --workers` with R processes. crates/supervisor and crates/cli have the tests
+# without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -22,7 +23,7 @@ local_workers <- function(lines, ..., env = parent.frame()) {
   it
 }
 
-# With a pause: an R that is awake still from the last request has the next.
+# With a pause, because a worker that is still awake after its last request gets the next one.
 pids_of <- function(it, n = 12) {
   sort(unique(vapply(seq_len(n), function(at) {
     Sys.sleep(0.002)
@@ -98,7 +99,7 @@ test_that("a request that waits too long gets 503, and a reload with surge = 0 r
   held <- integer()
   pool <- parallel_pool()
   for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool)
-  # One that R is to begin with next is ahead of it and no longer in the queue: whoever waits there goes away again.
+  # A request that is next for a worker has left the queue. Requests in the queue get 503.
   status <- function() tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0, poll = TRUE, pool = pool)
@@ -116,7 +117,7 @@ test_that("a worker with much free memory returns it, and is not replaced", {
   skip_if_not(file.exists("/proc/self/status"))
   lines <- c(
     "list(call = function(req) {",
-    # What is left behind is not collected before R allocates again, and R has no need to.
+    # Garbage is not collected before R allocates again, and R has no reason to.
     "  if (req$PATH_INFO == '/leave') numeric(2e7)[[1]]",
     "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
     "})"
@@ -166,7 +167,7 @@ test_that("a changed file of the app starts new workers, also with a single work
     expect_equal(body(), "before")
     app("and after")
     expect_true(wait_until(function() grepl("reloaded: all workers are of generation 2", it$tell())))
-    # A connection that is kept open ends with the next reply of the worker that has accepted it.
+    # An open connection ends with the next response of the worker that accepted it.
     expect_true(wait_until(function() body() == "and after"))
     expect_match(it$tell(), "`app.R` has changed")
   }
@@ -190,7 +191,7 @@ test_that("a page of Shiny reconnects to its worker", {
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
   pid_in <- function(page) sub(".*pid:([0-9]+);.*", "\\1", rawToChar(page$content))
   seen <- character()
-  # One that answers late on a busy machine gets no new browsers for a while.
+  # A worker that responds late on a busy machine gets no new sessions for a while.
   expect_true(wait_until(function() {
     # A handle keeps its cookies.
     browser <- curl::new_handle(cookiefile = "")
@@ -201,7 +202,7 @@ test_that("a page of Shiny reconnects to its worker", {
   }))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
   expect_match(rawToChar(it$get()$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/; HttpOnly; SameSite=Lax")
-  # Each page says which R has made it.
+  # Each page has the id of its worker.
   expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
 })
 
@@ -223,7 +224,7 @@ test_that("R Markdown documents are served by workers, and their pages have the 
     expect_match(rawToChar(page$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/")
     sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
   }, "")
-  # Which worker a request is sent to depends on how long each has taken.
+  # The choice of a worker depends on its latency estimate.
   expect_length(unique(ids), 2)
   expect_true(all(nchar(ids) == 32))
 })
@@ -239,13 +240,13 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  # The server in front has the limit.
+  # The supervisor enforces the limit.
   handle <- curl::new_handle(postfields = strrep("x", 11))
   expect_equal(curl::curl_fetch_memory(url, handle)$status_code, 413)
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
   settings("workers: 2")
-  # What is given counts more.
+  # Arguments take precedence.
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "1")
   expect_serving(it)
   expect_no_match(it$tell(), "workers|as worker")
@@ -261,7 +262,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options about workers are for a supervisor, which R has only where workers are asked for.
+  # Options about workers need a supervisor, which exists only with `workers`.
   settings("drain: 5s")
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
@@ -333,7 +334,7 @@ test_that("the program accepts each name that R has for a setting", {
     "option:error_detail=none", "option:ws_compression=off"
   )
   program <- system.file("exec", "rookery", package = "rookery")
-  # What is wrong is told, and nothing else is: there is no such folder.
+  # The missing folder is the only problem that is reported.
   told <- function(lines) {
     env <- c("current", ROOKERY_INTERNAL_ARGUMENTS = paste(lines, collapse = "\n"))
     processx::run(program, c("serve", "/no/such/app"), env = env, error_on_status = FALSE)$stderr
@@ -342,7 +343,7 @@ test_that("the program accepts each name that R has for a setting", {
   expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")
 })
 
-# Sends the head of a POST that announces a body, and reads the head of the answer.
+# Sends the head of a POST that announces a body, and reads the head of the response.
 announce <- function(it, path, lines) {
   port <- as.integer(sub(".*:([0-9]+).*", "\\1", it$url))
   socket <- socketConnection("127.0.0.1", port, blocking = TRUE, open = "r+b", timeout = 60)
@@ -358,7 +359,7 @@ test_that("an upload that Shiny refuses for its size is refused before it was se
     "options(shiny.maxRequestSize = 3 * 1024^2)",
     "shinyApp(function(req) tags$p('page'), function(input, output) {})"
   ), "--workers", "2")
-  # Nothing of these bodies is ever sent: whoever waited for them would not answer.
+  # These bodies are never sent, so a response shows that they are not awaited.
   for (lines in c("Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue", "Transfer-Encoding: chunked")) {
     expect_match(announce(it, "/", lines), "^HTTP/1.1 413 ", info = lines)
   }
@@ -383,7 +384,7 @@ test_that("an app sees each head once, and receives complete bodies", {
     "    answer(heads, length(req$rook.input$read()), req$HTTP_X_MINE)",
     "  }",
     ")"
-    # So that the front end accepts: what a worker is passed on is looked at here.
+    # Makes the front end accept, because this test looks at what the worker gets.
   ), "--workers", "1", "--reload", "--max-in-flight", "64")
   post <- function(path, n) {
     handle <- curl::new_handle(post = TRUE, postfieldsize = n, postfields = raw(n))
