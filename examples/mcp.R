@@ -19,7 +19,7 @@ kept_events <- 200L
 most_sessions <- 100L
 revisions <- c("2025-11-25", "2025-06-18", "2025-03-26")
 
-# ---- tools: each gets its arguments and a function that reports progress, and returns text or a promise ----
+# ---- tools: each gets its arguments and a progress function, and returns text or a promise ----
 
 # Returns a list that becomes `{}` in JSON also if it is empty.
 object <- function(...) if (...length() == 0) structure(list(), names = character()) else list(...)
@@ -36,7 +36,10 @@ tools <- list(
       required = list("data", "column")
     ),
     call = function(arguments, progress) {
-      data <- switch(as.character(arguments$data), mtcars = mtcars, iris = iris, airquality = airquality, stop("there is no such data set"))
+      data <- switch(
+        as.character(arguments$data),
+        mtcars = mtcars, iris = iris, airquality = airquality, stop("there is no such data set")
+      )
       column <- as.character(arguments$column)
       if (!isTRUE(column %in% names(data))) stop("there is no such column: ", toString(names(data)))
       paste(utils::capture.output(summary(data[[column]])), collapse = "\n")
@@ -53,7 +56,9 @@ tools <- list(
     # in another process, and return its promise.
     call = function(arguments, progress) {
       slices <- as.integer(arguments$slices)
-      if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) stop("`slices` must be from 1 to 1000")
+      if (length(slices) != 1 || is.na(slices) || slices < 1 || slices > 1000) {
+        stop("`slices` must be from 1 to 1000")
+      }
       done <- 0L
       inside <- 0
       promises::promise(function(resolve, reject) {
@@ -62,7 +67,11 @@ tools <- list(
           done <<- done + 1L
           # FALSE means that the client has cancelled the call.
           if (!progress(done, slices)) return(reject("cancelled"))
-          if (done < slices) later::later(slice, 0.01) else resolve(format(4 * inside / (20000 * slices)))
+          if (done < slices) {
+            later::later(slice, 0.01)
+          } else {
+            resolve(format(4 * inside / (20000 * slices)))
+          }
         }
         later::later(slice)
       })
@@ -140,10 +149,16 @@ attach <- function(stream, number) {
 
 # ---- JSON-RPC ----
 
-json <- function(value) as.character(jsonlite::toJSON(value, auto_unbox = TRUE, null = "null", digits = NA))
+json <- function(value) {
+  as.character(jsonlite::toJSON(value, auto_unbox = TRUE, null = "null", digits = NA))
+}
 result_of <- function(id, result) list(jsonrpc = "2.0", id = id, result = result)
-error_of <- function(id, code, message) list(jsonrpc = "2.0", id = id, error = list(code = code, message = message))
-text_result <- function(text, is_error = FALSE) list(content = list(list(type = "text", text = text)), isError = is_error)
+error_of <- function(id, code, message) {
+  list(jsonrpc = "2.0", id = id, error = list(code = code, message = message))
+}
+text_result <- function(text, is_error = FALSE) {
+  list(content = list(list(type = "text", text = text)), isError = is_error)
+}
 
 answer <- function(status, value = NULL, headers = list()) {
   type <- if (!is.null(value)) list("Content-Type" = "application/json")
@@ -178,11 +193,15 @@ call_tool <- function(session, message) {
     }
     is_wanted
   }
-  value <- tryCatch(tool$call(message$params$arguments, progress), error = function(condition) condition)
+  value <- tryCatch(
+    tool$call(message$params$arguments, progress),
+    error = function(condition) condition
+  )
   if (!inherits(value, "promise")) {
     session$calls[[key]] <- NULL
     failed <- inherits(value, "error")
-    return(answer(200L, result_of(message$id, text_result(if (failed) conditionMessage(value) else value, failed))))
+    text <- if (failed) conditionMessage(value) else value
+    return(answer(200L, result_of(message$id, text_result(text, failed))))
   }
   # For a long call, an event stream. Its first event has an id and no data, so that the client can
   # resume from the beginning.
@@ -204,14 +223,20 @@ call_tool <- function(session, message) {
   promises::then(
     value,
     function(text) end(text_result(text)),
-    function(reason) end(text_result(if (inherits(reason, "condition")) conditionMessage(reason) else as.character(reason), TRUE))
+    function(reason) {
+      text <- if (inherits(reason, "condition")) conditionMessage(reason) else as.character(reason)
+      end(text_result(text, TRUE))
+    }
   )
   attach(stream, 0L)
 }
 
 post <- function(req, session) {
   text <- rawToChar(req$rook.input$read())
-  message <- tryCatch(jsonlite::fromJSON(text, simplifyVector = FALSE), error = function(condition) NULL)
+  message <- tryCatch(
+    jsonlite::fromJSON(text, simplifyVector = FALSE),
+    error = function(condition) NULL
+  )
   if (!is.list(message) || !identical(message$jsonrpc, "2.0")) {
     return(answer(400L, error_of(NULL, -32700L, "this is no JSON-RPC message")))
   }
@@ -222,17 +247,22 @@ post <- function(req, session) {
     return(session())
   }
   if (is.null(message$id) || is.null(message$method)) {
-    if (identical(message$method, "notifications/cancelled")) session$calls[[json(message$params$requestId)]] <- NULL
+    if (identical(message$method, "notifications/cancelled")) {
+      session$calls[[json(message$params$requestId)]] <- NULL
+    }
     if (identical(message$method, "notifications/initialized")) {
       params <- list(level = "info", data = paste("R", getRversion(), "is at your service"))
-      emit(session$streams$news, json(list(jsonrpc = "2.0", method = "notifications/message", params = params)))
+      notice <- list(jsonrpc = "2.0", method = "notifications/message", params = params)
+      emit(session$streams$news, json(notice))
     }
     return(answer(202L))
   }
   switch(message$method,
     "ping" = answer(200L, result_of(message$id, object())),
     "tools/list" = {
-      listed <- lapply(names(tools), function(name) c(list(name = name), tools[[name]][c("description", "inputSchema")]))
+      listed <- lapply(names(tools), function(name) {
+        c(list(name = name), tools[[name]][c("description", "inputSchema")])
+      })
       answer(200L, result_of(message$id, list(tools = listed)))
     },
     "tools/call" = call_tool(session, message),
@@ -277,7 +307,8 @@ app <- function(req) {
     return(answer(405L, headers = list(Allow = "POST, GET, DELETE")))
   }
   if (!is.null(req$HTTP_MCP_PROTOCOL_VERSION) && !req$HTTP_MCP_PROTOCOL_VERSION %in% revisions) {
-    return(answer(400L, error_of(NULL, -32600L, "this revision of the protocol is not spoken here")))
+    problem <- "this revision of the protocol is not spoken here"
+    return(answer(400L, error_of(NULL, -32600L, problem)))
   }
   # 404 makes a client start a new session. This is a function because `initialize` needs no
   # session.

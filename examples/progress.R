@@ -55,7 +55,8 @@ slice <- function() {
 
 start <- function(req) {
   if (job$is_running) {
-    return(list(status = 409L, headers = list("Content-Type" = "text/plain"), body = "The job runs already.\n"))
+    headers <- list("Content-Type" = "text/plain")
+    return(list(status = 409L, headers = headers, body = "The job runs already.\n"))
   }
   job <<- list(done = 0L, inside = 0, is_running = TRUE)
   later::later(slice)
@@ -72,7 +73,10 @@ follow <- function(req) {
 
 app <- list(
   # Served without R.
-  staticPaths = list("/" = page, "/shared" = shared, "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()),
+  staticPaths = list(
+    "/" = page, "/shared" = shared,
+    "/progress" = excludeStaticPath(), "/start" = excludeStaticPath()
+  ),
   call = function(req) {
     switch(paste(req$REQUEST_METHOD, req$PATH_INFO),
       "POST /start" = start(req),

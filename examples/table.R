@@ -65,11 +65,20 @@ app <- function(req) {
   switch(req$PATH_INFO,
     "/table.csv" = list(
       status = 200L,
-      headers = list("Content-Type" = "text/csv; charset=utf-8", "Content-Disposition" = "attachment; filename=\"table.csv\""),
-      body = stream_body(csv_of(table), on_close = function(reason) message("A table was sent: ", reason))
+      headers = list(
+        "Content-Type" = "text/csv; charset=utf-8",
+        "Content-Disposition" = "attachment; filename=\"table.csv\""
+      ),
+      body = stream_body(
+        csv_of(table),
+        on_close = function(reason) message("A table was sent: ", reason)
+      )
     ),
     "/memory" = list(status = 200L, headers = list("Content-Type" = "text/plain"), body = memory()),
-    list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "There are /table.csv and /memory\n")
+    list(
+      status = 404L, headers = list("Content-Type" = "text/plain"),
+      body = "There are /table.csv and /memory\n"
+    )
   )
 }
 

@@ -28,13 +28,16 @@ longest_prompt <- 500L
 thinking <- as.numeric(Sys.getenv("THINKING", "0.03"))
 
 learned <- "
-  The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is a rookery. A rookery is a noisy
-  place, because every rook has something to say. In the morning the rooks leave the rookery and fly to the fields. In the fields the
-  rooks look for worms and for grain. In the evening the rooks fly home to the rookery, and every rook has something to say of the
-  fields. A young rook has a black beak. An old rook has a grey beak and has something to say of the young. The crow is a bird of the
-  fields, and the crow lives alone. A crow in a crowd is a rook, and a rook alone is a crow. The rook builds its nest of twigs in a
-  tall tree. The nest of a rook is close to the nest of another rook. The young rooks leave the nest in the spring and fly to the
-  fields with the old. A rook that finds grain tells the other rooks. A rook that finds nothing follows a rook that looks full.
+  The rook is a bird of the crow family. The rook lives with other rooks, and a colony of rooks is
+  a rookery. A rookery is a noisy place, because every rook has something to say. In the morning
+  the rooks leave the rookery and fly to the fields. In the fields the rooks look for worms and
+  for grain. In the evening the rooks fly home to the rookery, and every rook has something to say
+  of the fields. A young rook has a black beak. An old rook has a grey beak and has something to
+  say of the young. The crow is a bird of the fields, and the crow lives alone. A crow in a crowd
+  is a rook, and a rook alone is a crow. The rook builds its nest of twigs in a tall tree. The
+  nest of a rook is close to the nest of another rook. The young rooks leave the nest in the
+  spring and fly to the fields with the old. A rook that finds grain tells the other rooks. A rook
+  that finds nothing follows a rook that looks full.
 "
 words <- scan(text = learned, what = "", quiet = TRUE)
 # The words that follow each pair of words. The end of the text is followed by its beginning.
@@ -48,7 +51,8 @@ generate <- function(prompt) {
   asked <- tolower(scan(text = gsub("[^[:alnum:] ]", " ", prompt), what = "", quiet = TRUE))
   # Begins with a sentence about the prompt, if the text has one.
   sentences <- Filter(function(i) tolower(words[[i + 1]]) %in% asked, beginnings)
-  start <- if (length(sentences) > 0) sentences[[sample.int(length(sentences), 1)]] else beginnings[[sample.int(length(beginnings), 1)]]
+  from <- if (length(sentences) > 0) sentences else beginnings
+  start <- from[[sample.int(length(from), 1)]]
   said <- character()
   function() {
     n <- length(said)
@@ -62,7 +66,9 @@ generate <- function(prompt) {
     }
     said <<- c(said, token)
     # Stands for a model in another process: R serves other requests meanwhile.
-    promises::promise(function(resolve, reject) later::later(function() resolve(paste0(token, " ")), thinking))
+    promises::promise(function(resolve, reject) {
+      later::later(function() resolve(paste0(token, " ")), thinking)
+    })
   }
 }
 
@@ -93,7 +99,9 @@ answer <- function(req) {
     with_end(generate(substr(prompt, 1L, longest_prompt))),
     map = function(it) sse_event(it$data, event = it$event, id = "1"),
     # The page was closed, or its user pressed Stop, so the model produces no more tokens.
-    on_close = function(reason) message(sprintf("An answer ended after %.1f s: %s", Sys.time() - began, reason))
+    on_close = function(reason) {
+      message(sprintf("An answer ended after %.1f s: %s", Sys.time() - began, reason))
+    }
   )
 }
 
@@ -101,7 +109,11 @@ app <- list(
   # Served without R.
   staticPaths = list("/" = page, "/shared" = shared, "/answer" = excludeStaticPath()),
   call = function(req) {
-    if (req$PATH_INFO == "/answer") answer(req) else list(status = 404L, headers = list(), body = "Not found\n")
+    if (req$PATH_INFO == "/answer") {
+      answer(req)
+    } else {
+      list(status = 404L, headers = list(), body = "Not found\n")
+    }
   }
 )
 

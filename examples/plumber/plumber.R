@@ -55,7 +55,9 @@ function(seconds = 1) {
 #* @serializer unboxedJSON
 function(req) {
   files <- Filter(function(part) !is.null(part$filename), req$body)
-  taken <- lapply(unname(files), function(part) list(name = part$filename, bytes = length(part$value)))
+  taken <- lapply(unname(files), function(part) {
+    list(name = part$filename, bytes = length(part$value))
+  })
   uploads <<- c(uploads, taken)
   taken
 }

@@ -51,14 +51,20 @@ server <- function(input, output, session) {
   message("session started: ", session$token)
   session$onSessionEnded(function() message("session ended: ", session$token))
 
-  breaks <- reactive(seq(min(faithful$waiting), max(faithful$waiting), length.out = input$bins + 1L))
+  breaks <- reactive({
+    seq(min(faithful$waiting), max(faithful$waiting), length.out = input$bins + 1L)
+  })
 
   output$plot <- renderPlot({
-    hist(faithful$waiting, breaks = breaks(), main = input$title, xlab = "Minutes", col = "grey80", border = "white")
+    hist(
+      faithful$waiting, breaks = breaks(), main = input$title, xlab = "Minutes",
+      col = "grey80", border = "white"
+    )
   })
 
   output$summary <- renderText({
-    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, diff(range(faithful$waiting)) / input$bins)
+    width <- diff(range(faithful$waiting)) / input$bins
+    sprintf("%d eruptions in %d bins of %.2f minutes", nrow(faithful), input$bins, width)
   })
 
   output$upload <- renderTable({

@@ -370,7 +370,7 @@ reload_all_tls <- function() {
       },
       error = function(error) {
         cat(
-          "rookery: TLS: ", conditionMessage(error), ". New connections are given the certificate from before\n",
+          "rookery: TLS: ", conditionMessage(error), ". New connections keep using the previous certificate\n",
           sep = "", file = stderr()
         )
       }

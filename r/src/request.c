@@ -22,14 +22,14 @@ struct sameness {
 enum { KNOWN_CONTENT_TYPE = 6, KNOWN_CONTENT_LENGTH = 7, KNOWN_X_REQUEST_ID = 28,
     KNOWN_TRACEPARENT = 42 };
 
-// Whether the last request had a header that may set its request id.
-static bool is_named;
+// True if the id of the last request may come from a header or from the supervisor.
+static bool is_id_external;
 
 // Sets the HTTP_* bindings, and those of the body's headers.
 static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
     struct sameness is_same = {.values = event->header_count == last_count};
     is_same.names = is_same.values;
-    is_named = event->is_named != 0;
+    is_id_external = event->has_supervisor_request_id != 0;
     for (size_t i = 0; i < event->header_count; i++) {
         const struct rk_header* header = &event->headers[i];
         bool was_cached = true;
@@ -47,7 +47,7 @@ static struct sameness bind_headers(SEXP req, const struct rk_event* event) {
             break;
         case KNOWN_X_REQUEST_ID:
         case KNOWN_TRACEPARENT:
-            is_named = true;
+            is_id_external = true;
             break;
         default:
             break;
@@ -196,7 +196,7 @@ void request_init(DllInfo* dll) {
 // Sets REQUEST_ID of the request that request_new() has just made.
 void request_bind_id(SEXP req, const struct rk_event* event) {
     SEXP id;
-    if (is_named) {
+    if (is_id_external) {
         char text[129];
         rk_request_id(event->slot, event->id, text, sizeof text);
         id = PROTECT(Rf_mkString(text));

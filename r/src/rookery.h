@@ -66,8 +66,9 @@ struct rk_event {
     struct rk_bytes data;
     int32_t is_https;
     int32_t has_client_certificate;  // rk_client_certificate() has the client's certificate
-    int32_t is_named;    // the supervisor has assigned the request id that rk_request_id() returns
-    int32_t is_head_seen;     // onHeaders was called before, perhaps in another process
+    // The supervisor has assigned the request id that rk_request_id() returns.
+    int32_t has_supervisor_request_id;
+    int32_t is_head_seen;  // onHeaders was called before, perhaps in another process
 };
 
 // The configuration of a listener except its address.

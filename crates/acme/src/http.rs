@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::rt::ReadBufCursor;
-use rookery_server::CloseInChild;
+use rookery_server::close_in_child;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -120,7 +120,7 @@ impl HttpClient {
             Failure::new(format!("{host}:{port} cannot be connected to: {error}"))
         };
         let tcp = connect(host, *port).await.map_err(unreachable)?;
-        let _close_in_child = CloseInChild::new(&tcp);
+        let _close_in_child = close_in_child(&tcp);
         if !endpoint.is_secure {
             return exchange(tcp, endpoint, method, body).await;
         }

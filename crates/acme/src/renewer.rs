@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rookery_server::tls::{
     CertificatePair, Challenges, IssuedCertificate, Pem, Tls, TlsError, TlsSettings,
 };
-use rookery_server::with_signals_blocked;
+use rookery_system::signals::with_signals_blocked;
 use rookery_websocket_client::tls_config;
 use tokio::sync::oneshot;
 
@@ -503,8 +503,8 @@ mod tests {
                 "localhost",
                 "only one of the two been renewed",
             ),
-            (read("localhost.pem"), "localhost", "has no private key inside"),
-            (read("localhost.key"), "localhost", "has no certificate inside"),
+            (read("localhost.pem"), "localhost", "contains no private key"),
+            (read("localhost.key"), "localhost", "contains no certificate"),
             (pem, "app.example.org", "is not for app.example.org"),
         ] {
             let error = check_issued(&pem, &domains(&[hosts])).unwrap_err();

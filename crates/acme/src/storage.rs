@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use ring::digest::{SHA256, digest};
-use rookery_server::CloseInChild;
+use rookery_server::close_in_child;
 use rookery_server::tls::IssuedCertificate;
+use rookery_system::fork::CloseInChild;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
@@ -150,7 +151,7 @@ impl Storage {
             .mode(0o600)
             .open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { _close_in_child: CloseInChild::new(&file), _file: file })),
+            Ok(()) => Ok(Some(Lock { _close_in_child: close_in_child(&file), _file: file })),
             Err(error) if error == rustix::io::Errno::WOULDBLOCK => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use rookery_settings::near;
 
 use crate::failure::Failure;
-use crate::user_paths::{expand, folder_of};
+use crate::user_paths::{expand_tilde, parent_folder};
 
 /// Where a document's front matter is looked for; as many in R.
-const FRONT_MATTER_LINES: usize = 200;
+const MAX_FRONT_MATTER_LINES: usize = 200;
 /// Bytes of it that are read: a document may be one line.
-const FRONT_MATTER_BYTES: u64 = 64 << 10;
+const MAX_FRONT_MATTER_SIZE: u64 = 64 << 10;
 
 /// The words of plumber's annotations.
-const VERBS: [&str; 9] =
+const PLUMBER_TAGS: [&str; 9] =
     ["get", "post", "put", "delete", "patch", "head", "options", "use", "plumber"];
 /// Bytes of an R file that are read for the kind of its app.
-const SCRIPT_BYTES: u64 = 64 << 10;
+const MAX_SCRIPT_SIZE: u64 = 64 << 10;
 
 /// What is to be served.
 #[derive(Debug, Clone)]
@@ -27,23 +27,29 @@ pub(crate) struct Target {
     pub(crate) path: PathBuf,
     /// The folder that it is, or is in: where its R starts, so that its `.Rprofile` is read.
     pub(crate) folder: PathBuf,
-    /// Whether it is a folder with `index.html` and nothing of R's in it: a source that lies beside a page is not published.
+    /// Whether it is a folder with `index.html` and nothing of R's in it: a source that lies redirect_address a page is not published.
     pub(crate) is_site: bool,
 }
 
 impl Target {
     /// # Errors
     /// When it is not there.
-    pub(crate) fn find(asked: &Path) -> Result<Target, Failure> {
-        let path = fs::canonicalize(expand(asked)).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => not_there(asked),
-            _ => Failure::Serving(format!("`{}` cannot be served: {error}.", asked.display())),
-        })?;
+    pub(crate) fn find(path_given: &Path) -> Result<Target, Failure> {
+        let path =
+            fs::canonicalize(expand_tilde(path_given)).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+                    not_found(path_given)
+                }
+                _ => Failure::Unavailable(format!(
+                    "`{}` cannot be served: {error}.",
+                    path_given.display()
+                )),
+            })?;
         if path.is_dir() {
             let is_site = is_site(&path);
             return Ok(Target { folder: path.clone(), path, is_site });
         }
-        Ok(Target { folder: folder_of(&path).into(), path, is_site: false })
+        Ok(Target { folder: parent_folder(&path).into(), path, is_site: false })
     }
 }
 
@@ -57,7 +63,7 @@ impl Target {
             return Ok("a site");
         }
         let nothing = |why: &str| {
-            Err(Failure::Serving(format!("`{}` cannot be served: {why}.", self.path.display())))
+            Err(Failure::Unavailable(format!("`{}` cannot be served: {why}.", self.path.display())))
         };
         if !self.path.is_dir() {
             let name = self.path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -66,7 +72,9 @@ impl Target {
                     Ok("what _server.yml describes")
                 }
                 Some("r") => Ok(kind_of_script(&self.path)),
-                Some("rmd" | "qmd") if may_be_shiny(&self.path) => Ok(kind_of_document(&self.path)),
+                Some("rmd" | "qmd") if mentions_shiny(&self.path) => {
+                    Ok(kind_of_document(&self.path))
+                }
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
                 _ => nothing("it is no R file, document or `_server.yml`"),
             };
@@ -81,7 +89,7 @@ impl Target {
         };
         let is_document = |path: &PathBuf| {
             let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
-            (extension == "rmd" || extension == "qmd") && may_be_shiny(path)
+            (extension == "rmd" || extension == "qmd") && mentions_shiny(path)
         };
         for (name, kind) in [
             ("_server.yml", "what _server.yml describes"),
@@ -153,15 +161,15 @@ fn is_site(folder: &Path) -> bool {
             let name = entry.file_name().to_string_lossy().to_lowercase();
             let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
             let is_document = extension == "rmd" || extension == "qmd";
-            name == "_server.yml" || extension == "r" || (is_document && may_be_shiny(&path))
+            name == "_server.yml" || extension == "r" || (is_document && mentions_shiny(&path))
         })
 }
 
 /// Whether a front matter names Shiny, in whatever place. A document that cannot be read is not served either.
-fn may_be_shiny(document: &Path) -> bool {
+fn mentions_shiny(document: &Path) -> bool {
     let Ok(file) = File::open(document) else { return false };
-    let lines = BufReader::new(file.take(FRONT_MATTER_BYTES)).split(b'\n').map_while(Result::ok);
-    let mut lines = lines.take(FRONT_MATTER_LINES).map(|line| line.trim_ascii_end().to_vec());
+    let lines = BufReader::new(file.take(MAX_FRONT_MATTER_SIZE)).split(b'\n').map_while(Result::ok);
+    let mut lines = lines.take(MAX_FRONT_MATTER_LINES).map(|line| line.trim_ascii_end().to_vec());
     lines.next().is_some_and(|first| first == b"---")
         && lines
             .take_while(|line| line != b"---" && line != b"...")
@@ -171,7 +179,7 @@ fn may_be_shiny(document: &Path) -> bool {
 /// Returns the kind of an R file by words in it, as `detect_script()` in R does by its calls.
 fn kind_of_script(path: &Path) -> &'static str {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(SCRIPT_BYTES).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));
     let text = String::from_utf8_lossy(&bytes);
     if read.is_err() {
         return "an app of R";
@@ -181,7 +189,7 @@ fn kind_of_script(path: &Path) -> &'static str {
         let words = line.strip_prefix("#*").or_else(|| line.strip_prefix("#'"))?;
         words.trim_start().strip_prefix('@')?.split_whitespace().next()
     });
-    if annotations.into_iter().any(|word| VERBS.contains(&word)) {
+    if annotations.into_iter().any(|word| PLUMBER_TAGS.contains(&word)) {
         "a plumber API"
     } else if code().any(|line| line.contains("shinyApp(") || line.contains("shinyAppDir(")) {
         "a Shiny app"
@@ -192,9 +200,9 @@ fn kind_of_script(path: &Path) -> &'static str {
     }
 }
 
-fn not_there(asked: &Path) -> Failure {
-    let path = expand(asked);
-    let parent = folder_of(&path);
+fn not_found(path_given: &Path) -> Failure {
+    let path = expand_tilde(path_given);
+    let parent = parent_folder(&path);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let names: Vec<String> =
@@ -212,7 +220,7 @@ fn not_there(asked: &Path) -> Failure {
         Ok(folder) if path.is_relative() => format!(" (looked in {})", folder.display()),
         _ => String::new(),
     };
-    Failure::Serving(format!("`{}` does not exist{looked}.{hint}", asked.display()))
+    Failure::Unavailable(format!("`{}` does not exist{looked}.{hint}", path_given.display()))
 }
 
 #[cfg(test)]
@@ -300,13 +308,13 @@ mod tests {
     fn a_path_that_does_not_exist_is_told_with_what_is_near() {
         let folder = folder(&[("shiny-app", "")]);
         let said = |name: &str| match Target::find(&folder.path().join(name)) {
-            Err(Failure::Serving(text)) => text,
+            Err(Failure::Unavailable(text)) => text,
             other => panic!("{other:?}"),
         };
         let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
         assert!(said("shinyapp").contains(&near), "{}", said("shinyapp"));
         assert!(!said("something/else").contains("Did you mean"));
-        let Err(Failure::Serving(relative)) = Target::find(Path::new("not-here-at-all")) else {
+        let Err(Failure::Unavailable(relative)) = Target::find(Path::new("not-here-at-all")) else {
             panic!("it is not")
         };
         assert!(

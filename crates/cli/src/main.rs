@@ -12,18 +12,20 @@ mod listen;
 mod process;
 mod serve;
 mod settings;
+mod stderr;
 mod terminal;
 mod user_paths;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use command_line::{Asked, Command};
-use failure::{Failure, output_deadline, tell};
+use command_line::{CommandLine, ServeArgs};
+use failure::Failure;
 use rookery_server::output;
+use stderr::{log_line, output_deadline};
 
 use app_detection::Target;
-use commands::{check, new_app, status, version};
+use commands::{check, config, new_app, status, version};
 #[cfg(target_os = "linux")]
 use process::{pid1, signals};
 #[cfg(not(target_os = "linux"))]
@@ -31,7 +33,7 @@ use serve::single_process;
 use serve::static_site;
 #[cfg(target_os = "linux")]
 use serve::supervised;
-use settings::sources::{Read, Sources};
+use settings::sources::{LoadedSettings, Sources};
 
 fn main() -> ExitCode {
     output::write_panics();
@@ -42,27 +44,27 @@ fn main() -> ExitCode {
 
 fn begin() -> ExitCode {
     #[cfg(target_os = "linux")]
-    match pid1::be_first() {
+    match pid1::run_as_pid1() {
         Ok(None) => {}
         Ok(Some(code)) => return code,
         Err(failure) => return failure.report(),
     }
     #[cfg(target_os = "linux")]
-    signals::follow_parent();
-    let done = command_line::read(std::env::args_os()).and_then(|asked| match asked {
-        Asked::Print(text) => print(&text),
-        Asked::Serve(command) => run(command),
-        Asked::Config(command) => {
-            let (_, target, serve) = settled(command)?;
-            print(&check::config(&serve.serve, &target))
+    signals::stop_with_parent();
+    let done = command_line::read(std::env::args_os()).and_then(|parsed| match parsed {
+        CommandLine::Print(text) => print(&text),
+        CommandLine::Serve(args) => run(args),
+        CommandLine::Config(args) => {
+            let (_, target, serve) = load_settings(args)?;
+            print(&config::config(&serve.serve, &target))
         }
-        Asked::Check(command) => {
-            let (_, target, read) = settled(command)?;
+        CommandLine::Check(args) => {
+            let (_, target, read) = load_settings(args)?;
             print(&check::check(&read.serve, &target)?)
         }
-        Asked::New(app) => new_app::write(&app).and_then(|text| print(text.as_bytes())),
-        Asked::Version => print(&version::describe()),
-        Asked::Status(of) => status::tell(&of).and_then(|text| print(&text)),
+        CommandLine::New(args) => new_app::write(&args).and_then(|text| print(text.as_bytes())),
+        CommandLine::Version => print(&version::describe()),
+        CommandLine::Status(args) => status::query(&args).and_then(|text| print(&text)),
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,19 +73,20 @@ fn begin() -> ExitCode {
 }
 
 /// Finds the target, reads the settings for it, and prints the notes about them.
-fn settled(command: Command) -> Result<(Sources, Target, Read), Failure> {
-    let (sources, target) = Sources::of(command)?;
+fn load_settings(args: ServeArgs) -> Result<(Sources, Target, LoadedSettings), Failure> {
+    let (sources, target) = Sources::new(args)?;
     let read = sources.read(&target)?;
-    read.notes.iter().for_each(|note| tell(note));
+    read.notes.iter().for_each(|note| log_line(note));
     Ok((sources, target, read))
 }
 
-/// Serves what the command asks for. What is wrong is said at once: R takes a while to start.
-fn run(command: Command) -> Result<(), Failure> {
-    let (sources, target, read) = settled(command)?;
+/// Serves what the args asks for. What is wrong is said at once: R takes a while to start.
+fn run(args: ServeArgs) -> Result<(), Failure> {
+    let (sources, target, read) = load_settings(args)?;
     let serve = &read.serve;
     let (address, log) = check::address_and_log(serve)?;
-    let beside = serve.settings.redirect_from().map(|port| address.beside(port)).transpose()?;
+    let redirect_address =
+        serve.settings.redirect_from().map(|port| address.with_port(port)).transpose()?;
     if target.is_site {
         if serve.admin.is_some() {
             return Err(Failure::CommandLine(
@@ -91,14 +94,14 @@ fn run(command: Command) -> Result<(), Failure> {
                     .to_owned(),
             ));
         }
-        return static_site::serve(&target, serve, &address, beside.as_ref(), &log);
+        return static_site::serve(&target, serve, &address, redirect_address.as_ref(), &log);
     }
     #[cfg(target_os = "linux")]
-    return supervised::serve(sources, &read, &target, &address, beside.as_ref(), &log);
+    return supervised::serve(sources, &read, &target, &address, redirect_address.as_ref(), &log);
     #[cfg(not(target_os = "linux"))]
     {
         drop(sources);
-        single_process::serve(serve, &target, &address, beside.as_ref(), &log)
+        single_process::serve(serve, &target, &address, redirect_address.as_ref(), &log)
     }
 }
 
@@ -107,7 +110,7 @@ fn print(text: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Serving(format!("Standard output cannot be written: {error}.")))
+            Err(Failure::Unavailable(format!("Standard output cannot be written: {error}.")))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// With the user's folder in place of a leading `~`.
-pub(crate) fn expand(path: &Path) -> PathBuf {
+pub(crate) fn expand_tilde(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),
@@ -15,13 +15,13 @@ pub(crate) fn expand(path: &Path) -> PathBuf {
 }
 
 /// The same wherever the process goes: expanded, and absolute. The file need not be there.
-pub(crate) fn settle(path: &Path) -> PathBuf {
-    let path = expand(path);
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    let path = expand_tilde(path);
     std::path::absolute(&path).unwrap_or(path)
 }
 
 /// The folder that a path is in, by its text: `.` for a name alone.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         Some(_) => Path::new("."),
@@ -52,11 +52,11 @@ mod tests {
     #[test]
     fn a_tilde_is_the_users_folder() {
         let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
-        assert_eq!(expand(Path::new("~")), home);
-        assert_eq!(expand(Path::new("~/a/b")), home.join("a/b"));
-        assert_eq!(expand(Path::new("~a")), Path::new("~a"));
-        assert_eq!(expand(Path::new("a/~")), Path::new("a/~"));
-        assert!(settle(Path::new("a")).is_absolute());
+        assert_eq!(expand_tilde(Path::new("~")), home);
+        assert_eq!(expand_tilde(Path::new("~/a/b")), home.join("a/b"));
+        assert_eq!(expand_tilde(Path::new("~a")), Path::new("~a"));
+        assert_eq!(expand_tilde(Path::new("a/~")), Path::new("a/~"));
+        assert!(absolute(Path::new("a")).is_absolute());
     }
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
         for (path, folder) in
             [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("/", "/"), ("a/b/", "a")]
         {
-            assert_eq!(folder_of(Path::new(path)), Path::new(folder), "{path}");
+            assert_eq!(parent_folder(Path::new(path)), Path::new(folder), "{path}");
         }
     }
 }

@@ -7,22 +7,30 @@ use std::sync::Arc;
 
 use rookery_arena::Arena;
 
-use crate::backlog::Backlog;
-use crate::body::RequestBody;
-use crate::budget::{Budget, Charge, Share};
-use crate::fate::Fate;
-use crate::headers::{
+mod arena_slice;
+pub(crate) mod body_buffer;
+pub(crate) mod header_names;
+mod header_sort;
+pub(crate) mod request_body;
+pub(crate) mod response;
+pub(crate) mod status;
+pub(crate) mod upstream_log;
+
+use self::arena_slice::ArenaSlice;
+use self::header_names::{
     HeaderLine, KNOWN_HEADERS, PREFIX, StoredHeader, UNKNOWN, known_header, write_cgi,
 };
-use crate::payload::Tag;
-use crate::reply::{Reply, ReplyBody};
+use self::header_sort::sort_and_join;
+use self::request_body::RequestBody;
+use self::response::{HeaderError, Response, ResponseBody};
+use self::status::ExchangeStatus;
+use self::upstream_log::UpstreamLog;
+use crate::budget::{Budget, Charge, Share};
+use crate::ids::{ExchangeId, ListenerId};
+use crate::payload::AppToken;
 use crate::request_id::RequestId;
-use crate::span::Span;
-use crate::stream::Stream;
-use crate::upstream::Upstream;
-
-/// Names an exchange for the life of the process. A WebSocket keeps the id of its opening handshake.
-pub type ExchangeId = u64;
+use crate::send_backlog::SendBacklog;
+use crate::streamed_body::StreamedBody;
 
 /// A client's certificate, which has been verified: whom it names, and which one it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +40,6 @@ pub struct ClientCertificate {
     /// The SHA-256 of the certificate, in hexadecimal.
     pub fingerprint: String,
 }
-
-/// Names the listener an exchange came in on.
-pub type ListenerId = u32;
 
 /// The request's HTTP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,31 +67,31 @@ pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
     slot: u32,
-    tag: Option<Tag>,
+    tag: Option<AppToken>,
     /// What a supervisor calls it; 0 without one.
     ticket: u64,
     /// When it was handed over, and when the application began with it; 0 where nobody measures that.
-    handed_at: u64,
-    begun_at: u64,
+    queued_at: u64,
+    started_at: u64,
     /// What a supervisor's log calls it.
-    given_id: Span,
+    supervisor_request_id: ArenaSlice,
     version: Version,
     is_upgrade: bool,
     /// Of a handshake.
-    backlog: Option<Arc<Backlog>>,
-    method: Span,
-    path: Span,
-    query: Span,
+    backlog: Option<Arc<SendBacklog>>,
+    method: ArenaSlice,
+    path: ArenaSlice,
+    query: ArenaSlice,
     remote: Endpoint,
     local: Endpoint,
     is_https: bool,
-    is_believed: bool,
+    is_from_trusted_proxy: bool,
     is_head_seen: bool,
     client: Option<Arc<ClientCertificate>>,
     headers: Vec<StoredHeader>,
     body: RequestBody,
-    reply: Reply,
-    fate: Arc<Fate>,
+    response: Response,
+    status: Arc<ExchangeStatus>,
     is_logged: bool,
     /// What the server has charged for it, if it is large.
     charge: Option<Charge>,
@@ -103,25 +108,25 @@ impl Exchange {
             slot: 0,
             tag: None,
             ticket: 0,
-            handed_at: 0,
-            begun_at: 0,
-            given_id: Span::EMPTY,
+            queued_at: 0,
+            started_at: 0,
+            supervisor_request_id: ArenaSlice::EMPTY,
             version: Version::Http11,
             is_upgrade: false,
             backlog: None,
-            method: Span::EMPTY,
-            path: Span::EMPTY,
-            query: Span::EMPTY,
+            method: ArenaSlice::EMPTY,
+            path: ArenaSlice::EMPTY,
+            query: ArenaSlice::EMPTY,
             remote: Endpoint::default(),
             local: Endpoint::default(),
             is_https: false,
-            is_believed: false,
+            is_from_trusted_proxy: false,
             is_head_seen: false,
             client: None,
             headers: Vec::with_capacity(INITIAL_HEADERS),
             body: RequestBody::default(),
-            reply: Reply::default(),
-            fate: Arc::default(),
+            response: Response::default(),
+            status: Arc::default(),
             is_logged: false,
             charge: None,
             arena: Arena::with_chunk_size(FIRST_CHUNK),
@@ -143,8 +148,8 @@ impl Exchange {
         let target = self.keep(target);
         // SAFETY: `target` was just made from this arena.
         let (path, query) = unsafe { target.bytes() }.split_at(at);
-        self.path = Span::of(path);
-        self.query = Span::of(query);
+        self.path = ArenaSlice::of(path);
+        self.query = ArenaSlice::of(query);
         self.version = version;
     }
 
@@ -154,15 +159,15 @@ impl Exchange {
         let header = if let Some(known) = known_header(name) {
             let table = &KNOWN_HEADERS[usize::from(known)];
             StoredHeader {
-                name: Span::of(table.name.as_bytes()),
-                cgi: Span::of(table.cgi.as_bytes()),
+                name: ArenaSlice::of(table.name.as_bytes()),
+                cgi: ArenaSlice::of(table.cgi.as_bytes()),
                 value,
                 known,
             }
         } else {
             let cgi = self.arena.alloc_slice_fill(PREFIX.len() + name.len(), 0u8);
             write_cgi(name, cgi);
-            let cgi = Span::of(cgi);
+            let cgi = ArenaSlice::of(cgi);
             StoredHeader { name: self.keep(name), cgi, value, known: UNKNOWN }
         };
         self.headers.push(header);
@@ -183,7 +188,7 @@ impl Exchange {
         // SAFETY: spans of this exchange (or static), nothing is reset meanwhile.
         let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
         if !self.headers.is_sorted_by(|a, b| name(a) < name(b)) {
-            self.sort_and_join();
+            sort_and_join(&mut self.headers, &self.arena);
         }
     }
 
@@ -194,8 +199,8 @@ impl Exchange {
     }
 
     /// Notes that the peer is a proxy which is believed.
-    pub fn set_believed(&mut self, is_believed: bool) {
-        self.is_believed = is_believed;
+    pub fn set_from_trusted_proxy(&mut self, is_from_trusted_proxy: bool) {
+        self.is_from_trusted_proxy = is_from_trusted_proxy;
     }
 
     /// Notes that the app has seen its head, in this process or another, and lets its body come.
@@ -210,54 +215,54 @@ impl Exchange {
     }
 
     /// Notes that it is handed to the application, by a clock of the caller's.
-    pub fn set_handed_at(&mut self, time: u64) {
-        self.handed_at = time;
+    pub fn set_queued_at(&mut self, time: u64) {
+        self.queued_at = time;
     }
 
     /// Notes that the application begins with it, by the same clock.
-    pub fn set_begun_at(&mut self, time: u64) {
-        self.begun_at = time;
+    pub fn set_started_at(&mut self, time: u64) {
+        self.started_at = time;
     }
 
     /// When it was handed to the application, and when that began with it; 0 where it was not noted.
     pub fn times(&self) -> (u64, u64) {
-        (self.handed_at, self.begun_at)
+        (self.queued_at, self.started_at)
     }
 
     /// Notes what a supervisor calls it: by its ticket, 0 for none, and in its log.
-    pub fn set_supervised(&mut self, ticket: u64, id: Option<&[u8]>) {
+    pub fn set_supervisor_ids(&mut self, ticket: u64, id: Option<&[u8]>) {
         self.ticket = ticket;
-        self.given_id = id.map_or(Span::EMPTY, |id| self.keep(id));
+        self.supervisor_request_id = id.map_or(ArenaSlice::EMPTY, |id| self.keep(id));
     }
 
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
         self.tag = None;
         self.ticket = 0;
-        (self.handed_at, self.begun_at) = (0, 0);
-        self.given_id = Span::EMPTY;
+        (self.queued_at, self.started_at) = (0, 0);
+        self.supervisor_request_id = ArenaSlice::EMPTY;
         self.is_https = false;
-        self.is_believed = false;
+        self.is_from_trusted_proxy = false;
         self.is_head_seen = false;
         self.client = None;
         self.backlog = None;
-        self.method = Span::EMPTY;
-        self.path = Span::EMPTY;
-        self.query = Span::EMPTY;
+        self.method = ArenaSlice::EMPTY;
+        self.path = ArenaSlice::EMPTY;
+        self.query = ArenaSlice::EMPTY;
         self.headers.clear();
         // A request of 2,000 header lines must not hold its table for ever.
         self.headers.shrink_to(KEPT_HEADERS);
         self.body.reset();
-        self.reply.reset();
+        self.response.reset();
         self.arena.reset();
         self.charge = None;
-        self.fate.set_waiting(false);
+        self.status.set_waiting(false);
         let was_logged = std::mem::take(&mut self.is_logged);
-        if self.fate.is_departed() {
+        if self.status.is_client_disconnected() {
             // Whoever said so may still hold it: the next request gets one of its own.
-            self.fate = Arc::default();
+            self.status = Arc::default();
         } else if was_logged {
-            self.fate.forget();
+            self.status.clear_upstream_log();
         }
     }
 
@@ -277,7 +282,7 @@ impl Exchange {
         let start = self.arena.alloc_layout(Layout::for_value(bytes));
         // SAFETY: fresh memory for as many bytes, which nobody else refers to.
         unsafe { start.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
-        self.body.push(Span::at(start, bytes.len()));
+        self.body.push(ArenaSlice::at(start, bytes.len()));
     }
 
     /// Charges `bytes` that are held for the request to `budget` until the next [`reset`](Self::reset): for the rare
@@ -287,49 +292,45 @@ impl Exchange {
     }
 
     /// The reply, to be read by the server.
-    pub fn reply_mut(&mut self) -> &mut Reply {
-        &mut self.reply
+    pub fn response_mut(&mut self) -> &mut Response {
+        &mut self.response
     }
 
     /// Starts a reply, forgetting one already begun.
-    pub fn begin_reply(&mut self, status: u16) {
-        self.reply.reset();
-        self.reply.set_status(status);
+    pub fn begin_response(&mut self, status: u16) {
+        self.response.reset();
+        self.response.set_status(status);
     }
 
     /// Adds a header line to the reply.
     ///
     /// # Errors
     /// A name that is no token or a value with CR, LF or NUL (RFC 9110, 5.1 and 5.5) is refused.
-    pub fn push_reply_header(
-        &mut self,
-        name: &[u8],
-        value: &[u8],
-    ) -> Result<(), crate::HeaderError> {
-        crate::reply::check_header(name, value)?;
+    pub fn push_response_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeaderError> {
+        response::check_header(name, value)?;
         let (name, value) = (self.keep(name), self.keep(value));
-        self.reply.push_header(name, value);
+        self.response.push_header(name, value);
         Ok(())
     }
 
     /// Copies `bytes` as the reply's body.
-    pub fn set_reply_body(&mut self, bytes: &[u8]) {
+    pub fn set_response_body(&mut self, bytes: &[u8]) {
         let span = self.keep(bytes);
-        self.reply.set_copied(span);
+        self.response.set_copied(span);
     }
 
     /// Sets a body that comes in pieces. A Content-Length among the reply's headers, which are there already, is its length.
-    pub fn set_reply_stream(&mut self, stream: Stream) {
+    pub fn set_response_stream(&mut self, stream: StreamedBody) {
         let length =
-            self.reply_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
+            self.response_headers().find(|(name, _)| name.eq_ignore_ascii_case(b"content-length"));
         stream.flow.set_length(
             length.and_then(|(_, value)| std::str::from_utf8(value).ok()?.trim().parse().ok()),
         );
-        self.reply.set_body(ReplyBody::Stream(stream));
+        self.response.set_body(ResponseBody::Stream(stream));
     }
 
     /// Of the WebSocket that a handshake opens: what waits to be sent to it. Nothing for other requests.
-    pub fn backlog(&self) -> Option<&Arc<Backlog>> {
+    pub fn backlog(&self) -> Option<&Arc<SendBacklog>> {
         self.backlog.as_ref()
     }
 
@@ -341,10 +342,10 @@ impl Exchange {
     /// What it is called in logs and errors.
     pub fn request_id(&self) -> RequestId {
         // SAFETY: a span of this exchange, borrowed with it.
-        let told = unsafe { self.given_id.bytes() };
-        let given = if self.is_believed { self.header(b"x-request-id") } else { None };
+        let told = unsafe { self.supervisor_request_id.bytes() };
+        let given = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
         let given = if told.is_empty() { given } else { Some(told) };
-        RequestId::of(self.id, given, self.header(b"traceparent"))
+        RequestId::choose(self.id, given, self.header(b"traceparent"))
     }
 
     /// What a supervisor calls it; 0 without one.
@@ -353,9 +354,9 @@ impl Exchange {
     }
 
     /// Whether a supervisor's log has a name for it.
-    pub fn is_named(&self) -> bool {
+    pub fn has_supervisor_request_id(&self) -> bool {
         // SAFETY: a span of this exchange, borrowed with it.
-        !unsafe { self.given_id.bytes() }.is_empty()
+        !unsafe { self.supervisor_request_id.bytes() }.is_empty()
     }
 
     /// The listener it came in on.
@@ -369,12 +370,12 @@ impl Exchange {
     }
 
     /// Takes what the application has attached; 0 when it has attached nothing.
-    pub fn take_tag(&mut self) -> u64 {
-        self.tag.take().map_or(0, Tag::take)
+    pub fn take_app_token(&mut self) -> u64 {
+        self.tag.take().map_or(0, AppToken::take)
     }
 
     /// Attaches what the application keeps for this exchange: it goes back to it when the exchange ends before.
-    pub fn set_tag(&mut self, tag: Tag) {
+    pub fn set_app_token(&mut self, tag: AppToken) {
         self.tag = Some(tag);
     }
 
@@ -452,37 +453,37 @@ impl Exchange {
     }
 
     /// The reply.
-    pub fn reply(&self) -> &Reply {
-        &self.reply
+    pub fn response(&self) -> &Response {
+        &self.response
     }
 
     /// The header lines of the reply, in the application's order.
-    pub fn reply_headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        self.reply.headers().iter().map(|(name, value)| {
+    pub fn response_headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.response.headers().iter().map(|(name, value)| {
             // SAFETY: spans of this exchange, borrowed with it.
             unsafe { (name.bytes(), value.bytes()) }
         })
     }
 
     /// The reply's body when it was copied into the exchange.
-    pub fn reply_copied(&self) -> Option<&[u8]> {
+    pub fn response_copy(&self) -> Option<&[u8]> {
         // SAFETY: a span of this exchange, borrowed with it.
-        self.reply.copied().map(|span| unsafe { span.bytes() })
+        self.response.copied().map(|span| unsafe { span.bytes() })
     }
 
     /// Whether the client has gone: nobody will read a reply.
-    pub fn is_departed(&self) -> bool {
-        self.fate.is_departed()
+    pub fn is_client_disconnected(&self) -> bool {
+        self.status.is_client_disconnected()
     }
 
     /// What the side which does not own the exchange may look at, and where it says that the client has gone.
-    pub fn fate(&self) -> Arc<Fate> {
-        Arc::clone(&self.fate)
+    pub fn shared_status(&self) -> Arc<ExchangeStatus> {
+        Arc::clone(&self.status)
     }
 
-    /// Notes whether it [waits](Fate::is_waiting) for somebody who could begin with it.
+    /// Notes whether it [waits](ExchangeStatus::is_waiting) for somebody who could begin with it.
     pub fn set_waiting(&self, waits: bool) {
-        self.fate.set_waiting(waits);
+        self.status.set_waiting(waits);
     }
 
     /// Notes that a line of the access log is made of it.
@@ -491,85 +492,30 @@ impl Exchange {
     }
 
     /// Notes what becomes of it at workers, for the line of the access log; nothing where there is none.
-    pub fn note_upstream(&self, note: impl FnOnce(&mut Upstream)) {
+    pub fn update_upstream_log(&self, note: impl FnOnce(&mut UpstreamLog)) {
         if self.is_logged {
-            self.fate.note(note);
+            self.status.update(note);
         }
     }
 
-    /// What has been [noted](Self::note_upstream).
-    pub fn upstream(&self) -> Option<Upstream> {
-        if self.is_logged { self.fate.upstream() } else { None }
+    /// What has been [noted](Self::update_upstream_log).
+    pub fn upstream_log(&self) -> Option<UpstreamLog> {
+        if self.is_logged { self.status.upstream_log() } else { None }
     }
 
     /// Bytes of memory held: the arena, the tables and the block of a body. After [`reset`](Self::reset), for reuse.
     pub fn capacity(&self) -> usize {
-        let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.reply.capacity();
+        let lines = self.headers.capacity() * size_of::<StoredHeader>() + self.response.capacity();
         self.arena.capacity() + lines + self.body.capacity()
     }
 
-    fn keep(&mut self, bytes: &[u8]) -> Span {
-        if bytes.is_empty() { Span::EMPTY } else { Span::of(self.arena.alloc_slice_copy(bytes)) }
-    }
-
-    /// The rare head: not already sorted with distinct names.
-    fn sort_and_join(&mut self) {
-        let headers = &mut self.headers;
-        // SAFETY: spans of this exchange (or static), nothing is reset meanwhile.
-        let name = |header: &StoredHeader| unsafe { header.name.bytes::<'static>() };
-        // Insertion sort: stable, without memory, and linear on the nearly sorted; past a few dozen lines the
-        // standard stable sort, whose buffer is then the smaller cost.
-        if headers.len() <= INSERTION_SORT_MAX {
-            for end in 1..headers.len() {
-                let mut at = end;
-                while at > 0 && name(&headers[at]) < name(&headers[at - 1]) {
-                    headers.swap(at, at - 1);
-                    at -= 1;
-                }
-            }
+    fn keep(&mut self, bytes: &[u8]) -> ArenaSlice {
+        if bytes.is_empty() {
+            ArenaSlice::EMPTY
         } else {
-            headers.sort_by(|a, b| name(a).cmp(name(b)));
+            ArenaSlice::of(self.arena.alloc_slice_copy(bytes))
         }
-        let mut kept = 0;
-        let mut next = 0;
-        while next < headers.len() {
-            let first = headers[next];
-            let run =
-                headers[next..].iter().take_while(|header| name(header) == name(&first)).count();
-            let joined = match run {
-                1 => first.value,
-                _ => join(&self.arena, &headers[next..next + run], name(&first) == b"cookie"),
-            };
-            headers[kept] = StoredHeader { value: joined, ..first };
-            kept += 1;
-            next += run;
-        }
-        headers.truncate(kept);
     }
-}
-
-/// Joins the values of lines of one name, leaving empty ones out.
-fn join(arena: &Arena, lines: &[StoredHeader], is_cookie: bool) -> Span {
-    let separator: &[u8] = if is_cookie { b"; " } else { b"," };
-    let filled = || lines.iter().filter(|line| line.value.len() > 0);
-    let count = filled().count();
-    let bytes: usize = filled().map(|line| line.value.len()).sum();
-    if count == 0 {
-        return Span::EMPTY;
-    }
-    let out = arena.alloc_slice_fill(bytes + separator.len() * (count - 1), 0u8);
-    let mut at = 0;
-    for line in filled() {
-        if at > 0 {
-            out[at..at + separator.len()].copy_from_slice(separator);
-            at += separator.len();
-        }
-        // SAFETY: a span of the exchange whose arena this is.
-        let value = unsafe { line.value.bytes() };
-        out[at..at + value.len()].copy_from_slice(value);
-        at += value.len();
-    }
-    Span::of(out)
 }
 
 /// One end of a connection.
@@ -582,138 +528,6 @@ const INITIAL_HEADERS: usize = 32;
 const KEPT_HEADERS: usize = 128;
 /// The head of a browser's request, its reply's head and a small body.
 const FIRST_CHUNK: usize = 4096;
-/// Insertion sort moves at most n²/4 lines: 256 for 32.
-const INSERTION_SORT_MAX: usize = 32;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn head(lines: &[(&str, &str)]) -> Vec<(String, String)> {
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        exchange.set_request_line(b"GET", b"/", Version::Http11);
-        for (name, value) in lines {
-            exchange.push_header(name.as_bytes(), value.as_bytes());
-        }
-        exchange.end_head(None, None, false);
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        exchange.headers().map(|header| (text(header.cgi), text(header.value))).collect()
-    }
-
-    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
-        expected.iter().map(|(cgi, value)| ((*cgi).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn headers_are_sorted_and_joined_as_the_application_wants_them() {
-        type Lines = &'static [(&'static str, &'static str)];
-        let table: &[(Lines, Lines)] = &[
-            (&[], &[]),
-            (&[("x-foo", "1"), ("x-foo", "2"), ("x-foo", "")], &[("HTTP_X_FOO", "1,2")]),
-            (&[("x-foo", ""), ("x-foo", "2")], &[("HTTP_X_FOO", "2")]),
-            (&[("empty", "")], &[("HTTP_EMPTY", "")]),
-            (&[("empty", ""), ("empty", "")], &[("HTTP_EMPTY", "")]),
-            (
-                &[("cookie", "a=1"), ("accept", "*"), ("cookie", "b=2")],
-                &[("HTTP_ACCEPT", "*"), ("HTTP_COOKIE", "a=1; b=2")],
-            ),
-            (
-                &[("x-b", "1"), ("x-a", "2"), ("x-b", "3"), ("host", "h")],
-                &[("HTTP_HOST", "h"), ("HTTP_X_A", "2"), ("HTTP_X_B", "1,3")],
-            ),
-        ];
-        for (lines, expected) in table {
-            assert_eq!(head(lines), pairs(expected), "{lines:?}");
-        }
-    }
-
-    #[test]
-    fn two_thousand_lines_keep_the_order_of_one_name() {
-        let lines: Vec<(String, String)> =
-            (0..2000).map(|n| (format!("x-{}", n % 7), n.to_string())).collect();
-        let borrowed: Vec<(&str, &str)> =
-            lines.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        let got = head(&borrowed);
-        assert_eq!(got.len(), 7);
-        for (remainder, (_, value)) in got.iter().enumerate() {
-            let want: Vec<String> =
-                (0..2000).filter(|n| n % 7 == remainder).map(|n: usize| n.to_string()).collect();
-            assert_eq!(*value, want.join(","));
-        }
-    }
-
-    #[test]
-    fn the_target_is_split_at_its_first_question_mark() {
-        let table = [
-            ("/x", "/x", ""),
-            ("/x?", "/x", "?"),
-            ("/x?a?b", "/x", "?a?b"),
-            ("*", "*", ""),
-            ("?", "", "?"),
-        ];
-        for (target, path, query) in table {
-            let mut exchange = Exchange::new();
-            exchange.begin(1, 1, 0);
-            exchange.set_request_line(b"GET", target.as_bytes(), Version::Http11);
-            assert_eq!((exchange.path(), exchange.query()), (path.as_bytes(), query.as_bytes()));
-        }
-    }
-
-    #[test]
-    fn a_body_in_chunks_of_a_byte_costs_little_more_than_its_bytes() {
-        const COUNT: usize = if cfg!(miri) { 20_000 } else { 200_000 };
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        for n in 0..COUNT {
-            exchange.push_body(&[n as u8]);
-        }
-        // A span is 16 bytes, and the table of them doubles.
-        assert!(exchange.capacity() < 2 * COUNT, "{}", exchange.capacity());
-        let whole: Vec<u8> = exchange.body().segments().flatten().copied().collect();
-        assert!(
-            whole.len() == COUNT && whole.iter().enumerate().all(|(at, byte)| *byte == at as u8)
-        );
-    }
-
-    #[test]
-    fn a_charge_lasts_until_the_reset() {
-        let budget = Budget::new([0; Share::COUNT]);
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        exchange.push_body(&vec![0; 100_000]);
-        exchange.charge(&budget, exchange.capacity());
-        assert_eq!(budget.used(Share::Requests), exchange.capacity());
-        assert!(exchange.capacity() > 100_000);
-        exchange.reset();
-        assert_eq!(budget.used(Share::Requests), 0);
-    }
-
-    #[test]
-    fn a_departed_exchange_is_not_departed_when_used_again() {
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        let fate = exchange.fate();
-        fate.depart();
-        assert!(exchange.is_departed());
-        exchange.begin(2, 1, 0);
-        assert!(!exchange.is_departed());
-        fate.depart();
-        assert!(!exchange.is_departed(), "the old flag must not reach the new request");
-    }
-
-    #[test]
-    fn what_became_of_a_request_is_noted_where_it_is_logged_and_not_of_the_next() {
-        let mut exchange = Exchange::new();
-        exchange.begin(1, 1, 0);
-        exchange.note_upstream(|upstream| upstream.given = 1);
-        assert_eq!((exchange.upstream(), exchange.fate().upstream()), (None, None));
-        exchange.set_logged(true);
-        assert_eq!(exchange.upstream(), None);
-        exchange.note_upstream(|upstream| upstream.given = 3);
-        assert_eq!(exchange.upstream().map(|upstream| upstream.given), Some(3));
-        exchange.begin(2, 1, 0);
-        exchange.set_logged(true);
-        assert_eq!((exchange.upstream(), exchange.fate().upstream()), (None, None));
-    }
-}
+mod tests;

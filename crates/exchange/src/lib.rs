@@ -11,40 +11,39 @@
 //!   Slot waits             <-- Command::Respond -- unbounded*   <-- Link::respond
 //! ```
 //! \* the down queue holds at most one `Respond` per exchange handed out, and what is sent over
-//! WebSockets and streams, which is bounded for each of them: by the server, and by a stream's [`Flow`].
+//! WebSockets and streams, which is bounded for each of them: by the server, and by a stream's [`StreamFlow`].
 
-mod backlog;
-mod block;
-mod body;
 mod budget;
+mod command;
 mod event;
 mod exchange;
-mod fate;
-mod headers;
+mod ids;
 mod link;
+mod masking;
 mod payload;
-mod reply;
 mod request_id;
-mod shown;
-mod span;
-mod stream;
-mod upstream;
+mod send_backlog;
+mod streamed_body;
+mod wakers;
 
-pub use backlog::Backlog;
-pub use block::{Block, Blocks};
-pub use body::{BodySource, RequestBody};
 pub use budget::{Budget, Charge, Share};
-pub use event::{Command, Event, MessageKind, SocketId, StreamId};
-pub use exchange::{ClientCertificate, Exchange, ExchangeId, ListenerId, Version};
-pub use fate::Fate;
-pub use headers::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
-pub use link::{AppState, AppWaker, IoWaker, Link, PushError, Pushed, QueueLimits};
-pub use payload::{Lease, Payload, Releases, Tag};
-pub use reply::{Compression, HeaderError, Reply, ReplyBody};
-pub use request_id::{RequestId, renew_request_ids, request_process};
-pub use shown::{shown, write_shown};
-pub use stream::{
-    ASK_MARK, Departure, EVENTS_LATER, Flow, Given, HIGH_MARK, LOW_MARK, Stream, StreamRules,
-    accepts_events,
+pub use command::Command;
+pub use event::{Event, MessageKind};
+pub use exchange::body_buffer::{BodyBuffer, BodyBufferPool};
+pub use exchange::header_names::{HeaderLine, KNOWN_HEADERS, KnownHeader, known_header};
+pub use exchange::request_body::{BodySource, RequestBody};
+pub use exchange::response::{HeaderError, Response, ResponseBody, WebSocketCompression};
+pub use exchange::status::ExchangeStatus;
+pub use exchange::upstream_log::{TerminationState, UpstreamLog, UpstreamWorker};
+pub use exchange::{ClientCertificate, Exchange, Version};
+pub use ids::{ExchangeId, ListenerId, StreamId, WebSocketId};
+pub use link::{AppState, Link, PushError, QueueLimits, WakeUp};
+pub use masking::{masked, write_masked};
+pub use payload::{AppToken, Lease, Payload, ReleaseQueue};
+pub use request_id::{RequestId, renew_request_ids, request_id_prefix};
+pub use send_backlog::SendBacklog;
+pub use streamed_body::{
+    ChunkAdmission, EVENTS_RETRY, HIGH_MARK, LOW_MARK, PULL_HIGH_MARK, StreamEnd, StreamFlow,
+    StreamOptions, StreamedBody, accepts_events,
 };
-pub use upstream::{Ended, Upstream, UpstreamWorker};
+pub use wakers::{AppWaker, IoWaker};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::link::AppWaker;
+use crate::wakers::AppWaker;
 
 /// The bytes of a WebSocket message or of a close reason.
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl Payload {
 }
 
 /// Memory the application lends until the server has sent it. Dropping the lease, on whatever thread, hands its
-/// token back through [`Releases`]; the memory is the application's to free then.
+/// token back through [`ReleaseQueue`]; the memory is the application's to free then.
 #[derive(Debug)]
 pub struct Lease {
     start: NonNull<u8>,
     len: usize,
     token: u64,
-    releases: Arc<Releases>,
+    releases: Arc<ReleaseQueue>,
 }
 
 // SAFETY: the lent bytes are only read, and the lender keeps them in place and unwritten until it has the token.
@@ -57,7 +57,7 @@ impl Lease {
         start: NonNull<u8>,
         len: usize,
         token: u64,
-        releases: &Arc<Releases>,
+        releases: &Arc<ReleaseQueue>,
     ) -> Lease {
         Lease { start, len, token, releases: Arc::clone(releases) }
     }
@@ -82,17 +82,17 @@ impl Drop for Lease {
 }
 
 /// What the application keeps for an exchange, as a token of its own. Dropped before the application has
-/// [taken](Tag::take) it back, on whatever thread, it goes back through [`Releases`].
+/// [taken](AppToken::take) it back, on whatever thread, it goes back through [`ReleaseQueue`].
 #[derive(Debug)]
-pub struct Tag {
+pub struct AppToken {
     token: u64,
-    releases: Arc<Releases>,
+    releases: Arc<ReleaseQueue>,
 }
 
-impl Tag {
+impl AppToken {
     /// Hands a token out.
-    pub fn new(token: u64, releases: &Arc<Releases>) -> Tag {
-        Tag { token, releases: Arc::clone(releases) }
+    pub fn new(token: u64, releases: &Arc<ReleaseQueue>) -> AppToken {
+        AppToken { token, releases: Arc::clone(releases) }
     }
 
     /// Takes the token back: it is the application's again.
@@ -101,7 +101,7 @@ impl Tag {
     }
 }
 
-impl Drop for Tag {
+impl Drop for AppToken {
     fn drop(&mut self) {
         if self.token != 0 {
             self.releases.push(self.token);
@@ -111,16 +111,16 @@ impl Drop for Tag {
 
 /// The tokens of leases that have ended and of tags that were dropped, to be collected on the application's thread.
 #[derive(Default)]
-pub struct Releases {
+pub struct ReleaseQueue {
     tokens: Mutex<Vec<u64>>,
     /// Whom to tell that there are tokens.
     waker: Option<Arc<dyn AppWaker>>,
 }
 
-impl Releases {
+impl ReleaseQueue {
     /// Makes one that tells `waker` each time that a first token can be collected.
-    pub(crate) fn telling(waker: Arc<dyn AppWaker>) -> Releases {
-        Releases { tokens: Mutex::default(), waker: Some(waker) }
+    pub(crate) fn telling(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
+        ReleaseQueue { tokens: Mutex::default(), waker: Some(waker) }
     }
 
     fn push(&self, token: u64) {
@@ -141,9 +141,9 @@ impl Releases {
     }
 }
 
-impl fmt::Debug for Releases {
+impl fmt::Debug for ReleaseQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Releases").field("tokens", &self.tokens).finish_non_exhaustive()
+        f.debug_struct("ReleaseQueue").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
@@ -167,33 +167,33 @@ mod tests {
     #[test]
     fn the_application_is_told_of_the_first_token_after_each_collection() {
         let count = Arc::new(Count::default());
-        let releases = Arc::new(Releases::telling(Arc::clone(&count) as Arc<dyn AppWaker>));
+        let releases = Arc::new(ReleaseQueue::telling(Arc::clone(&count) as Arc<dyn AppWaker>));
         let told = || count.0.load(Ordering::SeqCst);
-        drop(Tag::new(1, &releases));
-        drop(Tag::new(2, &releases));
+        drop(AppToken::new(1, &releases));
+        drop(AppToken::new(2, &releases));
         assert_eq!(told(), 1);
         let mut out = Vec::new();
         releases.take(&mut out);
         assert_eq!((out.as_slice(), told()), ([1, 2].as_slice(), 1));
-        drop(Tag::new(3, &releases));
+        drop(AppToken::new(3, &releases));
         assert_eq!(told(), 2);
     }
 
     #[test]
     fn a_tag_goes_back_unless_it_was_taken() {
-        let releases = Arc::new(Releases::default());
+        let releases = Arc::new(ReleaseQueue::default());
         let mut out = Vec::new();
-        assert_eq!(Tag::new(7, &releases).take(), 7);
+        assert_eq!(AppToken::new(7, &releases).take(), 7);
         releases.take(&mut out);
         assert!(out.is_empty());
-        drop(Tag::new(8, &releases));
+        drop(AppToken::new(8, &releases));
         releases.take(&mut out);
         assert_eq!(out, [8]);
     }
 
     #[test]
     fn a_lease_gives_its_token_back_once_from_any_thread() {
-        let releases = Arc::new(Releases::default());
+        let releases = Arc::new(ReleaseQueue::default());
         let bytes = [7u8; 3];
         // SAFETY: `bytes` outlives the thread below, which is joined.
         let lease =

@@ -4,7 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::exchange::ExchangeId;
+use crate::ids::ExchangeId;
 
 /// The most bytes of an id that is taken from somebody else.
 const MOST: usize = 128;
@@ -21,9 +21,9 @@ pub struct RequestId {
 
 impl RequestId {
     /// That of the exchange `id`. `given` is the value of an `X-Request-Id` that is believed, `traceparent` of that header.
-    pub fn of(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
+    pub fn choose(id: ExchangeId, given: Option<&[u8]>, traceparent: Option<&[u8]>) -> RequestId {
         let given = given.filter(|given| is_id(given)).or_else(|| trace_id(traceparent?));
-        given.map_or_else(|| RequestId::own(id, request_process()), RequestId::new)
+        given.map_or_else(|| RequestId::generated(id, request_id_prefix()), RequestId::new)
     }
 
     fn new(text: &[u8]) -> RequestId {
@@ -32,8 +32,8 @@ impl RequestId {
         RequestId { bytes, len: text.len() as u8 }
     }
 
-    /// That of the exchange `id` of a process with this [`request_process`] when nobody else has named it: 32 hexadecimal digits.
-    pub fn own(id: ExchangeId, process: u64) -> RequestId {
+    /// That of the exchange `id` of a process with this [`request_id_prefix`] when nobody else has named it: 32 hexadecimal digits.
+    pub fn generated(id: ExchangeId, process: u64) -> RequestId {
         let mut text = [0; 32];
         write_hex(process, &mut text[..16]);
         write_hex(id, &mut text[16..]);
@@ -55,7 +55,7 @@ pub fn renew_request_ids() {
 static PROCESS: AtomicU64 = AtomicU64::new(0);
 
 /// The half of own ids that is the process's; another one after [`renew_request_ids`].
-pub fn request_process() -> u64 {
+pub fn request_id_prefix() -> u64 {
     let known = PROCESS.load(Ordering::Relaxed);
     if known != 0 {
         return known;
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn its_own_differ_and_have_one_form() {
-        let ids = [1, 2, u64::MAX].map(|id| RequestId::of(id, None, None));
+        let ids = [1, 2, u64::MAX].map(|id| RequestId::choose(id, None, None));
         for id in &ids {
             assert!(text(id).len() == 32 && text(id).bytes().all(|byte| byte.is_ascii_hexdigit()));
             assert_eq!(text(id)[..16], text(&ids[0])[..16]);
@@ -119,7 +119,8 @@ mod tests {
     fn what_is_given_is_taken_if_it_is_plain() {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let of = |given: Option<&str>, trace: Option<&str>| {
-            text(&RequestId::of(7, given.map(str::as_bytes), trace.map(str::as_bytes))).to_owned()
+            text(&RequestId::choose(7, given.map(str::as_bytes), trace.map(str::as_bytes)))
+                .to_owned()
         };
         let own = of(None, None);
         assert_eq!(of(Some("a.B_c-9"), Some(trace)), "a.B_c-9");

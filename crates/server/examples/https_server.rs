@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rookery_exchange::{AppWaker, Command, Compression, Event, Exchange};
+use rookery_exchange::{AppWaker, Command, Event, Exchange, WebSocketCompression};
 use rookery_server::tls::{CertificatePair, DevelopmentCertificate, Pem, Tls, TlsSettings};
 use rookery_server::{Config, ListenerConfig, Server};
 
@@ -20,27 +20,28 @@ impl AppWaker for NoWaker {
 }
 
 /// Messages are compressed for whoever offers it.
-const COMPRESSION: Compression = Compression { level: 6, threshold: 0, keeps_window: true };
+const COMPRESSION: WebSocketCompression =
+    WebSocketCompression { level: 6, threshold: 0, keeps_window: true };
 
 fn hello(exchange: &mut Exchange) {
-    exchange.begin_reply(200);
+    exchange.begin_response(200);
     // A name and a value of this file's are valid.
-    let _ = exchange.push_reply_header(b"Content-Type", b"text/plain");
-    exchange.set_reply_body(b"Hello, World!");
+    let _ = exchange.push_response_header(b"Content-Type", b"text/plain");
+    exchange.set_response_body(b"Hello, World!");
 }
 
 fn answer(event: Event) -> Option<Command> {
     match event {
         Event::Request(mut exchange) => {
             if exchange.is_upgrade() {
-                exchange.begin_reply(101);
-                exchange.reply_mut().set_compression(COMPRESSION);
+                exchange.begin_response(101);
+                exchange.response_mut().set_compression(COMPRESSION);
             } else {
                 hello(&mut exchange);
             }
             Some(Command::Respond(exchange))
         }
-        Event::Head(exchange) => Some(Command::Proceed(exchange)),
+        Event::Head(exchange) => Some(Command::ReadBody(exchange)),
         Event::Message { socket, kind, payload, .. } => {
             Some(Command::Send { socket, kind, payload })
         }

@@ -15,8 +15,8 @@
 //!     server.link().wait(std::time::Duration::from_secs(1));
 //!     while let Some(event) = server.link().next() {
 //!         let Event::Request(mut exchange) = event else { continue };
-//!         exchange.begin_reply(200);
-//!         exchange.set_reply_body(b"Hello, World!");
+//!         exchange.begin_response(200);
+//!         exchange.set_response_body(b"Hello, World!");
 //!         server.link().send(Command::Respond(exchange));
 //!     }
 //! }
@@ -37,7 +37,6 @@ pub mod static_files;
 mod websocket;
 
 pub use application::application::{Application, MakeApplication, Upstream};
-pub use blocking::signal_mask::with_signals_blocked;
 pub use config::{Config, LimitKind, Limits, NamedLimit, Shares};
 #[doc(hidden)]
 pub use http::http2::frames_for_fuzzer;
@@ -46,7 +45,7 @@ pub use http::request::session_cookie;
 pub use http::request::spool_folder::SpoolFolder;
 pub use http::response::compress;
 pub use logging::{access_log, output};
-pub use net::descriptor::CloseInChild;
+pub use net::descriptor::close_in_child;
 pub use net::inherited_sockets::{InheritedAddress, InheritedSockets};
 pub use net::literal_address::literal_address;
 pub use net::network_address::network_address;

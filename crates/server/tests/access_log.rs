@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Departure, Event, Payload, StreamRules};
+use rookery_exchange::{Command, Event, Payload, StreamEnd, StreamOptions};
 use rookery_server::access_log::{AccessLog, Format, OwnedRecord};
 use rookery_server::{Config, Listener, ListenerConfig, Server, TrustedProxies};
 
@@ -47,33 +47,37 @@ impl Fixture {
                 std::thread::sleep(Duration::from_millis(100));
             }
             if path.starts_with(b"/pieces") {
-                let stream = link.stream(StreamRules {
-                    is_prompt: path == b"/pieces/cut",
-                    ..StreamRules::default()
+                let stream = link.stream(StreamOptions {
+                    sends_head_first: path == b"/pieces/cut",
+                    ..StreamOptions::default()
                 });
-                exchange.begin_reply(200);
-                exchange.set_reply_stream(stream.clone());
+                exchange.begin_response(200);
+                exchange.set_response_stream(stream.clone());
                 let id = exchange.id();
                 link.send(Command::Respond(exchange));
                 if path != b"/pieces/none" {
-                    stream.flow.give(path.len());
-                    link.send(Command::Piece {
+                    stream.flow.admit(path.len());
+                    link.send(Command::Chunk {
                         stream: id,
                         payload: Payload::Pooled(path.clone()),
-                        goes_on: false,
+                        is_pushing: false,
                     });
                     link.flush();
                     std::thread::sleep(Duration::from_millis(100));
                     link.send(if path == b"/pieces" {
-                        Command::End { stream: id }
+                        Command::EndStream { stream: id }
                     } else {
-                        Command::Cut { stream: id, reason: Departure::Error, page: Vec::new() }
+                        Command::AbortStream {
+                            stream: id,
+                            reason: StreamEnd::Error,
+                            page: Vec::new(),
+                        }
                     });
                 }
                 return;
             }
-            exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-            exchange.set_reply_body(if path == b"/large" { &LARGE } else { &path });
+            exchange.begin_response(if exchange.is_upgrade() { 101 } else { 200 });
+            exchange.set_response_body(if path == b"/large" { &LARGE } else { &path });
             link.send(Command::Respond(exchange));
         });
         Fixture { _app: app, _listener: listener, server, address }
@@ -164,7 +168,7 @@ fn a_client_that_goes_away_is_logged_as_such() {
     reset(stream);
     let records = records(&log, 1);
     assert_eq!((text(&records[0].path), records[0].status, records[0].bytes), ("/gone", 499, 0));
-    assert_eq!(records[0].aborted, Some(Departure::Client));
+    assert_eq!(records[0].aborted, Some(StreamEnd::Client));
 }
 
 #[test]
@@ -176,7 +180,7 @@ fn a_client_that_leaves_within_a_reply_is_logged_as_such() {
     stream.read_exact(&mut [0; 1000]).unwrap();
     reset(stream);
     let record = &records(&log, 1)[0];
-    assert_eq!((record.status, record.aborted), (200, Some(Departure::Client)));
+    assert_eq!((record.status, record.aborted), (200, Some(StreamEnd::Client)));
     let whole = fixture.send("GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     assert!(whole.len() > LARGE.len());
     let record = &records(&log, 1)[0];
@@ -193,8 +197,8 @@ fn a_request_is_called_what_a_trusted_proxy_or_its_trace_calls_it() {
     let _app = Application::start(&server, move |link, event| {
         let Event::Request(mut exchange) = event else { return };
         theirs.lock().unwrap().push(text(exchange.request_id().as_bytes()).to_owned());
-        exchange.begin_reply(200);
-        exchange.set_reply_body(b"x");
+        exchange.begin_response(200);
+        exchange.set_response_body(b"x");
         link.send(Command::Respond(exchange));
     });
     let trusting = TrustedProxies::parse(["127.0.0.1"]).unwrap();
@@ -246,8 +250,8 @@ fn a_reply_in_pieces_is_logged_when_it_has_ended() {
         seen,
         [
             ("/pieces", 200, 7, None),
-            ("/pieces/cut", 200, 11, Some(Departure::Error)),
-            ("/pieces/none", 499, 0, Some(Departure::Client))
+            ("/pieces/cut", 200, 11, Some(StreamEnd::Error)),
+            ("/pieces/none", 499, 0, Some(StreamEnd::Client))
         ]
     );
     assert!(records[0].elapsed >= Duration::from_millis(100), "{:?}", records[0].elapsed);

@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Compression, Event};
+use rookery_exchange::{Command, Event, WebSocketCompression};
 use rookery_server::{Config, ListenerConfig, Server};
 use rookery_websocket::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
 use rookery_websocket::protocol::{MaskKey, OpCode, Role, encode_message};
@@ -89,8 +89,8 @@ fn a_compressed_message_allocates_nothing() {
             counting::leave_this_thread_out();
             match event {
                 Event::Request(mut exchange) => {
-                    exchange.begin_reply(101);
-                    exchange.reply_mut().set_compression(Compression {
+                    exchange.begin_response(101);
+                    exchange.response_mut().set_compression(WebSocketCompression {
                         level: 2,
                         threshold: 512,
                         keeps_window: takeover == Takeover::Kept,

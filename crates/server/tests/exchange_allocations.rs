@@ -37,10 +37,10 @@ fn steady_state_allocates_nothing() {
         counting::leave_this_thread_out();
         match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
-                exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-                exchange.push_reply_header(b"X-Request-Id", b"0123456789").unwrap();
-                exchange.set_reply_body(b"Hello, World!");
+                exchange.begin_response(if exchange.is_upgrade() { 101 } else { 200 });
+                exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+                exchange.push_response_header(b"X-Request-Id", b"0123456789").unwrap();
+                exchange.set_response_body(b"Hello, World!");
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, kind, payload, .. } => {

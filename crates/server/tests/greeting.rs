@@ -20,7 +20,7 @@ fn a_greeting_sent_with_the_handshake_is_not_lost() {
     let app = Application::start(&server, |link, event| {
         let Event::Request(mut exchange) = event else { return };
         let socket = exchange.id();
-        exchange.begin_reply(101);
+        exchange.begin_response(101);
         // All before the I/O thread is woken: it finds them in one batch.
         link.send(Command::Respond(exchange));
         for text in ["first", "second"] {

@@ -118,8 +118,8 @@ fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     let config = Config { limits, ..Config::default() };
     let large = vec![7; 4_000_000];
     let server = Server::with_closure_and_echo(config, move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(if exchange.path() == b"/large" { &large } else { b"" });
+        exchange.begin_response(200);
+        exchange.set_response_body(if exchange.path() == b"/large" { &large } else { b"" });
     });
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use application::{Application, NoWaker};
-use rookery_exchange::{Command, Event, Given, Payload, StreamRules};
+use rookery_exchange::{ChunkAdmission, Command, Event, Payload, StreamOptions};
 use rookery_server::{Config, Limits, ListenerConfig, Server};
 
 const REQUEST: &[u8] = b"GET /events HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
@@ -33,9 +33,9 @@ fn a_silent_stream_of_events_holds_little() {
     let config =
         Config { limits: Limits { pool_bytes: 0, ..Limits::default() }, ..Config::default() };
     let server = Server::new(config, Box::new(NoWaker));
-    let rules = StreamRules {
+    let rules = StreamOptions {
         is_pulled: false,
-        is_prompt: true,
+        sends_head_first: true,
         is_events: true,
         heartbeat: 0,
         is_compressible: false,
@@ -45,15 +45,15 @@ fn a_silent_stream_of_events_holds_little() {
     let _application = Application::start(&server, move |link, event| {
         let Event::Request(mut exchange) = event else { return };
         let (id, stream) = (exchange.id(), link.stream(rules));
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Content-Type", b"text/event-stream").unwrap();
-        exchange.set_reply_stream(stream.clone());
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/event-stream").unwrap();
+        exchange.set_response_stream(stream.clone());
         link.send(Command::Respond(exchange));
-        assert_eq!(stream.flow.give(HELLO.len()), Given::More);
-        link.send(Command::Piece {
+        assert_eq!(stream.flow.admit(HELLO.len()), ChunkAdmission::Continue);
+        link.send(Command::Chunk {
             stream: id,
             payload: Payload::Pooled(HELLO.to_vec()),
-            goes_on: false,
+            is_pushing: false,
         });
         link.flush();
         streams.push(stream);

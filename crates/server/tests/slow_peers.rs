@@ -141,8 +141,8 @@ fn among_slow_ones(site: ListenerConfig, tls: Option<&Arc<ClientConfig>>) {
     let address = listener.local_addr().unwrap();
     let app = Application::start(&server, |link, event| {
         let Event::Request(mut exchange) = event else { return };
-        exchange.begin_reply(200);
-        exchange.set_reply_body(b"Hello, World!");
+        exchange.begin_response(200);
+        exchange.set_response_body(b"Hello, World!");
         link.send(Command::Respond(exchange));
     });
     let alone = quantiles(address, tls);

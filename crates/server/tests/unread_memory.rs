@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event, Lease, Link, Payload, ReplyBody, Share};
+use rookery_exchange::{Command, Event, Lease, Link, Payload, ResponseBody, Share};
 use rookery_server::{Config, Limits, Listener, ListenerConfig, Server};
 
 use self::application::{Application, NoWaker};
@@ -74,15 +74,17 @@ impl Echo {
             take_back(link);
             match event {
                 Event::Request(mut exchange) => {
-                    exchange.begin_reply(if exchange.is_upgrade() { 101 } else { 200 });
+                    exchange.begin_response(if exchange.is_upgrade() { 101 } else { 200 });
                     if exchange.path() == b"/large" && sends == Sends::Lends {
-                        exchange.reply_mut().set_body(ReplyBody::Lent(lend(link, vec![7; LARGE])));
+                        exchange
+                            .response_mut()
+                            .set_body(ResponseBody::Lent(lend(link, vec![7; LARGE])));
                     } else if exchange.path() == b"/large" {
-                        exchange.set_reply_body(&vec![7; LARGE]);
+                        exchange.set_response_body(&vec![7; LARGE]);
                     }
                     link.send(Command::Respond(exchange));
                 }
-                Event::Head(exchange) => link.send(Command::Proceed(exchange)),
+                Event::Head(exchange) => link.send(Command::ReadBody(exchange)),
                 Event::Message { socket, kind, payload, .. } => {
                     let payload = match (sends, payload) {
                         (Sends::Lends, Payload::Pooled(bytes)) => {

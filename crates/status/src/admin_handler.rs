@@ -60,14 +60,14 @@ impl AdminHandler {
     /// Writes the reply to a request. Does not wait for anybody.
     pub fn answer(&self, exchange: &mut Exchange) {
         let (status, kind, body) = self.reply(exchange);
-        exchange.begin_reply(status);
+        exchange.begin_response(status);
         // Names and values of ours: they are not refused.
-        let _ = exchange.push_reply_header(b"Content-Type", kind.as_bytes());
-        let _ = exchange.push_reply_header(b"Cache-Control", b"no-store");
+        let _ = exchange.push_response_header(b"Content-Type", kind.as_bytes());
+        let _ = exchange.push_response_header(b"Cache-Control", b"no-store");
         if status == 405 {
-            let _ = exchange.push_reply_header(b"Allow", b"GET, HEAD");
+            let _ = exchange.push_response_header(b"Allow", b"GET, HEAD");
         }
-        exchange.set_reply_body(body.as_bytes());
+        exchange.set_response_body(body.as_bytes());
     }
 
     fn reply(&self, exchange: &Exchange) -> (u16, &'static str, String) {
@@ -185,8 +185,8 @@ mod tests {
         exchange.push_header(b"host", host.as_bytes());
         exchange.end_head(None, local.map(|local| local.parse().unwrap()), false);
         answers.answer(&mut exchange);
-        let body = exchange.reply_copied().unwrap_or_default();
-        (exchange.reply().status(), String::from_utf8_lossy(body).into_owned())
+        let body = exchange.response_copy().unwrap_or_default();
+        (exchange.response().status(), String::from_utf8_lossy(body).into_owned())
     }
 
     #[test]

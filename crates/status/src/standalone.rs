@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use rookery_error::Reports;
 use rookery_exchange::{Exchange, ListenerId};
-use rookery_server::{LivenessProbe, Rejection, output, with_signals_blocked};
+use rookery_server::{LivenessProbe, Rejection, output};
+use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::{Counter, RequestCounters, SharedScoreboard, now};
 use serde_json::json;
 
@@ -165,7 +166,7 @@ impl Standalone {
     /// R begins with a request, or with the head of one that comes again with its body.
     pub fn begins(&self, exchange: &mut Exchange, is_head: bool, now: u64) {
         let (handed, _) = exchange.times();
-        exchange.set_begun_at(now);
+        exchange.set_started_at(now);
         // One that comes twice waits once.
         if !is_head {
             self.tally.begin(handed, now);
@@ -175,7 +176,7 @@ impl Standalone {
     /// R, or who refuses it in R's place, has answered a request.
     pub fn answers(&self, exchange: &Exchange, now: u64) {
         let (handed, begun) = exchange.times();
-        self.tally.answer(exchange.reply().status(), handed, begun, now);
+        self.tally.answer(exchange.response().status(), handed, begun, now);
     }
 
     // ---- what is looked at ----
@@ -364,7 +365,8 @@ mod tests {
 
     #[test]
     fn probes_say_where_it_is() {
-        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let server =
+            Server::with_closure(Config::default(), |exchange| exchange.begin_response(200));
         let one = one();
         // The app is loaded, for as long as that takes.
         one.heard.store(1, Ordering::Relaxed);
@@ -391,7 +393,8 @@ mod tests {
 
     #[test]
     fn a_thread_that_has_ended_though_its_listener_has_not_is_no_sign_of_life() {
-        let server = Server::with_closure(Config::default(), |exchange| exchange.begin_reply(200));
+        let server =
+            Server::with_closure(Config::default(), |exchange| exchange.begin_response(200));
         let one = one();
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -408,10 +411,10 @@ mod tests {
         let one = one();
         let mut exchange = Exchange::new();
         for is_head in [true, false] {
-            exchange.set_handed_at(1_000_000);
+            exchange.set_queued_at(1_000_000);
             one.begins(&mut exchange, is_head, 3_000_000);
         }
-        exchange.begin_reply(404);
+        exchange.begin_response(404);
         one.answers(&exchange, 8_000_000);
         let text = one.metrics();
         for line in [

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Exchange, shown};
+use rookery_exchange::{Exchange, masked};
 use rookery_status::{Counter, Histogram, StatusClassCounters};
 use rookery_worker_protocol::{Scoreboard, Ticket};
 
@@ -100,7 +100,7 @@ impl InFlightRoutes {
     pub(crate) fn add(&self, ticket: Ticket, since: Instant, exchange: &Exchange) {
         let mut route = Route { ticket, since, length: 0, text: [0; MOST_ROUTE] };
         let mut at = 0;
-        for part in [exchange.method(), b" "].into_iter().chain(shown(exchange.path())) {
+        for part in [exchange.method(), b" "].into_iter().chain(masked(exchange.path())) {
             let part = &part[..part.len().min(MOST_ROUTE - at)];
             route.text[at..at + part.len()].copy_from_slice(part);
             at += part.len();

@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
+
+use rookery_system::descriptor;
 
 /// The number of the first inherited descriptor (`SD_LISTEN_FDS_START`).
 const FIRST_FD: RawFd = 3;
@@ -113,15 +115,17 @@ fn count(variable: &dyn Fn(&str) -> Option<OsString>, pid: u32) -> Result<RawFd,
 
 /// Returns the address family of a listening stream socket.
 fn listener_family(fd: RawFd) -> Result<libc::c_int, ActivationError> {
-    if option(fd, libc::SO_ACCEPTCONN) != Some(1)
-        || option(fd, libc::SO_TYPE) != Some(libc::SOCK_STREAM)
+    // SAFETY: the calls below return an error for a descriptor that is not open.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    if descriptor::socket_option(socket, libc::SO_ACCEPTCONN) != Some(1)
+        || descriptor::socket_option(socket, libc::SO_TYPE) != Some(libc::SOCK_STREAM)
     {
         return Err(unusable(
             fd,
             "is not a listening stream socket: use ListenStream= and Accept=no in the socket unit",
         ));
     }
-    match family(fd) {
+    match descriptor::socket_family(socket) {
         Some(family @ (libc::AF_UNIX | libc::AF_INET | libc::AF_INET6)) => Ok(family),
         _ => Err(unusable(fd, "must be a TCP or Unix socket")),
     }
@@ -129,25 +133,6 @@ fn listener_family(fd: RawFd) -> Result<libc::c_int, ActivationError> {
 
 fn unusable(fd: RawFd, what: &str) -> ActivationError {
     ActivationError(format!("descriptor {fd}, inherited from the service manager, {what}"))
-}
-
-fn option(fd: RawFd, name: libc::c_int) -> Option<libc::c_int> {
-    let mut value: libc::c_int = 0;
-    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: `value` has the size that `size` says; a descriptor that is not open is an error.
-    let result = unsafe {
-        libc::getsockopt(fd, libc::SOL_SOCKET, name, (&raw mut value).cast(), &raw mut size)
-    };
-    (result == 0).then_some(value)
-}
-
-fn family(fd: RawFd) -> Option<libc::c_int> {
-    // SAFETY: all zeros are a valid address, of no family.
-    let mut address: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut size = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: `address` has the size that `size` says; a descriptor that is not open is an error.
-    let result = unsafe { libc::getsockname(fd, (&raw mut address).cast(), &raw mut size) };
-    (result == 0).then(|| address.ss_family.into())
 }
 
 /// Makes a descriptor close on `exec`, and its calls return instead of waiting.

@@ -1,10 +1,10 @@
 //! The clients' thread.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rookery_system::signals::with_signals_blocked;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
@@ -78,19 +78,4 @@ async fn run_tasks(mut tasks: UnboundedReceiver<ClientTask>) {
     }
     let all = async { while clients.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(STOP_TIMEOUT, all).await;
-}
-
-/// Runs `start`, whose threads take no signals: they are the application's.
-fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both are valid places for a set; `sigfillset` has written `all` before it is read.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let value = start();
-    // SAFETY: the call above has written `before`; it fails for no other reason than a wrong first argument.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    value
 }

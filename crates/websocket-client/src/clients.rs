@@ -12,11 +12,14 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use crate::address::Address;
 use crate::client_task::ClientTask;
 use crate::client_thread::ClientThread;
-use crate::close_in_child::MAX_CLIENTS;
 use crate::events::{Content, Event, EventQueue, Wake};
 use crate::settings::Settings;
 use crate::state::{ClientState, Command};
 use crate::tls::{self, Roots, RootsError, Tls};
+
+/// The maximum number of clients of a process, closing clients included. Each client has a descriptor
+/// and buffers, and an application that opens clients in a loop should get an error.
+pub const MAX_CLIENTS: usize = 1000;
 
 /// The WebSocket clients of an application, and their thread.
 ///

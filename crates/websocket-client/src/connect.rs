@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use rookery_system::fork::{CloseInChild, ForkRegistry};
 use rookery_websocket::protocol::handshake::HandshakeError;
 use rookery_websocket::{Connection, Error, client, connect_any};
 use rustls::CertificateError;
@@ -15,9 +16,17 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 
 use crate::address::Address;
-use crate::close_in_child::CloseInChild;
 use crate::settings::Settings;
 use crate::tls::Tls;
+
+/// The sockets of this process's clients.
+static SOCKETS: ForkRegistry = ForkRegistry::new();
+
+/// Closes, in a forked child, the sockets of the parent's clients. The child then forgets (`std::mem::forget`) its copy of
+/// [`Clients`](crate::Clients) and may make a new one. Takes no lock and allocates nothing.
+pub fn close_inherited() {
+    SOCKETS.close_all();
+}
 
 /// Where `localhost` is, in the order that most machines say.
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -87,7 +96,7 @@ async fn open_transport(
     let tcp = tcp.map_err(unreachable)?;
     // A message is written whole; waiting to fill a segment would only delay it.
     tcp.set_nodelay(true).map_err(unreachable)?;
-    let socket = Socket { _mark: CloseInChild::new(&tcp), tcp };
+    let socket = Socket { _mark: SOCKETS.mark(&tcp), tcp };
     let Some(tls) = tls else { return Ok(Box::new(socket)) };
     let name = ServerName::try_from(host.clone())
         .map_err(|_| ConnectError::new(format!("{host} is not a valid server name")))?;

@@ -10,7 +10,6 @@ mod address;
 mod client_task;
 mod client_thread;
 mod clients;
-mod close_in_child;
 mod connect;
 mod events;
 mod settings;
@@ -19,8 +18,8 @@ mod tls;
 
 pub use address::{Address, AddressError};
 pub use client_thread::STOP_TIMEOUT;
-pub use clients::{Clients, OpenError, SendOutcome};
-pub use close_in_child::{MAX_CLIENTS, close_inherited};
+pub use clients::{Clients, MAX_CLIENTS, OpenError, SendOutcome};
+pub use connect::close_inherited;
 pub use events::{Content, Event, Wake};
 pub use settings::Settings;
 pub use state::READ_AHEAD;

@@ -3,15 +3,16 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use rookery_system::{descriptor, packets};
+
 use crate::message::{ANNOUNCEMENT, MESSAGE_BYTES, Message};
-use crate::system;
 
 /// Whether the process at the other end of a connection is of this process's user, or the administrator's: nobody else passes
 /// requests on to a worker.
 pub fn is_trusted_peer(connection: BorrowedFd<'_>) -> bool {
     // SAFETY: it takes nothing and never fails.
     let own = unsafe { libc::geteuid() };
-    system::peer_user(connection).is_some_and(|peer| may_pass_on(peer, own))
+    descriptor::peer_user(connection).is_some_and(|peer| may_pass_on(peer, own))
 }
 
 fn may_pass_on(peer: libc::uid_t, own: libc::uid_t) -> bool {
@@ -52,7 +53,7 @@ impl ControlChannel {
     /// # Errors
     /// The system's.
     pub fn pair() -> io::Result<(ControlChannel, OwnedFd)> {
-        let (ours, theirs) = system::packet_pair()?;
+        let (ours, theirs) = packets::packet_pair()?;
         Ok((ControlChannel(ours), theirs))
     }
 
@@ -69,9 +70,9 @@ impl ControlChannel {
 
     /// Whether a descriptor is one, of a Unix socket for packets that is connected, or was: a supervisor may have gone already.
     pub(crate) fn is_end(fd: BorrowedFd<'_>) -> bool {
-        system::family(fd, true) == Some(libc::AF_UNIX)
-            && system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
-            && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
+        descriptor::peer_family(fd) == Some(libc::AF_UNIX)
+            && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET)
+            && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(0)
     }
 
     /// Sends a message, or says at once why not.
@@ -80,7 +81,7 @@ impl ControlChannel {
     /// [`WouldBlock`](io::ErrorKind::WouldBlock) when the other side has left hundreds unread; [`BrokenPipe`](io::ErrorKind::BrokenPipe)
     /// when it has gone.
     pub fn send(&self, message: Message) -> io::Result<()> {
-        system::send(self.0.as_fd(), &message.encode())
+        packets::send(self.0.as_fd(), &message.encode())
     }
 
     /// Sends an announcement, or returns at once with the reason why not. The supervisor answers
@@ -94,7 +95,7 @@ impl ControlChannel {
         if bytes.len() > MAX_ANNOUNCEMENT_SIZE {
             return Err(too_long());
         }
-        match system::send(
+        match packets::send(
             self.0.as_fd(),
             &[&ANNOUNCEMENT[..], &number.to_le_bytes(), bytes].concat(),
         ) {
@@ -107,7 +108,7 @@ impl ControlChannel {
     pub fn receive(&self) -> Received {
         // One more than a message has, to see one that is longer.
         let mut room = [0; MESSAGE_BYTES + 1];
-        match system::peek(self.0.as_fd(), &mut room) {
+        match packets::peek(self.0.as_fd(), &mut room) {
             Ok(len) if len > MESSAGE_BYTES && room.starts_with(&ANNOUNCEMENT) => {
                 self.receive_announcement(len)
             }
@@ -117,7 +118,7 @@ impl ControlChannel {
     }
 
     fn receive_message(&self, mut room: [u8; MESSAGE_BYTES + 1]) -> Received {
-        match system::receive(self.0.as_fd(), &mut room) {
+        match packets::receive(self.0.as_fd(), &mut room) {
             // A packet of no bytes looks the same; nobody sends one.
             Ok(0) => Received::End,
             Ok(len) if room[..len].starts_with(&ANNOUNCEMENT) => {
@@ -132,7 +133,7 @@ impl ControlChannel {
     fn receive_announcement(&self, len: usize) -> Received {
         let most = ANNOUNCEMENT.len() + size_of::<u64>() + MAX_ANNOUNCEMENT_SIZE;
         let mut room = vec![0; len.min(most)];
-        match system::receive(self.0.as_fd(), &mut room) {
+        match packets::receive(self.0.as_fd(), &mut room) {
             Ok(came) if len <= most => Received::of_announcement(&room[..came]),
             Ok(_) => Received::Malformed,
             Err(error) => Received::of_error(&error),

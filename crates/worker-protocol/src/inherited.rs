@@ -6,10 +6,12 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
+use rookery_system::{descriptor, shared_memory};
+
 use crate::control_channel::ControlChannel;
 use crate::public_listeners::PublicSockets;
 use crate::shared_scoreboard::SharedScoreboard;
-use crate::{system, variables};
+use crate::variables;
 
 /// What a supervisor gave this process, which is a worker.
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Inherited {
             let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
             let number = number(Some(&log)).map_err(wrong)?;
             // SAFETY: whether it is open is what is looked at.
-            system::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
+            descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
                 .map_err(|error| wrong(format!("cannot be used ({error})")))?;
             // SAFETY: open, and nobody's: the caller's duty.
             inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
@@ -132,7 +134,7 @@ impl Inherited {
         let [listener, control, scoreboard] =
             numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
         for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
-            system::set_close_on_exec(fd.as_fd(), true).map_err(wrong(at))?;
+            descriptor::set_close_on_exec(fd.as_fd(), true).map_err(wrong(at))?;
         }
         let listener = UnixListener::from(listener);
         listener.set_nonblocking(true).map_err(wrong(0))?;
@@ -157,11 +159,11 @@ fn number(value: Option<&OsString>) -> Result<RawFd, String> {
 }
 
 fn is_listener(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    if system::family(fd, false) != Some(libc::AF_UNIX) {
+    if descriptor::socket_family(fd) != Some(libc::AF_UNIX) {
         return Some("names no Unix socket");
     }
-    let is_one = system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-        && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
+    let is_one = descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
     (!is_one).then_some("names a socket that does not listen for streams")
 }
 
@@ -170,7 +172,7 @@ fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
 }
 
 fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    let is_one = system::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
+    let is_one = shared_memory::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
     (!is_one).then_some("names no scoreboard of this version")
 }
 

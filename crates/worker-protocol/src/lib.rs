@@ -38,7 +38,6 @@ mod message;
 mod public_listeners;
 mod scoreboard;
 mod shared_scoreboard;
-mod system;
 mod ticket;
 mod variables;
 mod worker_environment;

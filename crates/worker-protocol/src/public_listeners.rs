@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
-use crate::system;
+use rookery_system::descriptor;
 
 /// The public listeners of a supervisor, and what belongs to them, as it hands them to a worker.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,7 +99,7 @@ impl PublicSockets {
                 .collect::<Vec<_>>()
         });
         for fd in sockets.iter().chain(&redirects) {
-            system::set_close_on_exec(fd.as_fd(), true)?;
+            descriptor::set_close_on_exec(fd.as_fd(), true)?;
         }
         Ok(PublicSockets { sockets, redirects })
     }
@@ -112,10 +112,10 @@ impl PublicSockets {
 
 /// Returns true for a socket over TCP or a Unix socket that listens.
 fn is_listening(fd: BorrowedFd<'_>) -> bool {
-    let family = system::family(fd, false);
+    let family = descriptor::socket_family(fd);
     [libc::AF_INET, libc::AF_INET6, libc::AF_UNIX].into_iter().any(|known| family == Some(known))
-        && system::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-        && system::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1)
+        && descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1)
 }
 
 #[cfg(test)]

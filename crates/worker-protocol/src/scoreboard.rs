@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use crate::counters::RequestCounters;
-use crate::system;
 use crate::ticket::{MAX_TICKETS, Ticket};
 
 /// "Rookery\0".
@@ -309,7 +308,7 @@ impl Scoreboard {
 
     /// The process, and the thread that calls this, which is R's.
     pub fn introduce_self(&self) {
-        self.introduce(std::process::id(), system::thread_id());
+        self.introduce(std::process::id(), rookery_system::signals::thread_id());
     }
 
     /// The process, and the thread that R runs on.

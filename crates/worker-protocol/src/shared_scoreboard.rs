@@ -5,8 +5,9 @@ use std::ops::Deref;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
+use rookery_system::shared_memory;
+
 use crate::scoreboard::Scoreboard;
-use crate::system;
 
 /// A [`Scoreboard`] in memory that a supervisor and a worker share. It outlives the worker, in the supervisor.
 #[derive(Debug)]
@@ -23,8 +24,8 @@ impl SharedScoreboard {
     /// # Errors
     /// The system's; [`Unsupported`](io::ErrorKind::Unsupported) where memory cannot be sealed.
     pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
-        let memory = system::sealed_memory(size_of::<Scoreboard>())?;
-        let board = SharedScoreboard(system::map(memory.as_fd())?);
+        let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
+        let board = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         board.sign();
         Ok((board, memory))
     }
@@ -36,8 +37,8 @@ impl SharedScoreboard {
     /// not sealed, and for a board of another layout.
     pub fn attach(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
         // Before it is mapped: memory that can be cut short would be a SIGBUS.
-        system::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
-        let board = SharedScoreboard(system::map(memory.as_fd())?);
+        shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
+        let board = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         if !board.is_signed() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
         }
@@ -57,7 +58,7 @@ impl Deref for SharedScoreboard {
 
 impl Drop for SharedScoreboard {
     fn drop(&mut self) {
-        // SAFETY: mapped by `system::map`, and nobody refers to it any more.
-        unsafe { system::unmap(self.0) };
+        // SAFETY: mapped by `shared_memory::map`, and nobody refers to it any more.
+        unsafe { shared_memory::unmap(self.0) };
     }
 }

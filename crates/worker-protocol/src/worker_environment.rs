@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::{PublicDescriptors, system, variables};
+use rookery_system::descriptor;
+
+use crate::{PublicDescriptors, variables};
 
 /// The descriptors of a worker that is to be started, and what it is told of itself.
 ///
@@ -84,10 +86,10 @@ impl WorkerEnvironment<'_> {
         let public: Vec<_> = self.public.all().map(|fd| fd.as_raw_fd()).collect();
         let give = move || -> io::Result<()> {
             // Those that the supervisor was itself started with may not be set so.
-            system::close_on_exec_from(3);
+            descriptor::close_on_exec_from(3);
             for fd in descriptors.iter().chain(&public).copied() {
                 // SAFETY: open until the process has been started, as documented; else this is an error.
-                system::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) }, false)?;
+                descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(fd) }, false)?;
             }
             Ok(())
         };

@@ -55,11 +55,11 @@ fn answer(port: u16, fails: bool) -> io::Result<()> {
         server.link().wait(Duration::from_secs(1));
         while let Some(event) = server.link().next() {
             let Event::Request(mut exchange) = event else { continue };
-            exchange.begin_reply(200);
-            exchange.push_reply_header(b"Content-Type", b"text/plain").map_err(io::Error::other)?;
-            exchange.set_reply_body(b"Hello, World!");
+            exchange.begin_response(200);
+            exchange.push_response_header(b"Content-Type", b"text/plain").map_err(io::Error::other)?;
+            exchange.set_response_body(b"Hello, World!");
             if fails {
-                exchange.reply_mut().set_failure();
+                exchange.response_mut().set_failure();
             }
             server.link().send(Command::Respond(exchange));
         }

@@ -91,8 +91,8 @@ impl Served {
         };
         let tls = Tls::new(tls, notice).unwrap();
         let server = Server::with_closure_and_echo(Config::default(), |exchange| {
-            exchange.begin_reply(200);
-            exchange.set_reply_body(b"served");
+            exchange.begin_response(200);
+            exchange.set_response_body(b"served");
         });
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let secure = server

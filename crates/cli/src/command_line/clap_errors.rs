@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What clap found wrong, in our words.
-pub(super) fn mistake(error: &clap::Error) -> String {
+pub(super) fn error_message(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
         Some(ContextValue::Strings(texts)) => texts.first().map_or("", String::as_str),

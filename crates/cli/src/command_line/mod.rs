@@ -3,7 +3,7 @@
 mod clap_errors;
 mod help_text;
 mod options;
-mod serve;
+mod serve_args;
 mod status_and_new;
 
 use std::ffi::OsString;
@@ -13,33 +13,33 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command as Clap, value_parser};
 use clap_complete::Shell;
 
-use crate::commands::new_app::NewApp;
-use crate::commands::status::StatusOf;
+use crate::commands::new_app::NewArgs;
+use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
-use clap_errors::mistake;
+use clap_errors::error_message;
 use help_text::ABOUT;
 use options::Matches;
 
 pub(crate) use options::Options;
-pub(crate) use serve::{Command, Serve};
+pub(crate) use serve_args::ServeArgs;
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum CommandLine {
     /// To print this, and no more.
     Print(Vec<u8>),
     /// To serve.
-    Serve(Command),
+    Serve(ServeArgs),
     /// To print the settings that are in force.
-    Config(Command),
+    Config(ServeArgs),
     /// To check everything without serving.
-    Check(Command),
+    Check(ServeArgs),
     /// To write a small app.
-    New(NewApp),
+    New(NewArgs),
     /// To describe the program for a bug report.
     Version,
     /// To tell what servers do.
-    Status(StatusOf),
+    Status(StatusArgs),
 }
 
 const DEV: &str = "\
@@ -87,19 +87,19 @@ pub(crate) fn command() -> Clap {
                 .help("Print the version"),
         )
         .arg(verbose().hide_short_help(true))
-        .subcommand(of_target("serve").long_about(ABOUT).after_help(after_help()))
-        .subcommand(of_target("dev").long_about(DEV))
-        .subcommand(of_target("config"))
-        .subcommand(of_target("check"))
-        .subcommand(status_and_new::new(plain("new")))
-        .subcommand(status_and_new::status(plain("status")))
+        .subcommand(target_command("serve").long_about(ABOUT).after_help(after_help()))
+        .subcommand(target_command("dev").long_about(DEV))
+        .subcommand(target_command("config"))
+        .subcommand(target_command("check"))
+        .subcommand(status_and_new::new(subcommand("new")))
+        .subcommand(status_and_new::status(subcommand("status")))
         .subcommand(
-            plain("completions").override_usage("rookery completions <shell>").arg(
+            subcommand("completions").override_usage("rookery completions <shell>").arg(
                 Arg::new("shell").required(true).value_parser(value_parser!(Shell)).hide(true),
             ),
         )
-        .subcommand(plain("man").override_usage("rookery man"))
-        .subcommand(plain("version").about("Print the version").arg(verbose()).hide(true))
+        .subcommand(subcommand("man").override_usage("rookery man"))
+        .subcommand(subcommand("version").about("Print the version").arg(verbose()).hide(true))
 }
 
 /// Returns the end of help: the units of values, and the exit statuses.
@@ -109,8 +109,8 @@ fn after_help() -> String {
 }
 
 /// A command that takes a target and the options of `serve`.
-fn of_target(name: &'static str) -> Clap {
-    plain(name)
+fn target_command(name: &'static str) -> Clap {
+    subcommand(name)
         .override_usage(format!("rookery {name} <target> [options]"))
         .args_override_self(true)
         // Counted by hand: what is wrong with them is said in our words.
@@ -118,12 +118,12 @@ fn of_target(name: &'static str) -> Clap {
         .args(options::options())
 }
 
-fn wrong<T>(message: impl Into<String>) -> Result<T, Failure> {
+fn usage_error<T>(message: impl Into<String>) -> Result<T, Failure> {
     Err(Failure::CommandLine(message.into()))
 }
 
 /// A command, with its meaning if help lists it.
-fn plain(name: &'static str) -> Clap {
+fn subcommand(name: &'static str) -> Clap {
     let about =
         help_text::COMMANDS.iter().find(|(own, _)| *own == name).map_or("", |(_, about)| about);
     Clap::new(name).about(about).help_template(HELP).disable_help_flag(true).arg(help())
@@ -149,46 +149,46 @@ fn verbose() -> Arg {
 ///
 /// # Errors
 /// [`Failure::CommandLine`] when it is wrong.
-pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, Failure> {
+pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandLine, Failure> {
     let words: Vec<OsString> = words.into_iter().collect();
     let is_verbose = words.iter().any(|word| word == "--verbose");
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) if error.kind() == ErrorKind::DisplayVersion && is_verbose => {
-            return Ok(Asked::Version);
+            return Ok(CommandLine::Version);
         }
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
-            return Ok(Asked::Print(error.render().to_string().into_bytes()));
+            return Ok(CommandLine::Print(error.render().to_string().into_bytes()));
         }
-        Err(error) => return Err(Failure::CommandLine(mistake(&error))),
+        Err(error) => return Err(Failure::CommandLine(error_message(&error))),
     };
     match matches.subcommand() {
-        None => wrong("No command given."),
+        None => usage_error("No command given."),
         Some((name, _)) if matches.get_flag("verbose") && name != "version" => {
-            wrong("`--verbose` goes with `--version`: `rookery --version --verbose`.")
+            usage_error("`--verbose` goes with `--version`: `rookery --version --verbose`.")
         }
         Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
-            let command = Command::read(name, own, options)?;
+            let command = ServeArgs::read(name, own, options)?;
             Ok(match name {
-                "config" => Asked::Config(command),
-                "check" => Asked::Check(command),
-                _ => Asked::Serve(command),
+                "config" => CommandLine::Config(command),
+                "check" => CommandLine::Check(command),
+                _ => CommandLine::Serve(command),
             })
         }
-        Some(("status", own)) => status_and_new::status_of(own).map(Asked::Status),
-        Some(("new", own)) => status_and_new::new_app(own).map(Asked::New),
-        Some(("version", own)) if own.get_flag("verbose") => Ok(Asked::Version),
+        Some(("status", own)) => status_and_new::status_args(own).map(CommandLine::Status),
+        Some(("new", own)) => status_and_new::new_args(own).map(CommandLine::New),
+        Some(("version", own)) if own.get_flag("verbose") => Ok(CommandLine::Version),
         Some(("completions", own)) => {
             let mut text = Vec::new();
             let shell = *own.get_one::<Shell>("shell").expect("clap asks for it");
             clap_complete::generate(shell, &mut command(), "rookery", &mut text);
-            Ok(Asked::Print(text))
+            Ok(CommandLine::Print(text))
         }
-        Some(("man", _)) => Ok(Asked::Print(MANUAL.into())),
-        Some(_) => Ok(Asked::Print(command().render_version().into_bytes())),
+        Some(("man", _)) => Ok(CommandLine::Print(MANUAL.into())),
+        Some(_) => Ok(CommandLine::Print(command().render_version().into_bytes())),
     }
 }
 
@@ -198,22 +198,24 @@ pub(crate) mod tests {
 
     use super::options::Options;
     use super::*;
+    use crate::settings::serve_settings::ServeSettings;
 
-    fn parse(words: &[&str]) -> Result<Asked, Failure> {
+    fn parse(words: &[&str]) -> Result<CommandLine, Failure> {
         read(["rookery"].iter().chain(words).map(OsString::from))
     }
 
     /// Returns the options of a command line that serves.
     pub(crate) fn options_of(words: &[&str]) -> Options {
         match parse(words) {
-            Ok(Asked::Serve(command)) => command.options,
+            Ok(CommandLine::Serve(command)) => command.options,
             other => panic!("{words:?}: {other:?}"),
         }
     }
 
     /// Returns how a command line alone, without a file or an environment, has an app served.
-    pub(super) fn served(words: &[&str]) -> Serve {
-        match Serve::of(rookery_settings::Settings::combine(options_of(words).given), false) {
+    pub(crate) fn served(words: &[&str]) -> ServeSettings {
+        match ServeSettings::of(rookery_settings::Settings::combine(options_of(words).given), false)
+        {
             Ok(serve) => serve,
             Err(failure) => panic!("{words:?}: {failure:?}"),
         }
@@ -221,7 +223,7 @@ pub(crate) mod tests {
 
     fn printed(words: &[&str]) -> String {
         match parse(words) {
-            Ok(Asked::Print(text)) => String::from_utf8(text).unwrap(),
+            Ok(CommandLine::Print(text)) => String::from_utf8(text).unwrap(),
             other => panic!("{words:?}: {other:?}"),
         }
     }
@@ -234,18 +236,18 @@ pub(crate) mod tests {
     #[test]
     fn the_target_is_what_is_behind_the_command() {
         let target = |words: &[&str]| match parse(words) {
-            Ok(Asked::Serve(command)) => command.target,
+            Ok(CommandLine::Serve(command)) => command.target,
             other => panic!("{other:?}"),
         };
         assert_eq!(target(&["serve", "app/", "--port", "9000"]), Path::new("app/"));
         assert_eq!(target(&["--port=1", "--log=none", "serve", "--", "-odd"]), Path::new("-odd"));
     }
 
-    pub(super) fn assert_is_told(words: &[&str], says: &str) {
-        let served = parse(words).and_then(|asked| match asked {
-            Asked::Serve(command) => {
+    pub(crate) fn assert_usage_error(words: &[&str], says: &str) {
+        let served = parse(words).and_then(|parsed| match parsed {
+            CommandLine::Serve(command) => {
                 let settings = rookery_settings::Settings::combine(command.options.given);
-                Serve::of(settings, command.is_dev).map(|serve| format!("{serve:?}"))
+                ServeSettings::of(settings, command.is_dev).map(|serve| format!("{serve:?}"))
             }
             other => Ok(format!("{other:?}")),
         });
@@ -295,7 +297,7 @@ pub(crate) mod tests {
                 "`shinny` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.",
             ),
         ] {
-            assert_is_told(words, says);
+            assert_usage_error(words, says);
         }
     }
 
@@ -364,7 +366,7 @@ pub(crate) mod tests {
         for words in
             [&["--version", "--verbose"][..], &["--verbose", "-v"], &["version", "--verbose"]]
         {
-            assert!(matches!(parse(words), Ok(Asked::Version)), "{words:?}");
+            assert!(matches!(parse(words), Ok(CommandLine::Version)), "{words:?}");
         }
     }
 

@@ -10,7 +10,7 @@ use rookery_settings::{
     Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near,
 };
 
-use super::{help_text, wrong};
+use super::{help_text, usage_error};
 use crate::failure::Failure;
 
 /// The option that sets any limit by its name.
@@ -75,7 +75,7 @@ fn long_help(row: &Setting) -> String {
     }
 }
 
-/// Breaks a text into lines that fit beside the indentation of help.
+/// Breaks a text into lines that fit redirect_address the indentation of help.
 fn wrapped(text: &str) -> String {
     const WIDTH: usize = 90;
     let mut lines = vec![String::new()];
@@ -164,7 +164,9 @@ pub(super) fn read(matches: &Matches<'_>) -> Result<Options, Failure> {
             };
             let Some(values) = values else { continue };
             if let Some(name) = &found {
-                return wrong(format!("{old} and {name} are the same setting: leave {old} out."));
+                return usage_error(format!(
+                    "{old} and {name} are the same setting: leave {old} out."
+                ));
             }
             options.add(row, &old, values, false)?;
             options.notes.push(deprecation(&old, row, former));
@@ -195,7 +197,7 @@ impl Options {
         is_negative: bool,
     ) -> Result<(), Failure> {
         if values.iter().any(|value| value.is_empty()) {
-            return wrong(format!("{name} needs a value."));
+            return usage_error(format!("{name} needs a value."));
         }
         let mut raw: Vec<Raw> = values.into_iter().map(Raw::from).collect();
         let raw = match (raw.len(), raw.pop()) {
@@ -204,7 +206,7 @@ impl Options {
                 Raw::List(raw)
             }
             (_, Some(last)) => last,
-            (_, None) => return wrong(format!("{name} needs a value.")),
+            (_, None) => return usage_error(format!("{name} needs a value.")),
         };
         let value = setting.read(&raw).map_err(|invalid| Failure::CommandLine(invalid.at(name)))?;
         let value = match value.flag() {
@@ -221,12 +223,12 @@ impl Options {
         let Some((name, value)) =
             text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
         else {
-            return wrong(format!(
+            return usage_error(format!(
                 "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
             ));
         };
         let Some(Found { setting, former }) = table::find_limit(name) else {
-            return wrong(format!("`{name}` is no limit.{}", similar_limit(name)));
+            return usage_error(format!("`{name}` is no limit.{}", similar_limit(name)));
         };
         if former.is_some() {
             let message = format!("the limit `{name}` is deprecated: use `{}`", setting.name);
@@ -251,7 +253,7 @@ mod tests {
     use rookery_settings::{Settings, Value};
 
     use super::*;
-    use crate::command_line::tests::{assert_is_told, options_of};
+    use crate::command_line::tests::{assert_usage_error, options_of};
 
     fn settings(words: &[&str]) -> Settings {
         Settings::combine(options_of(words).given)
@@ -369,7 +371,7 @@ mod tests {
             assert_eq!(options.notes, [note], "{words:?}");
             assert_eq!(Settings::combine(options.given).value(name), Some(value), "{words:?}");
         }
-        assert_is_told(
+        assert_usage_error(
             &["serve", "a", "--kill-stuck=1", "--worker-timeout=1"],
             "`--kill-stuck` and `--worker-timeout` are the same setting: leave `--kill-stuck` out.",
         );
@@ -442,7 +444,7 @@ mod tests {
                 "`--limit max_headers` must be a whole number, at least 1, or none, not `1.5`.",
             ),
         ] {
-            assert_is_told(words, says);
+            assert_usage_error(words, says);
         }
     }
 }

@@ -3,9 +3,9 @@
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::wrong;
-use crate::commands::new_app::{Kind, NewApp};
-use crate::commands::status::StatusOf;
+use super::usage_error;
+use crate::commands::new_app::{Kind, NewArgs};
+use crate::commands::status::StatusArgs;
 use crate::failure::Failure;
 
 pub(super) fn status(command: Command) -> Command {
@@ -27,14 +27,14 @@ pub(super) fn status(command: Command) -> Command {
 
 /// # Errors
 /// When several are named.
-pub(super) fn status_of(own: &ArgMatches) -> Result<StatusOf, Failure> {
+pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
     let which: Vec<&std::ffi::OsString> = own.get_many("which").unwrap_or_default().collect();
     match which[..] {
-        [] => Ok(StatusOf { which: None, is_json: own.get_flag("json") }),
+        [] => Ok(StatusArgs { which: None, is_json: own.get_flag("json") }),
         [which] if !which.is_empty() => {
-            Ok(StatusOf { which: Some(which.clone()), is_json: own.get_flag("json") })
+            Ok(StatusArgs { which: Some(which.clone()), is_json: own.get_flag("json") })
         }
-        _ => wrong("`rookery status` takes one app, process id or address."),
+        _ => usage_error("`rookery status` takes one app, process id or address."),
     }
 }
 
@@ -50,13 +50,13 @@ pub(super) fn new(command: Command) -> Command {
 
 /// # Errors
 /// Fails unless a kind of app and a folder are named.
-pub(super) fn new_app(own: &ArgMatches) -> Result<NewApp, Failure> {
+pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
     let what: Vec<&std::ffi::OsString> = own.get_many("what").unwrap_or_default().collect();
     match what[..] {
         [kind, folder] if !folder.is_empty() => {
             let kind = Kind::parse(&kind.to_string_lossy()).map_err(Failure::CommandLine)?;
-            Ok(NewApp { kind, folder: folder.into() })
+            Ok(NewArgs { kind, folder: folder.into() })
         }
-        _ => wrong("`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+        _ => usage_error("`rookery new` takes a kind of app (shiny, api or site) and a folder."),
     }
 }

@@ -1,6 +1,7 @@
 //! The commands besides `serve` and `dev`.
 
 pub(crate) mod check;
+pub(crate) mod config;
 pub(crate) mod new_app;
 pub(crate) mod status;
 pub(crate) mod version;

@@ -8,13 +8,13 @@ use rookery_settings::{SCHEMA, escaped};
 
 use crate::failure::Failure;
 use crate::terminal::startup_screen::shell_word;
-use crate::user_paths::expand;
+use crate::user_paths::expand_tilde;
 
 /// The files of a kind of app, by their path in its folder.
 type Files = &'static [(&'static str, &'static str)];
 
 const STYLE: &str = include_str!("../../templates/style.css");
-/// The schema that the first line of each `_server.yml` names. It lies beside the file, so that an
+/// The schema that the first line of each `_server.yml` names. It lies redirect_address the file, so that an
 /// editor finds the one of this version, also without a network.
 const SCHEMA_FILE: (&str, &str) = ("_server.schema.json", SCHEMA);
 
@@ -87,7 +87,7 @@ impl Kind {
 
 /// What `rookery new` is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NewApp {
+pub(crate) struct NewArgs {
     pub(crate) kind: Kind,
     /// The folder, which does not exist or is empty.
     pub(crate) folder: PathBuf,
@@ -98,7 +98,7 @@ pub(crate) struct NewApp {
 /// # Errors
 /// Fails when there is something in the folder, or it cannot be written to. Fails for a name with
 /// control characters, which no message and no command to paste could show.
-pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
+pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     let name = app.folder.to_string_lossy();
     if name.contains(char::is_control) {
         return Err(Failure::CommandLine(format!(
@@ -106,12 +106,12 @@ pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
             escaped(&name)
         )));
     }
-    let folder = expand(&app.folder);
+    let folder = expand_tilde(&app.folder);
     let failed = |error: &io::Error| {
-        Failure::Serving(format!("`{}` cannot be written: {error}.", app.folder.display()))
+        Failure::Unavailable(format!("`{}` cannot be written: {error}.", app.folder.display()))
     };
-    if let Some(name) = occupant(&folder).map_err(|error| failed(&error))? {
-        return Err(Failure::Serving(format!(
+    if let Some(name) = first_entry(&folder).map_err(|error| failed(&error))? {
+        return Err(Failure::Unavailable(format!(
             "`{}` is not empty (it has `{}`), and nothing is overwritten: name another folder, or empty this one.",
             app.folder.display(),
             escaped(&name)
@@ -126,12 +126,12 @@ pub(crate) fn write(app: &NewApp) -> Result<String, Failure> {
         app.kind.title(),
         app.folder.display(),
         names.join("\n  "),
-        word(&app.folder)
+        shell_argument(&app.folder)
     ))
 }
 
 /// Returns the name of something in a folder; `None` if the folder is empty or does not exist.
-fn occupant(folder: &Path) -> io::Result<Option<String>> {
+fn first_entry(folder: &Path) -> io::Result<Option<String>> {
     match fs::read_dir(folder) {
         Ok(mut entries) => {
             let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
@@ -150,7 +150,7 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
 }
 
 /// Returns a path as a word of a shell that is no option.
-fn word(path: &Path) -> String {
+fn shell_argument(path: &Path) -> String {
     let text = path.display().to_string();
     shell_word(&if text.starts_with('-') { format!("./{text}") } else { text })
 }
@@ -159,11 +159,11 @@ fn word(path: &Path) -> String {
 mod tests {
     use super::*;
     use crate::app_detection::Target;
-    use crate::failure::said;
+    use crate::failure::message_of;
     use crate::settings::server_yml;
 
     fn new(kind: Kind, folder: &Path) -> Result<String, Failure> {
-        write(&NewApp { kind, folder: folder.into() })
+        write(&NewArgs { kind, folder: folder.into() })
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {
             let folder = root.path().join("a b").join(kind.name());
-            let told = new(kind, &folder).unwrap();
+            let text = new(kind, &folder).unwrap();
             assert!(
-                told.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())),
-                "{told}"
+                text.ends_with(&format!("Next: rookery dev '{}'\n", folder.display())),
+                "{text}"
             );
             let text = fs::read_to_string(folder.join("_server.yml")).unwrap();
             let first = text.lines().next().unwrap();
@@ -199,16 +199,16 @@ mod tests {
         new(Kind::Site, &empty).unwrap();
         fs::create_dir(&taken).unwrap();
         fs::write(taken.join(".keep"), "mine").unwrap();
-        let told = said(new(Kind::Api, &taken));
+        let text = message_of(new(Kind::Api, &taken));
         assert!(
-            told.contains("is not empty (it has `.keep`), and nothing is overwritten"),
-            "{told}"
+            text.contains("is not empty (it has `.keep`), and nothing is overwritten"),
+            "{text}"
         );
         assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
-        assert!(said(new(Kind::Site, &empty)).contains("is not empty"));
+        assert!(message_of(new(Kind::Site, &empty)).contains("is not empty"));
         let file = taken.join(".keep");
-        assert!(said(new(Kind::Site, &file)).contains("cannot be written"));
-        assert!(said(new(Kind::Site, &file.join("below"))).contains("cannot be written"));
+        assert!(message_of(new(Kind::Site, &file)).contains("cannot be written"));
+        assert!(message_of(new(Kind::Site, &file.join("below"))).contains("cannot be written"));
         assert_eq!(fs::read_to_string(file).unwrap(), "mine");
     }
 
@@ -218,22 +218,22 @@ mod tests {
         for (name, shown) in
             [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
         {
-            let told = said(new(Kind::Site, &root.path().join(name)));
-            assert!(told.contains("no control characters"), "{told}");
-            assert!(told.ends_with(shown) || told.contains("..."), "{told}");
-            assert!(!told.contains(char::is_control), "{told:?}");
+            let text = message_of(new(Kind::Site, &root.path().join(name)));
+            assert!(text.contains("no control characters"), "{text}");
+            assert!(text.ends_with(shown) || text.contains("..."), "{text}");
+            assert!(!text.contains(char::is_control), "{text:?}");
         }
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
         fs::write(root.path().join("a\x1bb"), "").unwrap();
-        assert!(said(new(Kind::Site, root.path())).contains("`a\\u{1b}b`"));
+        assert!(message_of(new(Kind::Site, root.path())).contains("`a\\u{1b}b`"));
         assert!(!Kind::parse("\x1b[31m").unwrap_err().contains('\x1b'));
     }
 
     #[test]
     fn the_next_command_can_be_pasted_into_a_shell() {
-        assert_eq!(word(Path::new("my app")), "'my app'");
-        assert_eq!(word(Path::new("it's")), "'it'\\''s'");
-        assert_eq!(word(Path::new("-x")), "./-x");
-        assert_eq!(word(Path::new("../app_1.2")), "../app_1.2");
+        assert_eq!(shell_argument(Path::new("my app")), "'my app'");
+        assert_eq!(shell_argument(Path::new("it's")), "'it'\\''s'");
+        assert_eq!(shell_argument(Path::new("-x")), "./-x");
+        assert_eq!(shell_argument(Path::new("../app_1.2")), "../app_1.2");
     }
 }

@@ -13,21 +13,21 @@ use rookery_status::{ADMIN_SOCKET, AdminAddress, run_folders};
 
 use crate::failure::Failure;
 use crate::settings::admin_address;
-use crate::user_paths::settle;
+use crate::user_paths::absolute;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct StatusOf {
+pub(crate) struct StatusArgs {
     /// An app's path, a process id or an address; none: all there are.
     pub(crate) which: Option<OsString>,
     pub(crate) is_json: bool,
 }
 
 /// A server answers at once, also when R is busy: one that does not is stuck.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More than a server with a thousand workers says.
-const MOST: u64 = 16 << 20;
+const MAX_RESPONSE_SIZE: u64 = 16 << 20;
 
 /// What people read, and what programs do.
 const TEXT: &str = "/status.txt";
@@ -37,31 +37,33 @@ const JSON: &str = "/status";
 ///
 /// # Errors
 /// When there is none, or it does not answer.
-pub(crate) fn tell(of: &StatusOf) -> Result<Vec<u8>, Failure> {
-    let Some(which) = of.which.as_deref() else { return tell_found(None, of.is_json) };
-    let Some(place) = place(which) else { return tell_found(Some(&Wanted::of(which)), of.is_json) };
-    ask(&place, if of.is_json { JSON } else { TEXT }).map_err(|error| {
-        Failure::Serving(format!("Nobody answers at {}: {error}.", Path::new(which).display()))
+pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
+    let Some(which) = args.which.as_deref() else { return query_found(None, args.is_json) };
+    let Some(place) = parse_address(which) else {
+        return query_found(Some(&Selector::parse(which)), args.is_json);
+    };
+    get(&place, if args.is_json { JSON } else { TEXT }).map_err(|error| {
+        Failure::Unavailable(format!("Nobody answers at {}: {error}.", Path::new(which).display()))
     })
 }
 
 /// What those say that are found and meant, or all.
-fn tell_found(wanted: Option<&Wanted>, is_json: bool) -> Result<Vec<u8>, Failure> {
+fn query_found(wanted: Option<&Selector>, is_json: bool) -> Result<Vec<u8>, Failure> {
     let mut texts = Vec::new();
-    let mut troubles = Vec::new();
-    for (pid, place) in places() {
-        match said(pid, &place, wanted, is_json) {
+    let mut errors = Vec::new();
+    for (pid, place) in admin_sockets() {
+        match query_server(pid, &place, wanted, is_json) {
             Ok(text) => texts.extend(text),
-            Err(trouble) => troubles.push(trouble),
+            Err(error) => errors.push(error),
         }
     }
     if texts.is_empty() {
-        return Err(Failure::Serving(why_none(wanted, &troubles)));
+        return Err(Failure::Unavailable(not_found_message(wanted, &errors)));
     }
     let between: &[u8] = if is_json { b"" } else { b"\n" };
     let mut text = texts.join(between);
-    for trouble in troubles {
-        text.extend_from_slice(trouble.as_bytes());
+    for error in errors {
+        text.extend_from_slice(error.as_bytes());
         text.push(b'\n');
     }
     Ok(text)
@@ -71,23 +73,23 @@ fn tell_found(wanted: Option<&Wanted>, is_json: bool) -> Result<Vec<u8>, Failure
 ///
 /// # Errors
 /// What is wrong with one that is meant, or may be.
-fn said(
+fn query_server(
     pid: u32,
     place: &AdminAddress,
-    wanted: Option<&Wanted>,
+    wanted: Option<&Selector>,
     is_json: bool,
 ) -> Result<Option<Vec<u8>>, String> {
-    let ask = |path, fault| match ask(place, path) {
+    let ask = |path, fault| match get(place, path) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if has_gone(&error) => Ok(None),
+        Err(error) if is_stopped(&error) => Ok(None),
         Err(error) => Err(format!("Process {pid} {fault}: {error}.")),
     };
     match wanted {
-        Some(Wanted::Process(id)) if *id != pid => return Ok(None),
-        Some(Wanted::App(app)) => {
+        Some(Selector::Process(id)) if *id != pid => return Ok(None),
+        Some(Selector::App(app)) => {
             // One that hangs may be the one that is meant.
             let text = ask(TEXT, "does not say what it serves")?;
-            let text = text.filter(|text| target(text) == Some(app.as_os_str()));
+            let text = text.filter(|text| target_of(text) == Some(app.as_os_str()));
             if !is_json || text.is_none() {
                 return Ok(text);
             }
@@ -97,16 +99,16 @@ fn said(
     ask(if is_json { JSON } else { TEXT }, "does not answer")
 }
 
-fn why_none(wanted: Option<&Wanted>, troubles: &[String]) -> String {
-    if !troubles.is_empty() {
-        return troubles.join("\n");
+fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
+    if !errors.is_empty() {
+        return errors.join("\n");
     }
     let none = match wanted {
         None => "No server of apps of this user runs on this machine".to_owned(),
-        Some(Wanted::Process(pid)) => {
+        Some(Selector::Process(pid)) => {
             format!("Process {pid} is no server of apps of this user")
         }
-        Some(Wanted::App(app)) => {
+        Some(Selector::App(app)) => {
             format!("No server of apps of this user serves {}", app.display())
         }
     };
@@ -116,40 +118,40 @@ fn why_none(wanted: Option<&Wanted>, troubles: &[String]) -> String {
 }
 
 /// Whether a server has been killed, and what it left is not yet removed.
-fn has_gone(error: &io::Error) -> bool {
+fn is_stopped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Who of those that are found is meant.
-enum Wanted {
+enum Selector {
     Process(u32),
     App(PathBuf),
 }
 
-impl Wanted {
-    fn of(which: &OsStr) -> Wanted {
+impl Selector {
+    fn parse(which: &OsStr) -> Selector {
         match which.to_str().and_then(|text| text.parse().ok()) {
-            Some(pid) => Wanted::Process(pid),
+            Some(pid) => Selector::Process(pid),
             None => {
-                let path = settle(Path::new(which));
-                Wanted::App(fs::canonicalize(&path).unwrap_or(path))
+                let path = absolute(Path::new(which));
+                Selector::App(fs::canonicalize(&path).unwrap_or(path))
             }
         }
     }
 }
 
 /// An address, a socket, or neither.
-fn place(which: &OsStr) -> Option<AdminAddress> {
-    if let Some(Ok(at)) = which.to_str().map(admin_address::address) {
+fn parse_address(which: &OsStr) -> Option<AdminAddress> {
+    if let Some(Ok(at)) = which.to_str().map(admin_address::parse) {
         return Some(at);
     }
-    let path = settle(Path::new(which));
+    let path = absolute(Path::new(which));
     let is_socket = fs::metadata(&path).is_ok_and(|found| found.file_type().is_socket());
     is_socket.then_some(AdminAddress::Unix(path))
 }
 
 /// Those of this user, by their process id.
-fn places() -> Vec<(u32, AdminAddress)> {
+fn admin_sockets() -> Vec<(u32, AdminAddress)> {
     let mut parents = vec![std::env::temp_dir()];
     // Where the path would be too long elsewhere.
     if parents[0] != Path::new("/tmp") {
@@ -163,45 +165,50 @@ fn places() -> Vec<(u32, AdminAddress)> {
 }
 
 /// What is served, by the second line of the text: `<target> is at <address>`.
-fn target(text: &[u8]) -> Option<&OsStr> {
+fn target_of(text: &[u8]) -> Option<&OsStr> {
     let line = std::str::from_utf8(text).ok()?.lines().nth(1)?;
     line.rsplit_once(" is at ").map(|(target, _)| OsStr::new(target))
 }
 
-fn ask(place: &AdminAddress, path: &str) -> io::Result<Vec<u8>> {
+fn get(place: &AdminAddress, path: &str) -> io::Result<Vec<u8>> {
     match place {
         AdminAddress::Tcp(address) => {
-            let stream = TcpStream::connect_timeout(address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            exchange(stream, path)
+            let stream = TcpStream::connect_timeout(address, TIMEOUT)?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            http_get(stream, path)
         }
         AdminAddress::Unix(socket) => {
             let stream = UnixStream::connect(socket)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            exchange(stream, path)
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            http_get(stream, path)
         }
     }
 }
 
-fn exchange(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
-    // HTTP/1.0: the reply is whole, and ends with the connection.
+fn http_get(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
+    // HTTP/1.0: the response is whole, and ends with the connection.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-    let mut reply = Vec::new();
-    stream.take(MOST).read_to_end(&mut reply).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => io::Error::new(io::ErrorKind::TimedOut, "it takes too long"),
-        _ => error,
+    let mut response = Vec::new();
+    stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(io::ErrorKind::TimedOut, "it takes too long")
+            }
+            _ => error,
+        }
     })?;
-    let odd = || {
+    let unexpected = || {
         io::Error::new(
             io::ErrorKind::InvalidData,
             "what it says is not what a server of rookery's says",
         )
     };
-    let end = reply.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(odd)?;
-    if !reply.starts_with(b"HTTP/1.") || reply.get(9..12) != Some(b"200") {
-        return Err(odd());
+    let end =
+        response.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(unexpected)?;
+    if !response.starts_with(b"HTTP/1.") || response.get(9..12) != Some(b"200") {
+        return Err(unexpected());
     }
-    Ok(reply.split_off(end + 4))
+    Ok(response.split_off(end + 4))
 }
 
 #[cfg(test)]
@@ -213,23 +220,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert_eq!(place(socket.as_os_str()), Some(AdminAddress::Unix(socket.clone())));
+        assert_eq!(parse_address(socket.as_os_str()), Some(AdminAddress::Unix(socket.clone())));
         assert_eq!(
-            place(OsStr::new("unix:/none/there")),
+            parse_address(OsStr::new("unix:/none/there")),
             Some(AdminAddress::Unix("/none/there".into()))
         );
         let address = "127.0.0.1:9100".parse().unwrap();
-        assert_eq!(place(OsStr::new("127.0.0.1:9100")), Some(AdminAddress::Tcp(address)));
+        assert_eq!(parse_address(OsStr::new("127.0.0.1:9100")), Some(AdminAddress::Tcp(address)));
         for other in ["1234", "app/", "/none/there"] {
-            assert_eq!(place(OsStr::new(other)), None, "{other}");
+            assert_eq!(parse_address(OsStr::new(other)), None, "{other}");
         }
-        assert!(matches!(Wanted::of(OsStr::new("1234")), Wanted::Process(1234)));
-        assert!(matches!(Wanted::of(folder.path().as_os_str()), Wanted::App(_)));
+        assert!(matches!(Selector::parse(OsStr::new("1234")), Selector::Process(1234)));
+        assert!(matches!(Selector::parse(folder.path().as_os_str()), Selector::App(_)));
     }
 
     #[test]
     fn the_target_may_have_any_name() {
-        let of = |text: &'static str| target(text.as_bytes()).and_then(OsStr::to_str);
+        let of = |text: &'static str| target_of(text.as_bytes()).and_then(OsStr::to_str);
         assert_eq!(of("rookery\n/my app is at x is at http://a\n"), Some("/my app is at x"));
         assert_eq!((of("rookery"), of("a\nb\n"), of("")), (None, None, None));
     }
@@ -257,7 +264,7 @@ mod tests {
                 }
                 stream.write_all(says.as_bytes()).unwrap();
             });
-            let said = ask(&AdminAddress::Unix(path.clone()), "/status");
+            let said = get(&AdminAddress::Unix(path.clone()), "/status");
             answers.join().unwrap();
             assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
         }

@@ -20,16 +20,16 @@ pub(crate) fn describe() -> Vec<u8> {
         ("features", features().join(", ")),
         ("program", program.unwrap_or_else(|error| format!("unknown: {error}"))),
     ];
-    match r_command::package() {
+    match r_command::package_folder() {
         Ok(package) => {
             facts.push((
                 "package",
                 format!("{} in {}", package_version(&package), package.display()),
             ));
         }
-        Err(_) => facts.push(("package", "not found beside the program".to_owned())),
+        Err(_) => facts.push(("package", "not found redirect_address the program".to_owned())),
     }
-    match r_command::program() {
+    match r_command::find_r_program() {
         Some(program) => {
             facts.push(("R", format!("{}, {}", r_version(&program), program.display())))
         }

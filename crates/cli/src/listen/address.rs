@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use rookery_server::{ListenError, Listener, ListenerConfig, Server, literal_address};
 
 use crate::failure::Failure;
-use crate::listen::port_owner::{self, port_holder};
-use crate::user_paths::{folder_of, settle};
+use crate::listen::port_owner::{self, port_owner};
+use crate::user_paths::{absolute, parent_folder};
 
 /// The address to serve on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,13 +26,13 @@ impl Address {
     ///
     /// # Errors
     /// When the host is none of this machine's, or the folder of a socket is not there.
-    pub(crate) fn of(host: &str, port: u16) -> Result<Address, Failure> {
+    pub(crate) fn parse(host: &str, port: u16) -> Result<Address, Failure> {
         if let Some(path) = host.strip_prefix("unix:") {
-            let path = settle(Path::new(path));
-            let folder = folder_of(&path);
+            let path = absolute(Path::new(path));
+            let folder = parent_folder(&path);
             if path.file_name().is_none() || !folder.is_dir() {
                 let folder = folder.display();
-                return Err(Failure::Serving(format!(
+                return Err(Failure::Unavailable(format!(
                     "The folder of the socket, `{folder}`, does not exist."
                 )));
             }
@@ -46,7 +46,7 @@ impl Address {
         };
         match literal_address(host, port) {
             Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
-            None => Err(Failure::Serving(format!(
+            None => Err(Failure::Unavailable(format!(
                 "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" is for this \
                  machine only, \"0.0.0.0\" and \"::\" are for all its networks."
             ))),
@@ -54,7 +54,7 @@ impl Address {
     }
 
     /// All addresses of this machine, for a name that everybody knows: by IPv6, which takes IPv4 as well, where there is any.
-    pub(crate) fn everywhere() -> &'static str {
+    pub(crate) fn all_interfaces() -> &'static str {
         let is_alone = std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only")
             .is_ok_and(|text| text.trim() == "1");
         let takes_both = !is_alone && TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
@@ -70,9 +70,9 @@ impl Address {
         match self.try_to_bind() {
             Ok(()) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Ok(Some(self.refused(&error).message()))
+                Ok(Some(self.bind_failure(&error).message()))
             }
-            Err(error) => Err(self.refused(&error)),
+            Err(error) => Err(self.bind_failure(&error)),
         }
     }
 
@@ -81,8 +81,8 @@ impl Address {
     /// # Errors
     /// When it cannot be bound.
     #[cfg(any(not(target_os = "linux"), test))]
-    pub(crate) fn probe(&self) -> Result<(), Failure> {
-        self.try_to_bind().map_err(|error| self.refused(&error))
+    pub(crate) fn check_free(&self) -> Result<(), Failure> {
+        self.try_to_bind().map_err(|error| self.bind_failure(&error))
     }
 
     /// Binds a port and closes it again. Of a Unix socket, whose file would be there for a moment,
@@ -98,7 +98,7 @@ impl Address {
         };
         // Fails for a path that is too long.
         std::os::unix::net::SocketAddr::from_pathname(path)?;
-        if !folder_of(path).is_dir() {
+        if !parent_folder(path).is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "its folder does not exist"));
         }
         match std::fs::symlink_metadata(path) {
@@ -121,12 +121,12 @@ impl Address {
     /// Returns a description of the process that keeps the address from being bound if it is a worker
     /// whose supervisor has gone.
     #[cfg(target_os = "linux")]
-    pub(crate) fn orphan(&self) -> Option<String> {
+    pub(crate) fn orphaned_worker(&self) -> Option<String> {
         match self {
-            Address::Unix(path) => port_owner::orphan_on_path(path),
+            Address::Unix(path) => port_owner::orphaned_worker_on_path(path),
             Address::Tcp { socket, .. } => match TcpListener::bind(socket) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    port_owner::orphan_on_port(socket.port())
+                    port_owner::orphaned_worker_on_port(socket.port())
                 }
                 _ => None,
             },
@@ -137,13 +137,13 @@ impl Address {
     ///
     /// # Errors
     /// When it has no ports.
-    pub(crate) fn beside(&self, port: u16) -> Result<Address, Failure> {
+    pub(crate) fn with_port(&self, port: u16) -> Result<Address, Failure> {
         match self {
             Address::Tcp { host, socket } => {
                 Ok(Address::Tcp { host: host.clone(), socket: SocketAddr::new(socket.ip(), port) })
             }
             Address::Unix(_) => Err(Failure::CommandLine(
-                "`--redirect-from` is a port beside `--port`: a server on a Unix socket has none."
+                "`--redirect-from` is a port redirect_address `--port`: a server on a Unix socket has none."
                     .to_owned(),
             )),
         }
@@ -163,12 +163,12 @@ impl Address {
             Address::Unix(path) => server.listen_unix(path, None, site),
         };
         listener.map_err(|error| match error {
-            ListenError::Bind { source, .. } => self.refused(&source),
-            other => Failure::Serving(format!("{other}.")),
+            ListenError::Bind { source, .. } => self.bind_failure(&source),
+            other => Failure::Unavailable(format!("{other}.")),
         })
     }
 
-    fn refused(&self, error: &io::Error) -> Failure {
+    fn bind_failure(&self, error: &io::Error) -> Failure {
         Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
                 "Cannot listen on the socket `{}`: another server listens there, or it is no socket; stop the server, or \
@@ -178,12 +178,12 @@ impl Address {
             Address::Unix(path) => {
                 format!("Cannot listen on the socket `{}`: {error}.", path.display())
             }
-            Address::Tcp { host, socket } => refused_port(host, socket.port(), error),
+            Address::Tcp { host, socket } => port_failure(host, socket.port(), error),
         })
     }
 
     /// Where a browser finds it, once the system has chosen the port.
-    pub(crate) fn shown(
+    pub(crate) fn url(
         &self,
         port: Option<u16>,
         scheme: &str,
@@ -213,14 +213,14 @@ impl Address {
     }
 }
 
-fn refused_port(host: &str, port: u16, error: &io::Error) -> String {
+fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
     let hint = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = match port_holder(port) {
-                Some(holder) => format!("by {holder}"),
+            let by = match port_owner(port) {
+                Some(owner) => format!("by {owner}"),
                 None => format!(
                     "by a process of another user, or one that cannot be seen from here; {}",
-                    port_question(port)
+                    port_owner_command(port)
                 ),
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
@@ -245,7 +245,7 @@ fn refused_port(host: &str, port: u16, error: &io::Error) -> String {
 }
 
 /// The command that may tell who holds a port.
-fn port_question(port: u16) -> String {
+fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
         format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may tell")
     } else {
@@ -259,8 +259,10 @@ mod tests {
 
     fn text(failure: Failure) -> String {
         match failure {
-            Failure::CommandLine(text) | Failure::Serving(text) | Failure::Address(text) => text,
-            Failure::NeverReady(_) | Failure::CrashLoop | Failure::Ended(_) => {
+            Failure::CommandLine(text) | Failure::Unavailable(text) | Failure::Address(text) => {
+                text
+            }
+            Failure::NeverReady(_) | Failure::CrashLoop | Failure::WorkerExited(_) => {
                 unreachable!("nothing was started")
             }
         }
@@ -269,12 +271,14 @@ mod tests {
     #[test]
     fn a_host_is_an_address() {
         assert!(
-            matches!(Address::of("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
+            matches!(Address::parse("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
         );
         assert!(
-            matches!(Address::of("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
+            matches!(Address::parse("localhost", 7).unwrap(), Address::Tcp { socket, .. } if socket.ip().is_loopback())
         );
-        assert!(text(Address::of("example.org", 1).unwrap_err()).contains("not \"example.org\""));
+        assert!(
+            text(Address::parse("example.org", 1).unwrap_err()).contains("not \"example.org\"")
+        );
     }
 
     #[test]
@@ -282,33 +286,34 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         assert_eq!(
-            Address::of(&format!("unix:{}", path.display()), 1).unwrap(),
+            Address::parse(&format!("unix:{}", path.display()), 1).unwrap(),
             Address::Unix(path)
         );
         assert!(
-            text(Address::of("unix:/no/such/folder/s", 1).unwrap_err()).contains("does not exist")
+            text(Address::parse("unix:/no/such/folder/s", 1).unwrap_err())
+                .contains("does not exist")
         );
-        assert!(text(Address::of("unix:/", 1).unwrap_err()).contains("does not exist"));
+        assert!(text(Address::parse("unix:/", 1).unwrap_err()).contains("does not exist"));
     }
 
     #[test]
     fn a_busy_port_is_told_with_who_holds_it() {
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = busy.local_addr().unwrap().port();
-        let said = Address::of("127.0.0.1", port).unwrap().check().unwrap().unwrap();
+        let said = Address::parse("127.0.0.1", port).unwrap().check().unwrap().unwrap();
         assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
         assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
         if cfg!(target_os = "linux") {
             assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
         }
         drop(busy);
-        assert_eq!(Address::of("127.0.0.1", port).unwrap().check().unwrap(), None);
+        assert_eq!(Address::parse("127.0.0.1", port).unwrap().check().unwrap(), None);
     }
 
     #[test]
     fn an_address_of_no_interface_is_told_as_such() {
         // TEST-NET-1 of RFC 5737: nobody's.
-        let said = text(Address::of("192.0.2.1", 0).unwrap().check().unwrap_err());
+        let said = text(Address::parse("192.0.2.1", 0).unwrap().check().unwrap_err());
         assert!(
             said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
             "{said}"
@@ -352,16 +357,19 @@ mod tests {
             ("::1", "http://[::1]:80"),
             ("::", "http://[::1]:80"),
         ] {
-            assert_eq!(Address::of(host, 80).unwrap().shown(None, "http", None).to_string(), shown);
+            assert_eq!(
+                Address::parse(host, 80).unwrap().url(None, "http", None).to_string(),
+                shown
+            );
         }
         let chosen =
-            Address::of("127.0.0.1", 0).unwrap().shown(Some(81), "https", None).to_string();
+            Address::parse("127.0.0.1", 0).unwrap().url(Some(81), "https", None).to_string();
         assert_eq!(chosen, "https://127.0.0.1:81");
         for (port, shown) in
             [(443, "https://app.example.org"), (8443, "https://app.example.org:8443")]
         {
-            let address = Address::of("0.0.0.0", port).unwrap();
-            assert_eq!(address.shown(None, "https", Some("app.example.org")).to_string(), shown);
+            let address = Address::parse("0.0.0.0", port).unwrap();
+            assert_eq!(address.url(None, "https", Some("app.example.org")).to_string(), shown);
         }
     }
 }

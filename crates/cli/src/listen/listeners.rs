@@ -1,4 +1,4 @@
-//! The ports that clients come to: that of what is served, and the one beside it that sends clients there; or the sockets that a service
+//! The ports that clients come to: that of what is served, and the one redirect_address it that sends clients there; or the sockets that a service
 //! manager has opened for it.
 
 use std::io;
@@ -11,38 +11,39 @@ use rookery_server::{
 };
 use rookery_systemd::{ActivatedSocket, Activation};
 
-use crate::failure::{Failure, say, tell};
+use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::settings::combined::Settings;
+use crate::settings::combined::CombinedSettings;
+use crate::stderr::{log_line, print_lines};
 use crate::terminal::startup_screen::network_url;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Ports {
+pub(crate) struct Listeners {
     /// The one from which requests in the clear are redirected first, if there is any.
     listeners: Vec<Listener>,
     has_redirect: bool,
     /// Where they are, as a browser takes it.
-    pub(crate) shown: String,
+    pub(crate) addresses: String,
     /// The URL to open in a browser; `None` where there are only Unix sockets.
     pub(crate) url: Option<String>,
     scheme: &'static str,
     /// The addresses without a name.
-    unnamed: Vec<SocketAddr>,
+    ip_addresses: Vec<SocketAddr>,
 }
 
-impl Ports {
+impl Listeners {
     /// Listens on both; on what a service manager has handed over instead, if it has.
     ///
     /// # Errors
     /// When that cannot be done.
-    pub(crate) fn listen(
+    pub(crate) fn open(
         server: &Server,
         address: &Address,
-        beside: Option<&Address>,
+        redirect_address: Option<&Address>,
         site: ListenerConfig,
-        settings: &Settings,
-    ) -> Result<Ports, Failure> {
+        settings: &CombinedSettings,
+    ) -> Result<Listeners, Failure> {
         let scheme = if site.tls.is_some() { "https" } else { "http" };
         let domains = settings.0.list("domain");
         let domain = domains.first().map(String::as_str);
@@ -52,13 +53,13 @@ impl Ports {
         // SAFETY: called once, since this is; and nobody uses descriptors that the environment says are somebody's.
         let given = unsafe { Activation::take() };
         let given = given.map_err(|error| Failure::Address(format!("{error}.")))?;
-        let given = given_sockets(given);
-        let mut shown = Vec::new();
-        let mut unnamed = Vec::new();
+        let given = inherited_sockets(given);
+        let mut addresses = Vec::new();
+        let mut ip_addresses = Vec::new();
         let mut add = |at: &Address, port: Option<u16>| {
-            shown.push(at.shown(port, scheme, domain).to_string());
+            addresses.push(at.url(port, scheme, domain).to_string());
             if let (Address::Tcp { socket, .. }, None) = (at, domain) {
-                unnamed.push(SocketAddr::new(socket.ip(), port.unwrap_or(socket.port())));
+                ip_addresses.push(SocketAddr::new(socket.ip(), port.unwrap_or(socket.port())));
             }
         };
         let mut listeners = if given.is_empty() {
@@ -71,7 +72,9 @@ impl Ports {
                 let (at, port) = shown_address(address);
                 add(&at, port);
             }
-            tell("it serves on the sockets of the service manager: --host and --port are not used");
+            log_line(
+                "it serves on the sockets of the service manager: --host and --port are not used",
+            );
             let listener = server.listen_inherited(&given, site).map_err(|error| {
                 Failure::Address(format!(
                     "The sockets of the service manager cannot be used: {error}."
@@ -81,25 +84,35 @@ impl Ports {
         };
         let port = listeners.iter().find_map(|listener| Some(listener.local_addr()?.port()));
         let mut has_redirect = false;
-        if let (Some(beside), Some(tls), Some(port)) = (beside, opened, port) {
+        if let (Some(redirect_address), Some(tls), Some(port)) = (redirect_address, opened, port) {
             has_redirect = true;
             let redirect = Some(Arc::new(Redirect { tls, port }));
             let site = ListenerConfig {
                 redirect,
                 proxies,
                 proxy_protocol,
-                notice: Notice(tell),
+                notice: Notice(log_line),
                 ..ListenerConfig::default()
             };
-            listeners.insert(0, beside.listen(server, site)?);
+            listeners.insert(0, redirect_address.listen(server, site)?);
         }
-        let url = shown.iter().find(|shown| shown.contains("://")).cloned();
-        Ok(Ports { listeners, has_redirect, shown: shown.join(" and "), url, scheme, unnamed })
+        let url = addresses.iter().find(|address| address.contains("://")).cloned();
+        Ok(Listeners {
+            listeners,
+            has_redirect,
+            addresses: addresses.join(" and "),
+            url,
+            scheme,
+            ip_addresses,
+        })
     }
 
     /// Returns the URLs for other machines, to which this one has the address `own`.
-    pub(crate) fn network(&self, own: Option<IpAddr>) -> Vec<String> {
-        self.unnamed.iter().filter_map(|listens| network_url(self.scheme, *listens, own)).collect()
+    pub(crate) fn network_urls(&self, own: Option<IpAddr>) -> Vec<String> {
+        self.ip_addresses
+            .iter()
+            .filter_map(|listens| network_url(self.scheme, *listens, own))
+            .collect()
     }
 
     /// Copies of the sockets, for a worker to accept on: those of the address, and those from which requests in the clear are
@@ -107,7 +120,7 @@ impl Ports {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn copies(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
+    pub(crate) fn copy_sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (redirects, listeners) = self.listeners.split_at(usize::from(self.has_redirect));
         let copies = |listeners: &[Listener]| -> io::Result<Vec<OwnedFd>> {
             let copies: Vec<_> =
@@ -133,7 +146,9 @@ impl Ports {
         let left = self.connections();
         if left > 0 {
             let what = if left == 1 { "connection is" } else { "connections are" };
-            say(&format!("Stopping: {left} {what} being finished. A second signal ends at once."));
+            print_lines(&format!(
+                "Stopping: {left} {what} being finished. A second signal ends at once."
+            ));
         }
     }
 
@@ -142,7 +157,7 @@ impl Ports {
     }
 }
 
-fn given_sockets(activation: Activation) -> InheritedSockets {
+fn inherited_sockets(activation: Activation) -> InheritedSockets {
     let mut given = InheritedSockets::default();
     for (_, socket) in activation.sockets {
         match socket {

@@ -10,21 +10,21 @@ const SHOWN: usize = 120;
 
 /// Returns "R (process 1234: its command line, in its folder)" for the process that listens on a
 /// port.
-pub(crate) fn port_holder(port: u16) -> Option<String> {
-    holders(&inodes_of_port(port)).next().map(|process| describe(&process))
+pub(crate) fn port_owner(port: u16) -> Option<String> {
+    owners(&inodes_of_port(port)).next().map(|process| describe(&process))
 }
 
 /// Returns a description of the process that holds a port if it is a worker whose supervisor has
 /// gone.
 #[cfg(target_os = "linux")]
-pub(crate) fn orphan_on_port(port: u16) -> Option<String> {
+pub(crate) fn orphaned_worker_on_port(port: u16) -> Option<String> {
     orphan(&inodes_of_port(port))
 }
 
 /// Returns a description of the process that listens at the path of a Unix socket if it is a worker
 /// whose supervisor has gone.
 #[cfg(target_os = "linux")]
-pub(crate) fn orphan_on_path(path: &Path) -> Option<String> {
+pub(crate) fn orphaned_worker_on_path(path: &Path) -> Option<String> {
     orphan(&inodes_of_path(path))
 }
 
@@ -42,22 +42,22 @@ const WORKER: &[u8] = b"ROOKERY_INTERNAL_CONTROL_FD=";
 /// have the sockets are workers.
 #[cfg(target_os = "linux")]
 fn orphan(inodes: &[String]) -> Option<String> {
-    let holders: Vec<PathBuf> = holders(inodes).collect();
+    let owners: Vec<PathBuf> = owners(inodes).collect();
     let is_worker = |process: &PathBuf| {
         let environment = fs::read(process.join("environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(WORKER))
     };
-    if holders.iter().all(is_worker) {
-        holders.first().map(|process| describe(process))
+    if owners.iter().all(is_worker) {
+        owners.first().map(|process| describe(process))
     } else {
         None
     }
 }
 
 /// Returns the folders in `/proc` of the processes that have one of these sockets.
-fn holders(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
+fn owners(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    let is_holder = move |process: &Path| {
+    let is_owner = move |process: &Path| {
         let Ok(descriptors) = fs::read_dir(process.join("fd")) else { return false };
         descriptors.flatten().any(|descriptor| {
             fs::read_link(descriptor.path()).is_ok_and(|link| {
@@ -69,7 +69,7 @@ fn holders(inodes: &[String]) -> impl Iterator<Item = PathBuf> {
     let processes = processes.into_iter().flatten().flatten();
     let processes =
         processes.filter(|entry| entry.file_name().as_bytes().iter().all(u8::is_ascii_digit));
-    processes.map(|entry| entry.path()).filter(move |process| is_holder(process))
+    processes.map(|entry| entry.path()).filter(move |process| is_owner(process))
 }
 
 /// Returns the inodes of the sockets that listen at the path of a Unix socket.

@@ -6,13 +6,13 @@ use std::mem::MaybeUninit;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
-use crate::process::signals::{block, set_of};
+use crate::process::signals::{block, signal_set};
 
-/// Signals that are this process's own, or that nobody can have: all others are passed on.
-const OWN: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
+/// Signals that are this process's own, or that nobody can have: all others are forwarded on.
+const NOT_FORWARDED: [libc::c_int; 3] = [libc::SIGCHLD, libc::SIGKILL, libc::SIGSTOP];
 
 /// Those that say what a process itself has done wrong: they are not sent by anybody, and blocked they would have no end.
-const FAULTS: [libc::c_int; 6] =
+const FAULT_SIGNALS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
 
 /// In the first process of a container, starts a child to go on with and waits for its end, which is what is returned; in the child, and in
@@ -20,36 +20,37 @@ const FAULTS: [libc::c_int; 6] =
 ///
 /// # Errors
 /// When there cannot be a child.
-pub(crate) fn be_first() -> Result<Option<ExitCode>, Failure> {
+pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
     // SAFETY: asks only.
     if unsafe { libc::getpid() } != 1 {
         return Ok(None);
     }
-    let passed: Vec<libc::c_int> =
-        (1..32).filter(|number| !OWN.contains(number) && !FAULTS.contains(number)).collect();
-    let all: Vec<libc::c_int> = passed.iter().copied().chain([libc::SIGCHLD]).collect();
+    let forwarded: Vec<libc::c_int> = (1..32)
+        .filter(|number| !NOT_FORWARDED.contains(number) && !FAULT_SIGNALS.contains(number))
+        .collect();
+    let all: Vec<libc::c_int> = forwarded.iter().copied().chain([libc::SIGCHLD]).collect();
     let before = block(&all);
     // SAFETY: there is one thread, so the child has all that this process has.
     match unsafe { libc::fork() } {
-        -1 => Err(Failure::Serving(format!(
+        -1 => Err(Failure::Unavailable(format!(
             "The process that serves cannot be started: {}.",
             io::Error::last_os_error()
         ))),
         0 => {
-            lead_the_terminal();
-            take_what_is_for_the_first();
+            take_terminal();
+            adopt_pid_variables();
             // SAFETY: the set that was in force before.
             unsafe {
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut())
             };
             Ok(None)
         }
-        child => Ok(Some(watch(child, &all))),
+        child => Ok(Some(supervise_child(child, &all))),
     }
 }
 
 /// In the child: a group of its own, which has the terminal, if there is one. Else Ctrl-C would come to both, and so twice to it.
-fn lead_the_terminal() {
+fn take_terminal() {
     // SAFETY: plain calls; SIGTTOU, which a group in the background gets for the second, is ignored meanwhile.
     unsafe {
         libc::setpgid(0, 0);
@@ -60,7 +61,7 @@ fn lead_the_terminal() {
 }
 
 /// In the child: sockets and a watchdog that are for process 1 are for what serves.
-fn take_what_is_for_the_first() {
+fn adopt_pid_variables() {
     for name in ["LISTEN_PID", "WATCHDOG_PID"] {
         if std::env::var_os(name).is_some_and(|pid| pid == "1") {
             // SAFETY: there is one thread.
@@ -70,14 +71,14 @@ fn take_what_is_for_the_first() {
 }
 
 /// Passes signals on and buries what has died, until the child has.
-fn watch(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
-    let set = set_of(signals);
+fn supervise_child(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
+    let set = signal_set(signals);
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: a valid set, and room for the answer.
         match unsafe { libc::sigwaitinfo(&raw const set, info.as_mut_ptr()) } {
             libc::SIGCHLD => {
-                if let Some(code) = bury(child) {
+                if let Some(code) = reap_children(child) {
                     return code;
                 }
             }
@@ -92,7 +93,7 @@ fn watch(child: libc::pid_t, signals: &[libc::c_int]) -> ExitCode {
 }
 
 /// Waits for all that have died: one signal may stand for many. The exit status, once the child is among them.
-fn bury(child: libc::pid_t) -> Option<ExitCode> {
+fn reap_children(child: libc::pid_t) -> Option<ExitCode> {
     let mut code = None;
     loop {
         let mut status = 0;

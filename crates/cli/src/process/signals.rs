@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use rookery_server::output;
 
-use crate::failure::output_deadline;
+use crate::stderr::output_deadline;
 
 /// Those that end it, and those that ask for something. The system sends SIGTTIN and SIGTTOU as well, to
 /// who uses a terminal in the background; while they are waited for it does not, and lets a program
 /// write there.
-const HEEDED: [i32; 8] = [
+const HANDLED_SIGNALS: [i32; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGQUIT,
@@ -27,11 +27,11 @@ const HEEDED: [i32; 8] = [
 ];
 
 /// Whether who has sent a signal is known, and one that is ignored can be waited for.
-const KNOWS_SENDERS: bool = cfg!(target_os = "linux");
+const KNOWS_SENDER: bool = cfg!(target_os = "linux");
 
 /// One that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Caught {
+pub(crate) struct ReceivedSignal {
     number: i32,
     is_sent: bool,
     /// The process that has sent it; 0 for the system, and where that is not known.
@@ -40,69 +40,73 @@ pub(crate) struct Caught {
     is_ignored: bool,
 }
 
-impl Caught {
+impl ReceivedSignal {
     /// Whether it is a SIGHUP that somebody has sent. The one that the system sends when the terminal has gone ends what
     /// runs in it.
-    pub(crate) fn asks_for_reload(self) -> bool {
+    pub(crate) fn is_reload(self) -> bool {
         self.number == libc::SIGHUP && self.is_sent
     }
 
     /// Whether it asks for the file of the log to be opened anew.
-    pub(crate) fn asks_for_logs(self) -> bool {
+    pub(crate) fn is_log_reopen(self) -> bool {
         self.number == libc::SIGUSR1
     }
 
     /// Returns whether it asks for a reload and for nothing where nothing can be reloaded: the
     /// process was started to ignore it.
-    pub(crate) fn asks_for_reload_only(self) -> bool {
-        self.asks_for_reload() && self.is_ignored
+    pub(crate) fn is_ignored_reload(self) -> bool {
+        self.is_reload() && self.is_ignored
     }
 
     /// Returns whether it asks for workers to be replaced, as SIGHUP does; where there are none it
     /// asks for nothing.
-    pub(crate) fn asks_for_restart(self) -> bool {
+    pub(crate) fn is_worker_restart(self) -> bool {
         self.number == libc::SIGUSR2
     }
 
     /// Whether it asks for a worker more.
-    pub(crate) fn asks_for_more(self) -> bool {
+    pub(crate) fn is_worker_increase(self) -> bool {
         self.number == libc::SIGTTIN
     }
 
     /// Whether it asks for a worker less.
-    pub(crate) fn asks_for_fewer(self) -> bool {
+    pub(crate) fn is_worker_decrease(self) -> bool {
         self.number == libc::SIGTTOU
     }
 
     /// Whether it asks for something that only a server with workers does.
-    pub(crate) fn asks_for_nothing_here(self) -> bool {
-        self.asks_for_restart() || self.asks_for_more() || self.asks_for_fewer()
+    pub(crate) fn is_for_workers_only(self) -> bool {
+        self.is_worker_restart() || self.is_worker_increase() || self.is_worker_decrease()
     }
 
     /// Whether it is the Ctrl-C of a terminal.
     #[cfg(target_os = "linux")]
-    pub(crate) fn is_of_terminal(self) -> bool {
+    pub(crate) fn is_ctrl_c(self) -> bool {
         self.number == libc::SIGINT && !self.is_sent
     }
 
     /// Whether the system has sent it to a process that uses its terminal in the background.
     fn is_job_control(self) -> bool {
-        (self.asks_for_more() || self.asks_for_fewer()) && !self.is_sent
+        (self.is_worker_increase() || self.is_worker_decrease()) && !self.is_sent
     }
 
     /// Whether it ends the process, and asks for nothing else.
-    pub(crate) fn ends(self) -> bool {
-        !self.asks_for_logs() && !self.asks_for_reload() && !self.asks_for_nothing_here()
+    pub(crate) fn is_stop(self) -> bool {
+        !self.is_log_reopen() && !self.is_reload() && !self.is_for_workers_only()
     }
 
     /// Ends the process as it would have without us.
-    pub(crate) fn die(self) -> ! {
+    pub(crate) fn terminate_process(self) -> ! {
         output::flush_until(output_deadline());
         // SAFETY: plain calls of a number that is a signal's; raised here and not blocked, it is delivered before the
         // last of them returns.
         unsafe {
             libc::signal(self.number, libc::SIG_DFL);
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &set_of(&[self.number]), std::ptr::null_mut());
+            libc::pthread_sigmask(
+                libc::SIG_UNBLOCK,
+                &signal_set(&[self.number]),
+                std::ptr::null_mut(),
+            );
             libc::raise(self.number);
         }
         std::process::exit(128 + self.number)
@@ -111,46 +115,46 @@ impl Caught {
 
 /// The signals, as they come.
 #[derive(Debug)]
-pub(crate) struct Signals(Receiver<Caught>);
+pub(crate) struct Signals(Receiver<ReceivedSignal>);
 
 impl Signals {
-    /// From now on signals are told here and end nothing. To be called before other threads are started: they inherit that
+    /// From now on signals are signals here and end nothing. To be called before other threads are started: they inherit that
     /// these signals are not theirs.
     ///
     /// # Errors
     /// When the thread that waits for them cannot be started.
-    pub(crate) fn watch() -> io::Result<Signals> {
+    pub(crate) fn start() -> io::Result<Signals> {
         let ignores_hangup = is_ignored(libc::SIGHUP);
-        let is_heeded =
-            |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDERS);
-        let heeded: Vec<i32> = HEEDED.into_iter().filter(is_heeded).collect();
+        let is_handled =
+            |number: &i32| !is_ignored(*number) || (*number == libc::SIGHUP && KNOWS_SENDER);
+        let handled: Vec<i32> = HANDLED_SIGNALS.into_iter().filter(is_handled).collect();
         // Linux has signals that are blocked wait, those that are ignored among them.
-        block(&heeded);
-        let (told, hears) = mpsc::channel();
-        let set = set_of(&heeded);
+        block(&handled);
+        let (signals, receiver) = mpsc::channel();
+        let set = signal_set(&handled);
         std::thread::Builder::new().name("rookery-signals".to_owned()).spawn(move || {
-            while let Some(caught) = wait(&set) {
-                let is_ignored = caught.number == libc::SIGHUP && ignores_hangup;
-                if (is_ignored && !caught.is_sent) || caught.is_job_control() {
+            while let Some(signal) = wait_for_signal(&set) {
+                let is_ignored = signal.number == libc::SIGHUP && ignores_hangup;
+                if (is_ignored && !signal.is_sent) || signal.is_job_control() {
                     continue;
                 }
-                if told.send(Caught { is_ignored, ..caught }).is_err() {
+                if signals.send(ReceivedSignal { is_ignored, ..signal }).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Signals(hears))
+        Ok(Signals(receiver))
     }
 
     /// Waits for the next.
-    pub(crate) fn next(&self) -> Option<Caught> {
+    pub(crate) fn recv(&self) -> Option<ReceivedSignal> {
         self.0.recv().ok()
     }
 
     /// Waits for the next as long as that.
-    pub(crate) fn next_within(&self, time: Duration) -> Option<Caught> {
+    pub(crate) fn recv_timeout(&self, time: Duration) -> Option<ReceivedSignal> {
         match self.0.recv_timeout(time) {
-            Ok(caught) => Some(caught),
+            Ok(signal) => Some(signal),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
                 std::thread::sleep(time);
@@ -161,31 +165,31 @@ impl Signals {
 }
 
 /// The R session that has started this program for `serve(workers =)`, by its process id.
-pub(crate) const PARENT: &str = "ROOKERY_INTERNAL_PARENT_PID";
+pub(crate) const PARENT_VARIABLE: &str = "ROOKERY_INTERNAL_PARENT_PID";
 
 /// Returns the process id of the R session that has started this program and passes signals on to it.
-fn parent() -> Option<libc::pid_t> {
-    std::env::var(PARENT).ok()?.parse().ok()
+fn parent_session() -> Option<libc::pid_t> {
+    std::env::var(PARENT_VARIABLE).ok()?.parse().ok()
 }
 
 /// Counts the signals that end the process. One that is sent to all processes of a service comes
 /// twice where an R session has started this program: directly, and passed on by that session.
 #[derive(Debug)]
-pub(crate) struct Stops {
+pub(crate) struct StopCounter {
     parent: Option<libc::pid_t>,
     from_parent: u32,
     from_others: u32,
 }
 
-impl Stops {
-    pub(crate) fn new() -> Stops {
-        Stops { parent: parent(), from_parent: 0, from_others: 0 }
+impl StopCounter {
+    pub(crate) fn new() -> StopCounter {
+        StopCounter { parent: parent_session(), from_parent: 0, from_others: 0 }
     }
 
     /// Counts a signal, and returns how often the process has been asked to end: a signal from the
     /// parent and one from elsewhere count once.
-    pub(crate) fn count(&mut self, caught: Caught) -> u32 {
-        if self.parent == Some(caught.sender) {
+    pub(crate) fn record(&mut self, signal: ReceivedSignal) -> u32 {
+        if self.parent == Some(signal.sender) {
             self.from_parent += 1;
         } else {
             self.from_others += 1;
@@ -194,10 +198,10 @@ impl Stops {
     }
 }
 
-/// Has this process be told to end when the session that has started it ends, however it does.
+/// Has this process be signals to end when the session that has started it ends, however it does.
 #[cfg(target_os = "linux")]
-pub(crate) fn follow_parent() {
-    let Some(parent) = parent() else { return };
+pub(crate) fn stop_with_parent() {
+    let Some(parent) = parent_session() else { return };
     // SAFETY: plain calls. Whose child this is, is asked before and behind: the parent may have gone in between.
     unsafe {
         if libc::getppid() == parent {
@@ -225,13 +229,13 @@ pub(crate) fn block(numbers: &[i32]) -> libc::sigset_t {
     let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a valid set, and room for another, which is valid as zeros.
     unsafe {
-        libc::pthread_sigmask(libc::SIG_BLOCK, &set_of(numbers), before.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_BLOCK, &signal_set(numbers), before.as_mut_ptr());
         before.assume_init()
     }
 }
 
 /// A set of signals.
-pub(crate) fn set_of(numbers: &[i32]) -> libc::sigset_t {
+pub(crate) fn signal_set(numbers: &[i32]) -> libc::sigset_t {
     let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: sigemptyset makes a valid set of it, to which signals are added.
     unsafe {
@@ -245,7 +249,7 @@ pub(crate) fn set_of(numbers: &[i32]) -> libc::sigset_t {
 
 /// Waits for a signal of the set; `None` when that cannot be done.
 #[cfg(target_os = "linux")]
-fn wait(set: &libc::sigset_t) -> Option<Caught> {
+fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     loop {
         let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: a valid set, and room for the answer.
@@ -256,7 +260,7 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
             let is_sent = info.si_code == libc::SI_USER || info.si_code == libc::SI_QUEUE;
             // SAFETY: the field is valid for signals that a process has sent.
             let sender = if is_sent { unsafe { info.si_pid() } } else { 0 };
-            return Some(Caught { number, is_sent, sender, is_ignored: false });
+            return Some(ReceivedSignal { number, is_sent, sender, is_ignored: false });
         }
         if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return None;
@@ -266,46 +270,47 @@ fn wait(set: &libc::sigset_t) -> Option<Caught> {
 
 /// Waits for a signal of the set; who sent it is not known here.
 #[cfg(not(target_os = "linux"))]
-fn wait(set: &libc::sigset_t) -> Option<Caught> {
+fn wait_for_signal(set: &libc::sigset_t) -> Option<ReceivedSignal> {
     let mut number = 0;
     // SAFETY: a valid set, and room for the answer.
     let waited = unsafe { libc::sigwait(set, &raw mut number) };
-    (waited == 0).then_some(Caught { number, is_sent: true, sender: 0, is_ignored: false })
+    (waited == 0).then_some(ReceivedSignal { number, is_sent: true, sender: 0, is_ignored: false })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn term(sender: libc::pid_t) -> Caught {
-        Caught { number: libc::SIGTERM, is_sent: true, sender, is_ignored: false }
+    fn term(sender: libc::pid_t) -> ReceivedSignal {
+        ReceivedSignal { number: libc::SIGTERM, is_sent: true, sender, is_ignored: false }
     }
 
     #[test]
     fn a_signal_that_the_parent_passes_on_counts_once() {
-        let mut stops = Stops { parent: Some(7), from_parent: 0, from_others: 0 };
-        assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [1, 1]);
-        assert_eq!([7, 1].map(|sender| stops.count(term(sender))), [2, 2]);
+        let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
+        assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [1, 1]);
+        assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [2, 2]);
     }
 
     #[test]
     fn what_a_terminal_sends_asks_for_no_worker() {
         for number in [libc::SIGTTIN, libc::SIGTTOU] {
             for is_sent in [true, false] {
-                let caught = Caught { number, is_sent, sender: 0, is_ignored: false };
-                assert_eq!(caught.is_job_control(), !is_sent);
-                assert!(!caught.ends() && !caught.is_of_terminal());
+                let signal = ReceivedSignal { number, is_sent, sender: 0, is_ignored: false };
+                assert_eq!(signal.is_job_control(), !is_sent);
+                assert!(!signal.is_stop() && !signal.is_ctrl_c());
             }
         }
-        let ctrl_c = Caught { number: libc::SIGINT, is_sent: false, sender: 0, is_ignored: false };
-        assert!(ctrl_c.is_of_terminal() && ctrl_c.ends() && !term(0).is_of_terminal());
+        let ctrl_c =
+            ReceivedSignal { number: libc::SIGINT, is_sent: false, sender: 0, is_ignored: false };
+        assert!(ctrl_c.is_ctrl_c() && ctrl_c.is_stop() && !term(0).is_ctrl_c());
     }
 
     #[test]
     fn signals_of_others_count_each_wherever_they_come_from() {
         for parent in [None, Some(7)] {
-            let mut stops = Stops { parent, from_parent: 0, from_others: 0 };
-            assert_eq!([1, 2, 0].map(|sender| stops.count(term(sender))), [1, 2, 3]);
+            let mut stops = StopCounter { parent, from_parent: 0, from_others: 0 };
+            assert_eq!([1, 2, 0].map(|sender| stops.record(term(sender))), [1, 2, 3]);
         }
     }
 }

@@ -6,60 +6,61 @@ use std::sync::Arc;
 use rookery_server::access_log::{AccessLog, Format, LogFile, Reopener};
 use rookery_server::output;
 
-use crate::failure::{Failure, output_deadline, tell};
-use crate::user_paths::{folder_of, is_writable, settle};
+use crate::failure::Failure;
+use crate::stderr::{log_line, output_deadline};
+use crate::user_paths::{absolute, is_writable, parent_folder};
 
 /// Where the access log goes.
 #[derive(Debug, Clone)]
-pub(crate) enum LogTo {
+pub(crate) enum LogTarget {
     Stdout,
     Nothing,
     /// Appended to.
     File(PathBuf),
 }
 
-impl LogTo {
+impl LogTarget {
     /// With an absolute path, which can be written: said now, not at the first request.
     ///
     /// # Errors
     /// When it cannot.
-    pub(crate) fn settled(&self) -> Result<LogTo, Failure> {
-        let LogTo::File(asked) = self else { return Ok(self.clone()) };
-        let path = settle(asked);
-        let folder = folder_of(&path);
+    pub(crate) fn checked(&self) -> Result<LogTarget, Failure> {
+        let LogTarget::File(asked) = self else { return Ok(self.clone()) };
+        let path = absolute(asked);
+        let folder = parent_folder(&path);
         if !folder.is_dir() {
             let folder = folder.display();
-            return Err(Failure::Serving(format!(
+            return Err(Failure::Unavailable(format!(
                 "The folder of the access log, `{folder}`, does not exist."
             )));
         }
         if path.is_dir() || !is_writable(if path.exists() { &path } else { folder }) {
-            return Err(Failure::Serving(format!(
+            return Err(Failure::Unavailable(format!(
                 "The access log `{}` cannot be written.",
                 path.display()
             )));
         }
-        Ok(LogTo::File(path))
+        Ok(LogTarget::File(path))
     }
 
-    /// Opens it; none for [`Nothing`](LogTo::Nothing).
+    /// Opens it; none for [`Nothing`](LogTarget::Nothing).
     ///
     /// # Errors
     /// When it cannot be opened.
     pub(crate) fn open(&self, format: Format) -> Result<Option<Log>, Failure> {
         let mut reopener = Reopener::default();
         let opened = match self {
-            LogTo::Nothing => return Ok(None),
+            LogTarget::Nothing => return Ok(None),
             // Workers write there as well.
-            LogTo::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
-            LogTo::File(path) => LogFile::open(path, tell).and_then(|file| {
+            LogTarget::Stdout => Ok(AccessLog::to(output::stdout().clone(), format)),
+            LogTarget::File(path) => LogFile::open(path, log_line).and_then(|file| {
                 reopener = file.reopener();
                 AccessLog::written(file, format)
             }),
         };
         match opened {
             Ok(log) => Ok(Some(Log { log: Arc::new(log), reopener })),
-            Err(error) => Err(Failure::Serving(format!(
+            Err(error) => Err(Failure::Unavailable(format!(
                 "The access log{} cannot be opened: {error}.",
                 self.name()
             ))),
@@ -67,7 +68,11 @@ impl LogTo {
     }
 
     fn name(&self) -> String {
-        if let LogTo::File(path) = self { format!(" `{}`", path.display()) } else { String::new() }
+        if let LogTarget::File(path) = self {
+            format!(" `{}`", path.display())
+        } else {
+            String::new()
+        }
     }
 }
 
@@ -100,10 +105,11 @@ mod tests {
     #[test]
     fn where_the_log_goes_is_checked_before_serving() {
         let folder = tempfile::tempdir().unwrap();
-        let settled =
-            |path: PathBuf| LogTo::File(path).settled().map_err(|failure| format!("{failure:?}"));
+        let settled = |path: PathBuf| {
+            LogTarget::File(path).checked().map_err(|failure| format!("{failure:?}"))
+        };
         let there = folder.path().join("access.log");
-        assert!(matches!(settled(there.clone()), Ok(LogTo::File(path)) if path == there));
+        assert!(matches!(settled(there.clone()), Ok(LogTarget::File(path)) if path == there));
         assert!(!there.exists());
         assert!(settled(folder.path().join("no/log")).unwrap_err().contains("does not exist"));
         assert!(settled(folder.path().into()).unwrap_err().contains("cannot be written"));

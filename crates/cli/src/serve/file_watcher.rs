@@ -7,52 +7,53 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// How often. Looking at ten thousand files takes some tens of milliseconds.
-const EVERY: Duration = Duration::from_millis(500);
+const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Files that are looked at, at the most: more is no app's, but somebody's home.
-const FILES_MOST: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 
 /// Kinds of files that an app is made of. What it reads and writes as it runs, such as data, is none.
-const KINDS: [&str; 19] = [
+const EXTENSIONS: [&str; 19] = [
     "r", "rmd", "qmd", "md", "html", "htm", "css", "scss", "js", "yml", "yaml", "sql", "stan",
     "cpp", "png", "jpg", "jpeg", "gif", "svg",
 ];
 
 /// Folders with other people's files; hidden ones are left out as well.
-const LEFT_OUT: [&str; 5] = ["renv", "packrat", "node_modules", "rsconnect", "shiny_bookmarks"];
+const IGNORED_FOLDERS: [&str; 5] =
+    ["renv", "packrat", "node_modules", "rsconnect", "shiny_bookmarks"];
 
 /// When a file was changed last, and its size.
-type State = (Option<SystemTime>, u64);
+type FileState = (Option<SystemTime>, u64);
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct FileWatcher {
     folder: PathBuf,
-    seen: BTreeMap<PathBuf, State>,
+    files: BTreeMap<PathBuf, FileState>,
 }
 
-impl Changes {
+impl FileWatcher {
     /// Those of a folder from now on.
-    pub(crate) fn of(folder: &Path) -> Changes {
-        Changes { folder: folder.into(), seen: look(folder) }
+    pub(crate) fn new(folder: &Path) -> FileWatcher {
+        FileWatcher { folder: folder.into(), files: scan(folder) }
     }
 
     /// Waits until something has changed, and then until nothing does any more: editors write in several steps, and many files at
     /// once. Gives the first, as it is called in its folder.
-    pub(crate) fn next(&mut self) -> PathBuf {
+    pub(crate) fn wait_for_change(&mut self) -> PathBuf {
         loop {
-            std::thread::sleep(EVERY);
-            let mut now = look(&self.folder);
-            if let Some(changed) = difference(&self.seen, &now) {
+            std::thread::sleep(SCAN_INTERVAL);
+            let mut now = scan(&self.folder);
+            if let Some(changed) = changed_file(&self.files, &now) {
                 loop {
-                    std::thread::sleep(EVERY);
-                    let next = look(&self.folder);
+                    std::thread::sleep(SCAN_INTERVAL);
+                    let next = scan(&self.folder);
                     if next == now {
                         break;
                     }
                     now = next;
                 }
-                self.seen = now;
+                self.files = now;
                 return changed
                     .strip_prefix(&self.folder)
                     .map_or_else(|_| changed.clone(), Path::to_path_buf);
@@ -62,16 +63,16 @@ impl Changes {
 }
 
 /// A file that is in one of them alone, or in both and not the same.
-fn difference(
-    before: &BTreeMap<PathBuf, State>,
-    now: &BTreeMap<PathBuf, State>,
+fn changed_file(
+    before: &BTreeMap<PathBuf, FileState>,
+    now: &BTreeMap<PathBuf, FileState>,
 ) -> Option<PathBuf> {
     let changed = now.iter().find(|(path, state)| before.get(*path) != Some(*state));
     let gone = || before.keys().find(|path| !now.contains_key(*path));
     changed.map(|(path, _)| path).or_else(gone).cloned()
 }
 
-fn look(folder: &Path) -> BTreeMap<PathBuf, State> {
+fn scan(folder: &Path) -> BTreeMap<PathBuf, FileState> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -85,10 +86,10 @@ fn look(folder: &Path) -> BTreeMap<PathBuf, State> {
                 continue;
             }
             if kind.is_dir() {
-                if !LEFT_OUT.contains(&&*name) {
+                if !IGNORED_FOLDERS.contains(&&*name) {
                     folders.push(entry.path());
                 }
-            } else if is_of_app(&name) && found.len() < FILES_MOST {
+            } else if is_app_file(&name) && found.len() < MAX_FILES {
                 let about = fs::metadata(entry.path());
                 let state = about.map_or((None, 0), |about| (about.modified().ok(), about.len()));
                 found.insert(entry.path(), state);
@@ -98,10 +99,10 @@ fn look(folder: &Path) -> BTreeMap<PathBuf, State> {
     found
 }
 
-fn is_of_app(name: &str) -> bool {
+fn is_app_file(name: &str) -> bool {
     let extension =
         Path::new(name).extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    KINDS.contains(&&*extension) || name == ".Rprofile" || name == ".Renviron"
+    EXTENSIONS.contains(&&*extension) || name == ".Rprofile" || name == ".Renviron"
 }
 
 #[cfg(test)]
@@ -111,10 +112,10 @@ mod tests {
     #[test]
     fn files_of_an_app_are_told_from_what_it_writes() {
         for name in ["app.R", "a.qmd", "style.CSS", "_server.yml", ".Rprofile"] {
-            assert!(is_of_app(name), "{name}");
+            assert!(is_app_file(name), "{name}");
         }
         for name in ["data.csv", "model.rds", "app.R~", "access.log", "db.sqlite", "R", ""] {
-            assert!(!is_of_app(name), "{name}");
+            assert!(!is_app_file(name), "{name}");
         }
     }
 
@@ -127,27 +128,27 @@ mod tests {
             fs::write(path(name), "1").unwrap();
         }
         std::os::unix::fs::symlink(folder.path(), path("round")).unwrap();
-        let before = look(folder.path());
+        let before = scan(folder.path());
         assert_eq!(before.keys().cloned().collect::<Vec<_>>(), [path("R/f.R"), path("app.R")]);
-        assert_eq!(difference(&before, &look(folder.path())), None);
+        assert_eq!(changed_file(&before, &scan(folder.path())), None);
         for name in ["renv/library/x.R", ".git/y.R", "data.csv"] {
             fs::write(path(name), "longer").unwrap();
         }
-        assert_eq!(difference(&before, &look(folder.path())), None);
+        assert_eq!(changed_file(&before, &scan(folder.path())), None);
         fs::write(path("R/f.R"), "longer").unwrap();
-        assert_eq!(difference(&before, &look(folder.path())), Some(path("R/f.R")));
-        let now = look(folder.path());
+        assert_eq!(changed_file(&before, &scan(folder.path())), Some(path("R/f.R")));
+        let now = scan(folder.path());
         fs::remove_file(path("app.R")).unwrap();
-        assert_eq!(difference(&now, &look(folder.path())), Some(path("app.R")));
+        assert_eq!(changed_file(&now, &scan(folder.path())), Some(path("app.R")));
     }
 
     #[test]
     fn a_folder_with_too_many_is_looked_at_in_part() {
         let folder = tempfile::tempdir().unwrap();
-        for at in 0..FILES_MOST + 10 {
+        for at in 0..MAX_FILES + 10 {
             fs::File::create(folder.path().join(format!("{at}.R"))).unwrap();
         }
-        assert_eq!(look(folder.path()).len(), FILES_MOST);
+        assert_eq!(scan(folder.path()).len(), MAX_FILES);
     }
 
     #[test]
@@ -155,16 +156,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.R");
         fs::write(&path, "1").unwrap();
-        let mut changes = Changes::of(folder.path());
-        let (told, hears) = std::sync::mpsc::channel();
-        std::thread::spawn(move || while told.send(changes.next()).is_ok() {});
+        let mut watcher = FileWatcher::new(folder.path());
+        let (changes, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || while changes.send(watcher.wait_for_change()).is_ok() {});
         for at in 0..10 {
             fs::write(&path, "x".repeat(at + 2)).unwrap();
-            std::thread::sleep(EVERY / 5);
+            std::thread::sleep(SCAN_INTERVAL / 5);
         }
-        let patience = Duration::from_secs(60);
-        assert_eq!(hears.recv_timeout(patience).unwrap(), Path::new("app.R"));
+        let timeout = Duration::from_secs(60);
+        assert_eq!(receiver.recv_timeout(timeout).unwrap(), Path::new("app.R"));
         fs::write(folder.path().join("b.R"), "2").unwrap();
-        assert_eq!(hears.recv_timeout(patience).unwrap(), Path::new("b.R"));
+        assert_eq!(receiver.recv_timeout(timeout).unwrap(), Path::new("b.R"));
     }
 }

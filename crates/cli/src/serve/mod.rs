@@ -14,4 +14,10 @@ pub(crate) mod single_process;
 pub(crate) mod static_site;
 #[cfg(target_os = "linux")]
 pub(crate) mod supervised;
+#[cfg(target_os = "linux")]
+pub(crate) mod supervisor_commands;
+#[cfg(target_os = "linux")]
+pub(crate) mod supervisor_config;
+#[cfg(target_os = "linux")]
+pub(crate) mod supervisor_frontend;
 pub(crate) mod tls;

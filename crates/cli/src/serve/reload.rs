@@ -8,22 +8,23 @@ use rookery_settings::{Applies, Group, Setting};
 use rookery_supervisor::{SupervisorCommand, SupervisorStatus};
 
 use crate::app_detection::Target;
-use crate::command_line::Serve;
 use crate::commands::check;
-use crate::failure::{Failure, tell};
+use crate::failure::Failure;
 use crate::listen::address::Address;
-use crate::serve::supervised::{self, Planner};
+use crate::serve::supervisor_config::{ConfigBuilder, readiness};
 use crate::serve::tls;
 use crate::settings::combined::Https;
-use crate::settings::sources::{Read, Sources};
+use crate::settings::serve_settings::ServeSettings;
+use crate::settings::sources::{LoadedSettings, Sources};
+use crate::stderr::log_line;
 
 /// The settings of a running server, and everything that it takes to read them again.
 pub(crate) struct Reload {
     pub(crate) sources: Sources,
     pub(crate) target: Target,
     /// The settings that the server was started with.
-    pub(crate) start: Serve,
-    pub(crate) planner: Planner,
+    pub(crate) start: ServeSettings,
+    pub(crate) builder: ConfigBuilder,
     pub(crate) status: Arc<SupervisorStatus>,
     pub(crate) tls: Option<Tls>,
     /// What has been reported about the settings.
@@ -34,32 +35,32 @@ impl Reload {
     /// Reads and checks the settings, applies those of HTTPS, and returns the request for the supervisor.
     pub(crate) fn request(&self) -> SupervisorCommand {
         match self.read() {
-            Ok(serve) => SupervisorCommand::Change(Box::new(self.planner.plan(&serve, None))),
+            Ok(serve) => SupervisorCommand::Change(Box::new(self.builder.build(&serve, None))),
             Err(failure) => SupervisorCommand::RefuseReload(failure.message()),
         }
     }
 
-    fn read(&self) -> Result<Serve, Failure> {
-        let Read { serve, notes } = self.sources.read(&self.target)?;
-        let (_, address) = check::verify(&serve, &self.target)?;
+    fn read(&self) -> Result<ServeSettings, Failure> {
+        let LoadedSettings { serve, notes } = self.sources.read(&self.target)?;
+        let (_, address) = check::check_settings(&serve, &self.target)?;
         self.check_addresses(&serve, &address)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
         let (settings, differ) = serve.settings.0.clone().keeping(&self.start.settings.0, is_kept);
         let serve = self.sources.serve(settings).map_err(|failure| {
             let with =
                 "Together with settings that need a restart, and are as they were at the start:";
-            Failure::Serving(format!("{with} {}", failure.message()))
+            Failure::Unavailable(format!("{with} {}", failure.message()))
         })?;
         if let Some(tls) = &self.tls {
             tls::apply(tls, &serve.settings)?;
         }
-        self.status.set_readiness(supervised::readiness(&serve.workers));
+        self.status.set_readiness(readiness(&serve.workers));
         self.report(notes, &differ);
         Ok(serve)
     }
 
     /// Checks the addresses that have changed: a restart, which they need, would fail.
-    fn check_addresses(&self, serve: &Serve, address: &Address) -> Result<(), Failure> {
+    fn check_addresses(&self, serve: &ServeSettings, address: &Address) -> Result<(), Failure> {
         if (&serve.host, serve.port) != (&self.start.host, self.start.port) {
             check::check_address(address)?;
         }
@@ -73,11 +74,11 @@ impl Reload {
     /// Reports what is new about the settings, and those that have changed without an effect.
     fn report(&self, notes: Vec<String>, differ: &[&Setting]) {
         let mut before = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.iter().filter(|note| !before.contains(note)).for_each(|note| tell(note));
+        notes.iter().filter(|note| !before.contains(note)).for_each(|note| log_line(note));
         *before = notes;
         if !differ.is_empty() {
             let names: Vec<String> = differ.iter().map(|row| format!("`{}`", row.path())).collect();
-            tell(&format!(
+            log_line(&format!(
                 "these settings have changed, and stay as they were until the server is restarted: {}",
                 names.join(", ")
             ));
@@ -86,7 +87,7 @@ impl Reload {
 }
 
 /// Returns true if a server that was started with `start` has to be restarted for a setting of `now`.
-fn needs_restart(row: &Setting, start: &Serve, now: &Serve) -> bool {
+fn needs_restart(row: &Setting, start: &ServeSettings, now: &ServeSettings) -> bool {
     // What a terminal has is a single worker.
     let is_bound_to_terminal = row.name == "workers" && start.workers.is_interactive;
     is_bound_to_terminal
@@ -99,6 +100,6 @@ fn needs_restart(row: &Setting, start: &Serve, now: &Serve) -> bool {
 }
 
 /// Returns true if HTTPS is spoken with certificates from files.
-fn has_files(serve: &Serve) -> bool {
+fn has_files(serve: &ServeSettings) -> bool {
     serve.settings.https() == Some(Https::Files)
 }

@@ -9,13 +9,13 @@ use rookery_settings::lines::Lines;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;
-use crate::command_line::Serve;
 use crate::failure::Failure;
 use crate::listen::address::Address;
 use crate::process::signals;
-use crate::serve::access_log::LogTo;
-use crate::serve::r_command::{command, hand_over_log, place};
+use crate::serve::access_log::LogTarget;
+use crate::serve::r_command::{add_log, r_command, target_lines};
 use crate::serve::tls;
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
 /// Serves with one R process. Returns only when that has failed.
@@ -23,27 +23,27 @@ use crate::settings::workers::Workers;
 /// # Errors
 /// When the address or a certificate is not available, or there is no R.
 pub(crate) fn serve(
-    serve: &Serve,
+    serve: &ServeSettings,
     target: &Target,
     address: &Address,
-    beside: Option<&Address>,
-    log: &LogTo,
+    redirect_address: Option<&Address>,
+    log: &LogTarget,
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
-        return Err(Failure::Serving(
+        return Err(Failure::Unavailable(
             "Options about workers, such as `--workers`, need Linux: leave them out, and one R process serves."
                 .to_owned(),
         ));
     }
     tls::check(&serve.settings)?;
-    address.probe()?;
-    beside.map_or(Ok(()), Address::probe)?;
-    Err(become_r(serve, target, address, log))
+    address.check_free()?;
+    redirect_address.map_or(Ok(()), Address::check_free)?;
+    Err(exec_r(serve, target, address, log))
 }
 
 /// Replaces this process by R. Returns only when that failed, with the reason.
-fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Failure {
-    let mut command = match command(target, handed_over(serve, target, address, log)) {
+fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
+    let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
         Ok(command) => command,
         Err(failure) => return failure,
     };
@@ -54,14 +54,19 @@ fn become_r(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> F
     output::flush();
     let error = command.exec();
     let program = command.get_program().to_string_lossy();
-    Failure::Serving(format!("R could not be started ({program}): {error}."))
+    Failure::Unavailable(format!("R could not be started ({program}): {error}."))
 }
 
-fn handed_over(serve: &Serve, target: &Target, address: &Address, log: &LogTo) -> Lines {
-    let mut lines = place(target, address);
-    serve.settings.hand_over_https(&mut lines, |_| true);
-    serve.settings.hand_over(&mut lines);
-    hand_over_log(serve, log, &mut lines);
+fn settings_for_r(
+    serve: &ServeSettings,
+    target: &Target,
+    address: &Address,
+    log: &LogTarget,
+) -> Lines {
+    let mut lines = target_lines(target, address);
+    serve.settings.pass_https(&mut lines, |_| true);
+    serve.settings.pass_to_r(&mut lines);
+    add_log(serve, log, &mut lines);
     match &serve.admin {
         Some(AdminAddress::Tcp(address)) => lines.line("admin", address.to_string().as_bytes()),
         Some(AdminAddress::Unix(path)) => {
@@ -84,14 +89,14 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::command_line::{self, Asked};
-    use crate::failure::said;
+    use crate::command_line::{self, CommandLine};
+    use crate::failure::message_of;
 
-    fn asked(words: &[&str]) -> Serve {
-        let words = ["rookery", "serve", "."].iter().chain(words);
-        match command_line::read(words.map(OsString::from)) {
-            Ok(Asked::Serve(command)) => {
-                Serve::of(rookery_settings::Settings::combine(command.options.given), false)
+    fn asked(args: &[&str]) -> ServeSettings {
+        let args = ["rookery", "serve", "."].iter().chain(args);
+        match command_line::read(args.map(OsString::from)) {
+            Ok(CommandLine::Serve(command)) => {
+                ServeSettings::of(rookery_settings::Settings::combine(command.options.given), false)
                     .unwrap()
             }
             other => panic!("{other:?}"),
@@ -99,28 +104,29 @@ mod tests {
     }
 
     /// What R is told, from the folder of these tests.
-    fn told(words: &[&str]) -> String {
-        let asked = asked(words);
+    fn lines_for_r(args: &[&str]) -> String {
+        let asked = asked(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
-        let address = Address::of(&asked.host, asked.port).unwrap();
-        let log = asked.log.settled().unwrap();
-        String::from_utf8(handed_over(&asked, &target, &address, &log).into_bytes()).unwrap()
+        let address = Address::parse(&asked.host, asked.port).unwrap();
+        let log = asked.log.checked().unwrap();
+        String::from_utf8(settings_for_r(&asked, &target, &address, &log).into_bytes()).unwrap()
     }
 
     #[test]
     fn address_log_and_settings_are_handed_over() {
         let here = std::env::current_dir().unwrap().display().to_string();
-        let text = told(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
+        let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
             "target=/app\nhost=127.0.0.1\nport=0\nlog=file\nlog_file={here}/access.log\nlog_format=common\nadmin=unix:{here}/look\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
-        let text = told(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
+        let text =
+            lines_for_r(&["--host", "unix:s", "--no-log", "--log-format=json", "--proxy-protocol"]);
         let wanted = format!(
             "target=/app\nsocket={here}/s\ncli:flag:proxy_protocol=TRUE\nlog=nothing\nlog_format=json\n"
         );
         assert!(text.starts_with(&wanted), "{text}");
-        let text = told(&[
+        let text = lines_for_r(&[
             "--trusted-proxies=10.0.0.0/8,unix",
             "--limit=body_bytes=10 MB",
             "--ws-compression=level=6",
@@ -139,8 +145,9 @@ mod tests {
         let [cert, key] =
             ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
-        let text =
-            told(&[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat());
+        let text = lines_for_r(
+            &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
+        );
         let wanted = "\ntls:text:tls_min_version=1.2\ntls:flag:http2=TRUE\ntls:flag:http2_websockets=FALSE\n\
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
@@ -152,7 +159,8 @@ mod tests {
             "--email=me@example.org",
             "--acme-profile=shortlived",
         ];
-        let text = told(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
+        let text =
+            lines_for_r(&[&acme[..], &["--acme-challenge=tls-alpn-01", "--acme-ca", &ca]].concat());
         let wanted = "\ntls:text:domain=b.example.org\ntls:text:email=me@example.org\ntls:flag:agree_tos=TRUE\n\
                       tls:flag:acme_staging=FALSE\ntls:text:acme_profile=shortlived\n\
                       tls:text:acme_challenge=tls-alpn-01\ntls:text:acme_ca=/";
@@ -162,10 +170,10 @@ mod tests {
     #[test]
     fn options_about_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
-        let address = Address::of("127.0.0.1", 0).unwrap();
-        for words in [&["--workers", "2"][..], &["--drain", "5s"]] {
-            let refused = serve(&asked(words), &target, &address, None, &LogTo::Nothing);
-            assert!(said(refused).starts_with("Options about workers"), "{words:?}");
+        let address = Address::parse("127.0.0.1", 0).unwrap();
+        for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
+            let refused = serve(&asked(args), &target, &address, None, &LogTarget::Nothing);
+            assert!(message_of(refused).starts_with("Options about workers"), "{args:?}");
         }
     }
 }

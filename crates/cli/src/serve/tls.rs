@@ -9,20 +9,21 @@ use rookery_server::tls::{
 use rookery_settings::Value;
 use rookery_websocket_client::Roots;
 
-use crate::failure::{Failure, tell};
-use crate::settings::combined::{self, Https, Settings};
-use crate::user_paths::settle;
+use crate::failure::Failure;
+use crate::settings::combined::{self, CombinedSettings, Https};
+use crate::stderr::log_line;
+use crate::user_paths::absolute;
 
 /// What HTTPS is spoken with, and who sees to its certificate.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct TlsSetup {
     pub(crate) tls: Tls,
     /// The certificate for this machine only, if it is served with that.
     pub(crate) development: Option<DevelopmentCertificate>,
     acme: Option<(Acme, Vec<Challenge>)>,
 }
 
-impl Opened {
+impl TlsSetup {
     /// Has the certificate ordered and renewed, where an authority issues it, until what it returns is dropped. The server listens
     /// by now.
     ///
@@ -30,9 +31,9 @@ impl Opened {
     /// When no thread can be started.
     pub(crate) fn start_renewer(&self) -> Result<Option<Renewer>, Failure> {
         let Some((acme, challenges)) = &self.acme else { return Ok(None) };
-        let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), tell);
+        let renewer = acme.start_renewer(self.tls.clone(), challenges.clone(), log_line);
         renewer.map(Some).map_err(|error| {
-            Failure::Serving(format!(
+            Failure::Unavailable(format!(
                 "The thread that orders certificates cannot be started: {error}."
             ))
         })
@@ -44,28 +45,28 @@ impl Opened {
 ///
 /// # Errors
 /// When they cannot be read, or do not belong together.
-pub(crate) fn open(settings: &Settings) -> Result<Option<Opened>, Failure> {
+pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Failure> {
     if settings.https() != Some(Https::Development) {
-        return of_files(settings, tell);
+        return load_files(settings, log_line);
     }
     let folder = data_folder().join("tls");
     let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
         let folder = folder.display();
-        Failure::Serving(format!(
+        Failure::Unavailable(format!(
             "No certificate to develop with can be kept in {folder}: {error}."
         ))
     })?;
     let pairs = vec![pair(&made.file, &made.file)];
-    let tls = read(TlsSettings { pairs, ..TlsSettings::default() }, tell)?;
-    Ok(Some(Opened { tls, development: Some(made), acme: None }))
+    let tls = new_tls(TlsSettings { pairs, ..TlsSettings::default() }, log_line)?;
+    Ok(Some(TlsSetup { tls, development: Some(made), acme: None }))
 }
 
 /// Reads certificates and keys anew, and says so.
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
-        Ok(()) => tell("TLS: the certificates have been read anew"),
+        Ok(()) => log_line("TLS: the certificates have been read anew"),
         Err(error) => {
-            tell(&format!("TLS: {error}. New connections are given the certificate from before"))
+            log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
         }
     }
 }
@@ -75,13 +76,14 @@ pub(crate) fn reload(tls: &Tls) {
 /// # Errors
 /// Fails when they cannot be used; those from before stay.
 #[cfg(target_os = "linux")]
-pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() != Some(Https::Files) {
         reload(tls);
         return Ok(());
     }
-    tls.replace(of_pairs(&settings.0)).map_err(|error| Failure::Serving(error.to_string()))?;
-    tell("TLS: the certificates have been read anew");
+    tls.replace(tls_settings(&settings.0))
+        .map_err(|error| Failure::Unavailable(error.to_string()))?;
+    log_line("TLS: the certificates have been read anew");
     Ok(())
 }
 
@@ -89,11 +91,11 @@ pub(crate) fn apply(tls: &Tls, settings: &Settings) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When they cannot.
-pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
+pub(crate) fn check(settings: &CombinedSettings) -> Result<(), Failure> {
     if settings.https() == Some(Https::Development) {
         return Ok(());
     }
-    of_files(settings, |_| ()).map(drop)
+    load_files(settings, |_| ()).map(drop)
 }
 
 /// The file with the certificate to develop with, and its key; `None` if it cannot be kept.
@@ -101,7 +103,7 @@ pub(crate) fn development_file() -> Option<PathBuf> {
     Some(DevelopmentCertificate::load_or_create(&data_folder().join("tls")).ok()?.file)
 }
 
-fn of_pairs(all: &rookery_settings::Settings) -> TlsSettings {
+fn tls_settings(all: &rookery_settings::Settings) -> TlsSettings {
     let files = |name| all.value(name).and_then(|value| value.paths().map(<[PathBuf]>::to_vec));
     let certificates = files("tls_cert").unwrap_or_default();
     let keys = files("tls_key").unwrap_or_else(|| certificates.clone());
@@ -138,28 +140,28 @@ fn hsts(value: &Value) -> Option<Hsts> {
 }
 
 /// Returns `None` without HTTPS.
-fn of_files(settings: &Settings, notice: fn(&str)) -> Result<Option<Opened>, Failure> {
-    let mut asked = of_pairs(&settings.0);
-    let opened = |tls, acme| Ok(Some(Opened { tls, development: None, acme }));
+fn load_files(settings: &CombinedSettings, notice: fn(&str)) -> Result<Option<TlsSetup>, Failure> {
+    let mut requested = tls_settings(&settings.0);
+    let setup = |tls, acme| Ok(Some(TlsSetup { tls, development: None, acme }));
     match settings.https() {
         None => return Ok(None),
         Some(Https::Authority) => {}
-        Some(_) => return opened(read(asked, notice)?, None),
+        Some(_) => return setup(new_tls(requested, notice)?, None),
     }
-    let over_tls = asked.client_ca.is_none() || asked.client_is_optional;
-    let prepared = Acme::prepare(of_authority(&settings.0)).and_then(|acme| {
+    let over_tls = requested.client_ca.is_none() || requested.client_is_optional;
+    let prepared = Acme::prepare(acme_settings(&settings.0)).and_then(|acme| {
         let challenges = acme.usable_challenges(settings.redirect_from().is_some(), over_tls)?;
         Ok((acme, challenges))
     });
-    let acme = prepared.map_err(|error| refused(&error))?;
-    asked.pairs = acme.0.pairs();
-    asked.challenges = Some(acme.0.challenges());
-    opened(read(asked, notice)?, Some(acme))
+    let acme = prepared.map_err(|error| acme_failure(&error))?;
+    requested.pairs = acme.0.pairs();
+    requested.challenges = Some(acme.0.challenges());
+    setup(new_tls(requested, notice)?, Some(acme))
 }
 
-fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
+fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
     let folder = combined::path(all, "acme_dir").unwrap_or_else(|| data_folder().join("acme"));
-    let usual = rookery_acme::Settings::new(all.list("domain"), folder);
+    let defaults = rookery_acme::Settings::new(all.list("domain"), folder);
     let staging = || all.flag("acme_staging").then(|| LETS_ENCRYPT_STAGING.to_owned());
     let challenge = all.text("acme_challenge");
     rookery_acme::Settings {
@@ -168,27 +170,27 @@ fn of_authority(all: &rookery_settings::Settings) -> rookery_acme::Settings {
         directory: all
             .text("acme_directory")
             .or_else(staging)
-            .unwrap_or_else(|| usual.directory.clone()),
+            .unwrap_or_else(|| defaults.directory.clone()),
         roots: combined::path(all, "acme_ca")
             .map_or(Roots::System, |path| Roots::Custom(path.to_string_lossy().into_owned())),
         profile: all.text("acme_profile"),
         challenge: [Challenge::Http, Challenge::Tls]
             .into_iter()
             .find(|way| challenge.as_deref() == Some(way.name())),
-        ..usual
+        ..defaults
     }
 }
 
-/// What is wrong with what an authority is asked for, with the option that mends it.
-fn refused(error: &BadSettings) -> Failure {
+/// What is wrong with what an authority is requested for, with the option that mends it.
+fn acme_failure(error: &BadSettings) -> Failure {
     match error {
         BadSettings::Terms(_) => {
             Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`."))
         }
         BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
         BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
-        BadSettings::Roots(_) => Failure::Serving(format!("`--acme-ca`: {error}.")),
-        BadSettings::Folder(..) => Failure::Serving(format!("`--acme-dir`: {error}.")),
+        BadSettings::Roots(_) => Failure::Unavailable(format!("`--acme-ca`: {error}.")),
+        BadSettings::Folder(..) => Failure::Unavailable(format!("`--acme-dir`: {error}.")),
         BadSettings::Unanswerable(_) => Failure::CommandLine(format!(
             "`--domain`: {error}: see `--redirect-from` and `--acme-challenge`."
         )),
@@ -197,11 +199,11 @@ fn refused(error: &BadSettings) -> Failure {
 }
 
 fn pair(certificate: &Path, key: &Path) -> CertificatePair {
-    CertificatePair { certificate: Pem::File(settle(certificate)), key: Pem::File(settle(key)) }
+    CertificatePair { certificate: Pem::File(absolute(certificate)), key: Pem::File(absolute(key)) }
 }
 
-fn read(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
-    Tls::new(settings, notice).map_err(|error| Failure::Serving(format!("{error}")))
+fn new_tls(settings: TlsSettings, notice: fn(&str)) -> Result<Tls, Failure> {
+    Tls::new(settings, notice).map_err(|error| Failure::Unavailable(format!("{error}")))
 }
 
 /// Where R keeps data of the package: `tools::R_user_dir("rookery", "data")`.
@@ -214,7 +216,7 @@ fn data_folder() -> PathBuf {
     };
     let base =
         folder("R_USER_DATA_DIR").or_else(|| folder("XDG_DATA_HOME")).unwrap_or_else(|| own.into());
-    settle(&base).join("R").join("rookery")
+    absolute(&base).join("R").join("rookery")
 }
 
 #[cfg(test)]
@@ -224,21 +226,25 @@ mod tests {
     use super::*;
     use crate::command_line::tests::options_of;
 
-    fn settings(words: &[&str]) -> Settings {
+    fn settings(words: &[&str]) -> CombinedSettings {
         let given = options_of(&[&["serve", "a"], words].concat()).given;
-        Settings(rookery_settings::Settings::combine(given))
+        CombinedSettings(rookery_settings::Settings::combine(given))
     }
 
     fn files(words: &[&str]) -> TlsSettings {
-        of_pairs(&settings(words).0)
+        tls_settings(&settings(words).0)
     }
 
     #[test]
     fn certificates_and_what_browsers_are_told_are_understood() {
-        let pairs = |asked: &TlsSettings| -> Vec<(Pem, Pem)> {
-            asked.pairs.iter().map(|pair| (pair.certificate.clone(), pair.key.clone())).collect()
+        let pairs = |requested: &TlsSettings| -> Vec<(Pem, Pem)> {
+            requested
+                .pairs
+                .iter()
+                .map(|pair| (pair.certificate.clone(), pair.key.clone()))
+                .collect()
         };
-        let pem = |path| Pem::File(settle(Path::new(path)));
+        let pem = |path| Pem::File(absolute(Path::new(path)));
         let one = files(&["--tls-cert", "c"]);
         assert_eq!(pairs(&one), [(pem("c"), pem("c"))]);
         assert_eq!((one.client_is_optional, one.minimum), (false, TlsVersion::Tls12));
@@ -275,13 +281,13 @@ mod tests {
 
     #[test]
     fn what_an_authority_is_asked_for_is_understood() {
-        let asked =
-            |words: &[&str]| of_authority(&settings(&[&["--domain=b.org"], words].concat()).0);
-        let plain = asked(&[]);
+        let requested =
+            |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()).0);
+        let plain = requested(&[]);
         assert!(
             !plain.agrees_to_terms && plain.directory == LETS_ENCRYPT && plain.emails.is_empty()
         );
-        let acme = asked(&[
+        let acme = requested(&[
             "--domain=c.org",
             "--agree-tos",
             "--email=me@b.org",
@@ -296,9 +302,9 @@ mod tests {
             (acme.directory.as_str(), acme.profile.as_deref()),
             (LETS_ENCRYPT_STAGING, Some("shortlived"))
         );
-        assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), settle(Path::new("d"))));
+        assert_eq!((acme.challenge, acme.folder), (Some(Challenge::Tls), absolute(Path::new("d"))));
         assert!(matches!(acme.roots, Roots::Custom(path) if path.ends_with("/f")));
-        assert_eq!(asked(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
+        assert_eq!(requested(&["--acme-directory", "https://ca/"]).directory, "https://ca/");
     }
 
     #[test]
@@ -308,10 +314,10 @@ mod tests {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
         let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
         // Without the port that requests are sent on from by default.
-        let usual = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let said = |words: &[&str]| match check(&settings(&[&usual[..], words].concat())) {
+        let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
+        let said = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat())) {
             Ok(()) => "fine".to_owned(),
-            Err(Failure::CommandLine(said) | Failure::Serving(said)) => said,
+            Err(Failure::CommandLine(said) | Failure::Unavailable(said)) => said,
             Err(other) => panic!("{other:?}"),
         };
         assert_eq!(said(&["--agree-tos"]), "fine");
@@ -350,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_is_not_there_is_said_at_once() {
-        let Err(Failure::Serving(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
+        let Err(Failure::Unavailable(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
         else {
             panic!("there is none")
         };

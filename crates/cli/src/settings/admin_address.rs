@@ -5,13 +5,13 @@ use std::path::Path;
 use rookery_status::AdminAddress;
 
 use crate::failure::Failure;
-use crate::user_paths::settle;
+use crate::user_paths::absolute;
 
 /// # Errors
 /// When it is no address.
-pub(crate) fn address(text: &str) -> Result<AdminAddress, Failure> {
+pub(crate) fn parse(text: &str) -> Result<AdminAddress, Failure> {
     match AdminAddress::parse(text) {
-        Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(settle(Path::new(&path)))),
+        Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(absolute(Path::new(&path)))),
         Some(tcp @ AdminAddress::Tcp(_)) => Ok(tcp),
         None => Err(Failure::CommandLine(format!(
             "`--admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
@@ -22,21 +22,13 @@ pub(crate) fn address(text: &str) -> Result<AdminAddress, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::said;
+    use crate::failure::message_of;
 
     #[test]
     fn a_socket_is_where_the_command_was_given() {
-        assert_eq!(
-            address("[::1]:9100").unwrap(),
-            AdminAddress::Tcp("[::1]:9100".parse().unwrap())
-        );
-        assert_eq!(
-            address("unix:/run/r/admin").unwrap(),
-            AdminAddress::Unix("/run/r/admin".into())
-        );
-        assert!(
-            matches!(address("unix:a").unwrap(), AdminAddress::Unix(path) if path.is_absolute())
-        );
-        assert!(said(address("9100")).ends_with("not `9100`."));
+        assert_eq!(parse("[::1]:9100").unwrap(), AdminAddress::Tcp("[::1]:9100".parse().unwrap()));
+        assert_eq!(parse("unix:/run/r/admin").unwrap(), AdminAddress::Unix("/run/r/admin".into()));
+        assert!(matches!(parse("unix:a").unwrap(), AdminAddress::Unix(path) if path.is_absolute()));
+        assert!(message_of(parse("9100")).ends_with("not `9100`."));
     }
 }

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rookery_server::{Config, NamedLimit, TrustedProxies};
-use rookery_settings::lines::Lines;
-use rookery_settings::{Places, Section, Setting, Source, Value, table};
+use rookery_settings::{Section, Setting};
 
 use crate::failure::Failure;
 use crate::process::allocator;
-use crate::user_paths::{is_executable, is_writable, settle};
+use crate::user_paths::{absolute, is_executable, is_writable};
 
 /// Where the certificates for HTTPS come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(crate) enum Https {
 }
 
 pub(crate) fn path(all: &rookery_settings::Settings, name: &str) -> Option<PathBuf> {
-    all.value(name)?.path().map(settle)
+    all.value(name)?.path().map(absolute)
 }
 
 /// Returns a time, if it is bounded.
@@ -31,41 +30,18 @@ pub(crate) fn time(all: &rookery_settings::Settings, name: &str) -> Option<Durat
 
 /// The settings of all sources.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Settings(pub(crate) rookery_settings::Settings);
+pub(crate) struct CombinedSettings(pub(crate) rookery_settings::Settings);
 
 /// The settings of a server in this process.
 #[derive(Debug)]
-pub(crate) struct OfServer {
+pub(crate) struct ServerSettings {
     pub(crate) config: Config,
     pub(crate) proxies: TrustedProxies,
     pub(crate) proxy_protocol: bool,
     pub(crate) spool_folder: PathBuf,
 }
 
-/// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
-#[cfg(target_os = "linux")]
-const OF_WORKERS: [&str; 17] = [
-    "spool_dir",
-    "ws_max_message_size",
-    "ws_max_send_queue_size",
-    "ws_min_rate",
-    "ws_stall_timeout",
-    "ws_ping_interval",
-    "ws_ping_timeout",
-    "ws_close_timeout",
-    "kept_windows",
-    "max_client_memory",
-    // For `interrupt_requests`, which is R's to do.
-    "request_timeout",
-    "ws_origins",
-    "ws_compression",
-    "interrupt_requests",
-    "error_detail",
-    "reconnect",
-    "request_id_header",
-];
-
-impl Settings {
+impl CombinedSettings {
     /// Checks what can be checked before R is started.
     ///
     /// # Errors
@@ -75,7 +51,7 @@ impl Settings {
         let folder = self.spool_folder();
         let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
         if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
-            return Err(Failure::Serving(format!(
+            return Err(Failure::Unavailable(format!(
                 "{} names `{}`, which is no folder that this user may write in: make it, or choose another.",
                 given.name(),
                 folder.display()
@@ -87,15 +63,15 @@ impl Settings {
     fn proxies(&self) -> Result<TrustedProxies, Failure> {
         let proxies = self.0.list("trusted_proxies");
         TrustedProxies::parse(proxies.iter().map(String::as_str))
-            .map_err(|error| Failure::Serving(format!("`trusted_proxies`: {error}.")))
+            .map_err(|error| Failure::Unavailable(format!("`trusted_proxies`: {error}.")))
     }
 
     /// Returns the settings of a server in this process.
     ///
     /// # Errors
     /// Fails when the proxies cannot be used.
-    pub(crate) fn of_server(&self) -> Result<OfServer, Failure> {
-        Ok(OfServer {
+    pub(crate) fn server_settings(&self) -> Result<ServerSettings, Failure> {
+        Ok(ServerSettings {
             config: self.config(),
             proxies: self.proxies()?,
             proxy_protocol: self.0.flag("proxy_protocol"),
@@ -134,56 +110,8 @@ impl Settings {
 
     /// Returns whether responses have the id of their request.
     #[cfg(target_os = "linux")]
-    pub(crate) fn tells_request_id(&self) -> bool {
+    pub(crate) fn sends_request_id(&self) -> bool {
         self.0.given("request_id_header").and_then(|given| given.value.flag()).unwrap_or(true)
-    }
-
-    /// Hands each setting over that was given and is an option of R as well.
-    pub(crate) fn hand_over(&self, lines: &mut Lines) {
-        self.hand_over_those(lines, |row| row.places.has(Places::OPTION));
-    }
-
-    /// Hands each setting of a worker over that was given.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn hand_over_to_worker(&self, lines: &mut Lines) {
-        self.hand_over_those(lines, |row| OF_WORKERS.contains(&row.name));
-    }
-
-    /// Puts the source in front of the name of each.
-    fn hand_over_those(&self, lines: &mut Lines, is_it: impl Fn(&Setting) -> bool) {
-        for given in table::all().filter(|row| is_it(row)).filter_map(|row| self.0.given(row.name))
-        {
-            let source = match given.source {
-                Source::Environment => "environment:",
-                Source::File => "file:",
-                _ => "cli:",
-            };
-            lines.value(source, given.setting.name, &settled(given.value.clone()));
-        }
-    }
-
-    /// Hands over what HTTPS is spoken with, where `is_it` accepts the row: what was given, and defaults.
-    pub(crate) fn hand_over_https(&self, lines: &mut Lines, is_it: impl Fn(&Setting) -> bool) {
-        if self.https().is_none() {
-            return;
-        }
-        let is_https = |row: &Setting| {
-            row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme)
-        };
-        for row in table::all().filter(|row| is_https(row) && is_it(row)) {
-            if let Some(value) = self.0.value(row.name) {
-                lines.value("tls:", row.name, &settled(value));
-            }
-        }
-    }
-}
-
-/// Returns a value that is the same in the app's folder.
-fn settled(value: Value) -> Value {
-    match value {
-        Value::Path(path) => Value::Path(settle(&path)),
-        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| settle(path)).collect()),
-        value => value,
     }
 }
 
@@ -203,26 +131,22 @@ fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
 #[cfg(test)]
 mod tests {
     use rookery_server::LimitKind;
-    use rookery_settings::{Default as InTable, Given, Kind, Raw};
+    use rookery_settings::{Default as InTable, Given, Kind, Raw, Source, Value, table};
 
     use super::*;
 
-    fn settings(given: &[(Source, &str, &str)]) -> Settings {
-        Settings(rookery_settings::Settings::combine(given.iter().map(|(source, name, text)| {
-            let setting = table::row(name);
-            Given {
-                setting,
-                value: setting.read(&Raw::from(*text)).unwrap(),
-                source: *source,
-                place: None,
-            }
-        })))
-    }
-
-    fn handed_over(fill: impl Fn(&mut Lines)) -> Vec<String> {
-        let mut lines = Lines::default();
-        fill(&mut lines);
-        String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
+    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
+        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
+            |(source, name, text)| {
+                let setting = table::row(name);
+                Given {
+                    setting,
+                    value: setting.read(&Raw::from(*text)).unwrap(),
+                    source: *source,
+                    place: None,
+                }
+            },
+        )))
     }
 
     #[test]
@@ -268,74 +192,5 @@ mod tests {
         .config();
         assert_eq!((config.limits.body_bytes, config.queue.requests), (2, 3));
         assert_eq!(config.limits.idle_time, Duration::MAX);
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn workers_are_told_what_their_websockets_are() {
-        let settings = settings(&[
-            (Source::CommandLine, "ws_max_message_size", "1MB"),
-            (Source::CommandLine, "max_body_size", "2MB"),
-            (Source::File, "ws_ping_interval", "5s"),
-            (Source::CommandLine, "ws_compression", "level=3"),
-            (Source::CommandLine, "ws_origins", "same"),
-            (Source::CommandLine, "trusted_proxies", "unix"),
-        ]);
-        let told = handed_over(|lines| settings.hand_over_to_worker(lines));
-        assert_eq!(
-            told,
-            [
-                "cli:number:ws_max_message_size=1000000",
-                "cli:text:ws_origins=same",
-                "cli:number:ws_compression.level=3",
-                "cli:number:ws_compression.threshold=512",
-                "cli:flag:ws_compression.takeover=FALSE",
-                "file:number:ws_ping_interval=5",
-            ]
-        );
-    }
-
-    /// What only the worker uses applies at a reload; what the process that accepts uses as well does so
-    /// only if the worker accepts.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_reload_applies_what_workers_are_given() {
-        use rookery_settings::Applies;
-        let of_both = [
-            "spool_dir",
-            "ws_close_timeout",
-            "max_client_memory",
-            "request_timeout",
-            "request_id_header",
-        ];
-        for row in table::all() {
-            if OF_WORKERS.contains(&row.name) && !of_both.contains(&row.name) {
-                assert_eq!(row.applies, Applies::AtReload, "{}", row.name);
-            } else if row.places.has(Places::OPTION) {
-                assert_eq!(row.applies, Applies::WithAcceptingProcess, "{}", row.name);
-            }
-        }
-    }
-
-    #[test]
-    fn settings_of_r_are_handed_over_with_their_source() {
-        let settings = settings(&[
-            (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
-            (Source::Environment, "error_detail", "full"),
-            (Source::File, "request_id_header", "off"),
-            (Source::CommandLine, "spool_dir", "/tmp"),
-            (Source::CommandLine, "port", "1"),
-        ]);
-        let told = handed_over(|lines| settings.hand_over(lines));
-        assert_eq!(
-            told,
-            [
-                "cli:text:trusted_proxies=10.0.0.0/8",
-                "cli:text:trusted_proxies=unix",
-                "cli:text:spool_dir=/tmp",
-                "file:flag:request_id_header=FALSE",
-                "environment:text:error_detail=full",
-            ]
-        );
     }
 }

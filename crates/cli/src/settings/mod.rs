@@ -2,7 +2,9 @@
 
 pub(crate) mod admin_address;
 pub(crate) mod combined;
+pub(crate) mod passed_to_r;
 pub(crate) mod r_arguments;
+pub(crate) mod serve_settings;
 pub(crate) mod server_yml;
 pub(crate) mod sources;
 pub(crate) mod workers;

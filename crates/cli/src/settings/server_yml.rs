@@ -18,9 +18,9 @@ const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
     let bytes = file::bytes(&path).map_err(|error| {
-        Failure::Serving(format!("`{}` cannot be read: {error}.", path.display()))
+        Failure::Unavailable(format!("`{}` cannot be read: {error}.", path.display()))
     })?;
-    let wrong = |message| Failure::Serving(format!("In `{}`, {message}", path.display()));
+    let wrong = |message| Failure::Unavailable(format!("In `{}`, {message}", path.display()));
     let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))?
     else {
         return Ok(None);
@@ -51,7 +51,7 @@ mod tests {
     use rookery_settings::yaml::MOST_BYTES;
 
     use super::*;
-    use crate::failure::said;
+    use crate::failure::message_of;
 
     #[test]
     fn a_file_is_found_as_r_finds_it_and_read_when_it_is_for_this_engine() {
@@ -80,7 +80,7 @@ mod tests {
         let target = Target { folder: folder.path().into(), path: path.clone(), is_site: false };
         let told = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
-            said(read(&target)).replace(&format!("{}/", folder.path().display()), "")
+            message_of(read(&target)).replace(&format!("{}/", folder.path().display()), "")
         };
         assert_eq!(
             told(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),

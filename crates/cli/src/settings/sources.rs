@@ -3,12 +3,13 @@
 use rookery_settings::{Given, Settings, environment};
 
 use crate::app_detection::Target;
-use crate::command_line::{Command, Options, Serve};
+use crate::command_line::{Options, ServeArgs};
 use crate::failure::Failure;
 use crate::settings::r_arguments;
+use crate::settings::serve_settings::ServeSettings;
 use crate::settings::server_yml;
 
-/// The sources of settings: the command line, R, the environment and `_server.yml`.
+/// The sources of settings: the args line, R, the environment and `_server.yml`.
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
@@ -18,8 +19,8 @@ pub(crate) struct Sources {
 
 /// The settings of all sources, and what is to be reported about them.
 #[derive(Debug)]
-pub(crate) struct Read {
-    pub(crate) serve: Serve,
+pub(crate) struct LoadedSettings {
+    pub(crate) serve: ServeSettings,
     pub(crate) notes: Vec<String>,
 }
 
@@ -28,10 +29,10 @@ impl Sources {
     ///
     /// # Errors
     /// Fails when an argument is wrong or the target does not exist.
-    pub(crate) fn of(command: Command) -> Result<(Sources, Target), Failure> {
-        let arguments = r_arguments::read().map_err(Failure::Serving)?;
-        let target = Target::find(&command.target)?;
-        let Command { options, is_dev, .. } = command;
+    pub(crate) fn new(args: ServeArgs) -> Result<(Sources, Target), Failure> {
+        let arguments = r_arguments::read().map_err(Failure::Unavailable)?;
+        let target = Target::find(&args.target)?;
+        let ServeArgs { options, is_dev, .. } = args;
         Ok((Sources { options, arguments, is_dev }, target))
     }
 
@@ -39,17 +40,17 @@ impl Sources {
     ///
     /// # Errors
     /// Fails when a setting is wrong, or settings are in conflict.
-    pub(crate) fn read(&self, target: &Target) -> Result<Read, Failure> {
+    pub(crate) fn read(&self, target: &Target) -> Result<LoadedSettings, Failure> {
         let file = server_yml::read(target)?;
         let environment =
-            environment::read(|name| std::env::var_os(name)).map_err(Failure::Serving)?;
+            environment::read(|name| std::env::var_os(name)).map_err(Failure::Unavailable)?;
         let (in_file, of_file) = file.map(|file| (file.given, file.notes)).unwrap_or_default();
         let own = self.options.given.iter().chain(&self.arguments).cloned();
         let settings = Settings::combine(own.chain(environment.given).chain(in_file));
-        let serve = Serve::of(settings, self.is_dev)?;
+        let serve = ServeSettings::of(settings, self.is_dev)?;
         let notes = self.options.notes.iter().cloned().chain(environment.notes).chain(of_file);
         let notes = notes.chain(serve.notes()).collect();
-        Ok(Read { serve, notes })
+        Ok(LoadedSettings { serve, notes })
     }
 
     /// Combines settings that have been read once more, where some of them stay as they were.
@@ -57,7 +58,7 @@ impl Sources {
     /// # Errors
     /// Fails when settings are in conflict.
     #[cfg(target_os = "linux")]
-    pub(crate) fn serve(&self, settings: Settings) -> Result<Serve, Failure> {
-        Serve::of(settings, self.is_dev)
+    pub(crate) fn serve(&self, settings: Settings) -> Result<ServeSettings, Failure> {
+        ServeSettings::of(settings, self.is_dev)
     }
 }

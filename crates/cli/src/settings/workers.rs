@@ -185,7 +185,7 @@ fn processors() -> u32 {
 #[cfg(test)]
 mod tests {
     use crate::command_line::tests::options_of;
-    use crate::failure::said;
+    use crate::failure::message_of;
 
     use super::*;
 
@@ -203,7 +203,7 @@ mod tests {
         let interactive = of(&["--interactive"]).unwrap();
         assert!(interactive.is_interactive && interactive.drain < Duration::from_secs(1));
         assert!(
-            said(of(&["--interactive", "--workers=2"]))
+            message_of(of(&["--interactive", "--workers=2"]))
                 .starts_with("`--interactive` is for a single worker")
         );
         // However many processors there are.

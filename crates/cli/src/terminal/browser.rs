@@ -2,11 +2,11 @@
 
 use std::process::{Command, Stdio};
 
-use crate::failure::tell;
+use crate::stderr::log_line;
 
 /// Why no browser is opened.
 #[derive(Debug, PartialEq, Eq)]
-enum Reason {
+enum NotOpened {
     /// The user sits at another machine, where the address of this one may mean another.
     OverSsh,
     /// There is no display to open it on.
@@ -17,14 +17,14 @@ enum Reason {
 /// no browser can be opened it is enough to say why.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
-        return tell("`--open` opens nothing: a browser reaches no Unix socket");
+        return log_line("`--open` opens nothing: a browser reaches no Unix socket");
     };
-    match reason_against(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
-        Some(Reason::OverSsh) => {
-            return tell(&format!("`--open` opens no browser over SSH: the address is {url}"));
+    match reason_not_to_open(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
+        Some(NotOpened::OverSsh) => {
+            return log_line(&format!("`--open` opens no browser over SSH: the address is {url}"));
         }
-        Some(Reason::NoDisplay) => {
-            return tell(&format!(
+        Some(NotOpened::NoDisplay) => {
+            return log_line(&format!(
                 "`--open` opens no browser without a display: the address is {url}"
             ));
         }
@@ -33,9 +33,11 @@ pub(crate) fn open(url: Option<&str>) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    apart(&mut command);
+    detach(&mut command);
     let failed = |error: &dyn std::fmt::Display| {
-        tell(&format!("`--open`: `{program}` opened no browser ({error}): the address is {url}"));
+        log_line(&format!(
+            "`--open`: `{program}` opened no browser ({error}): the address is {url}"
+        ));
     };
     match command.spawn() {
         Err(error) => failed(&error),
@@ -45,7 +47,7 @@ pub(crate) fn open(url: Option<&str>) {
             let waiting =
                 std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
                     if child.wait().is_ok_and(|status| !status.success()) {
-                        tell(&format!(
+                        log_line(&format!(
                             "`--open`: `{program}` opened no browser: the address is {url}"
                         ));
                     }
@@ -58,7 +60,7 @@ pub(crate) fn open(url: Option<&str>) {
 }
 
 /// Keeps Ctrl-C and the settings of this program from a browser, which outlives it.
-fn apart(command: &mut Command) {
+fn detach(command: &mut Command) {
     use std::os::unix::process::CommandExt as _;
     command.process_group(0);
     for name in rookery_settings::environment::program_variables() {
@@ -69,14 +71,14 @@ fn apart(command: &mut Command) {
     }
 }
 
-fn reason_against(has: impl Fn(&str) -> bool) -> Option<Reason> {
+fn reason_not_to_open(has: impl Fn(&str) -> bool) -> Option<NotOpened> {
     let has_display = has("DISPLAY") || has("WAYLAND_DISPLAY");
     if (has("SSH_CONNECTION") || has("SSH_TTY")) && !has_display {
-        return Some(Reason::OverSsh);
+        return Some(NotOpened::OverSsh);
     }
     // xdg-open looks for browsers of a terminal then, which would take the terminal from the server.
     let needs_display = !cfg!(target_os = "macos") && !has("BROWSER");
-    (needs_display && !has_display).then_some(Reason::NoDisplay)
+    (needs_display && !has_display).then_some(NotOpened::NoDisplay)
 }
 
 #[cfg(test)]
@@ -85,16 +87,16 @@ mod tests {
 
     #[test]
     fn a_browser_is_opened_where_the_user_sees_it() {
-        let reason = |names: &[&str]| reason_against(|name| names.contains(&name));
+        let reason = |names: &[&str]| reason_not_to_open(|name| names.contains(&name));
         for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
         {
             assert_eq!(reason(names), None, "{names:?}");
         }
         for names in [&["SSH_CONNECTION"][..], &["SSH_TTY"], &["SSH_TTY", "BROWSER"]] {
-            assert_eq!(reason(names), Some(Reason::OverSsh), "{names:?}");
+            assert_eq!(reason(names), Some(NotOpened::OverSsh), "{names:?}");
         }
         if !cfg!(target_os = "macos") {
-            assert_eq!(reason(&[]), Some(Reason::NoDisplay));
+            assert_eq!(reason(&[]), Some(NotOpened::NoDisplay));
         }
     }
 }

@@ -8,30 +8,30 @@ use std::time::Duration;
 
 /// How often it is looked whether R is at a prompt. R takes a terminal out of its prompt when Ctrl-C
 /// is pressed, so to look only then would be too late.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The terminal of this process's standard input.
 #[derive(Debug, Clone)]
-pub(crate) struct Terminal {
+pub(crate) struct PromptWatcher {
     was_prompting: Arc<AtomicBool>,
     before: libc::termios,
 }
 
-impl Terminal {
+impl PromptWatcher {
     /// Looks at the terminal from now on; `None` where standard input is none.
-    pub(crate) fn watch() -> Option<Terminal> {
-        let before = state()?;
+    pub(crate) fn start() -> Option<PromptWatcher> {
+        let before = terminal_state()?;
         let was_prompting = Arc::new(AtomicBool::new(false));
-        let told = Arc::downgrade(&was_prompting);
-        let looking =
+        let was_prompting_weak = Arc::downgrade(&was_prompting);
+        let thread =
             std::thread::Builder::new().name("rookery-terminal".to_owned()).spawn(move || {
-                while let Some(told) = told.upgrade() {
-                    told.store(is_at_prompt(&before), Ordering::Relaxed);
-                    drop(told);
-                    std::thread::sleep(LOOK_EVERY);
+                while let Some(was_prompting_weak) = was_prompting_weak.upgrade() {
+                    was_prompting_weak.store(is_at_prompt(&before), Ordering::Relaxed);
+                    drop(was_prompting_weak);
+                    std::thread::sleep(CHECK_INTERVAL);
                 }
             });
-        looking.is_ok().then_some(Terminal { was_prompting, before })
+        thread.is_ok().then_some(PromptWatcher { was_prompting, before })
     }
 
     /// Returns whether R is at a prompt, or was a moment ago.
@@ -48,10 +48,11 @@ impl Terminal {
 
 /// R reads a line with GNU readline, which reads key by key.
 fn is_at_prompt(before: &libc::termios) -> bool {
-    before.c_lflag & libc::ICANON != 0 && state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)
+    before.c_lflag & libc::ICANON != 0
+        && terminal_state().is_some_and(|now| now.c_lflag & libc::ICANON == 0)
 }
 
-fn state() -> Option<libc::termios> {
+fn terminal_state() -> Option<libc::termios> {
     let mut state = MaybeUninit::<libc::termios>::zeroed();
     // SAFETY: room for the state, which is valid as zeros.
     unsafe {

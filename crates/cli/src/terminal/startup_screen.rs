@@ -8,20 +8,20 @@ use rookery_server::tls::DevelopmentCertificate;
 use rookery_status::{AdminAddress, format_count};
 
 use crate::app_detection::Target;
-use crate::listen::listeners::Ports;
+use crate::listen::listeners::Listeners;
 
 /// What the start-up screen shows.
 ///
 /// The line that begins with `Serving on` is for programs as well: its third word is the address,
 /// and a terminal only adds colour to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Screen<'a> {
+pub(crate) struct StartupScreen<'a> {
     /// The kind of app, such as `Shiny app (app.R)`, and its folder.
     pub(crate) what: String,
     /// The number of workers; `None` for a site, which has none.
     pub(crate) workers: Option<u32>,
     /// The address.
-    pub(crate) shown: &'a str,
+    pub(crate) address: &'a str,
     /// The addresses for other machines.
     pub(crate) network: Vec<String>,
     /// The certificate of `--tls dev`.
@@ -31,14 +31,14 @@ pub(crate) struct Screen<'a> {
     pub(crate) reloads: bool,
 }
 
-impl<'a> Screen<'a> {
-    /// Describes a target that is served at these ports.
-    pub(crate) fn of(target: &Target, ports: &'a Ports) -> Screen<'a> {
-        Screen {
+impl<'a> StartupScreen<'a> {
+    /// Describes a target that is served at these listeners.
+    pub(crate) fn of(target: &Target, listeners: &'a Listeners) -> StartupScreen<'a> {
+        StartupScreen {
             what: format!("{} in {}", target.label(), target.folder.display()),
             workers: None,
-            shown: &ports.shown,
-            network: ports.network(network_address()),
+            address: &listeners.addresses,
+            network: listeners.network_urls(network_address()),
             development: None,
             admin: None,
             reloads: false,
@@ -58,7 +58,7 @@ impl<'a> Screen<'a> {
                 self.what,
                 workers.unwrap_or_default()
             ),
-            format!("Serving on {} {}", pen.address(self.shown), pen.dim("(Ctrl-C stops)")),
+            format!("Serving on {} {}", pen.address(self.address), pen.dim("(Ctrl-C stops)")),
         ];
         let mut detail = |label: &str, value: &str| {
             let label = if label.is_empty() {
@@ -79,7 +79,7 @@ impl<'a> Screen<'a> {
                 "",
                 &format!(
                     "SHA-256 fingerprint, as the browser shows it: {}",
-                    spaced(&made.fingerprint)
+                    with_colons(&made.fingerprint)
                 ),
             );
             for line in trust(&file) {
@@ -124,7 +124,7 @@ pub(crate) fn shell_word(text: &str) -> String {
 }
 
 /// Returns a fingerprint as browsers show it: `AB:CD:...`.
-fn spaced(fingerprint: &str) -> String {
+fn with_colons(fingerprint: &str) -> String {
     let upper = fingerprint.to_uppercase();
     let pairs: Vec<&str> =
         (0..upper.len()).step_by(2).filter_map(|at| upper.get(at..at + 2)).collect();

@@ -213,7 +213,7 @@ fn a_sighup_has_certificates_read_anew() {
     it.await_line("TLS: the certificates have been read anew");
     fs::write(certificate, "rubbish").unwrap();
     it.signal(libc::SIGHUP);
-    it.await_line("New connections are given the certificate from before");
+    it.await_line("New connections keep using the previous certificate");
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0));
 }

@@ -1,7 +1,16 @@
 use std::sync::mpsc;
 
-use super::buffers::{KEPT_BUFFER_BYTES, KEPT_BUFFERS, KEPT_BYTES};
+use super::buffer_pool::{KEPT_BUFFER_BYTES, KEPT_BUFFERS, KEPT_BYTES};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::application_side::{COALESCE, MAX_DELAY};
+use super::queues::MANY_BYTES;
+use super::server_side::WAKE_BATCH;
 use super::*;
+use crate::command::Command;
+use crate::event::Event;
 use crate::event::MessageKind;
 use crate::payload::Payload;
 
@@ -31,7 +40,7 @@ impl IoWaker for Alarms {
     fn wake(&self) {}
 
     fn wake_within(&self, delay: Duration) {
-        assert!(delay <= LATEST);
+        assert!(delay <= MAX_DELAY);
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -77,33 +86,33 @@ fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
     for _ in 0..3 {
         let _ = link.push(message(400));
     }
-    assert!(!link.has_room());
+    assert!(!link.poll_capacity());
     link.next();
     assert!(rung.try_recv().is_err(), "800 of 1000 bytes still wait");
     link.next();
     assert!(rung.try_recv().is_ok());
-    assert!(link.has_room());
+    assert!(link.poll_capacity());
 }
 
 #[test]
 fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(ring))));
-    assert!(matches!(link.push(message(1)), Ok(Pushed::Nudge)));
-    assert!(matches!(link.push(message(1)), Ok(Pushed::Quiet)));
+    assert!(matches!(link.push(message(1)), Ok(WakeUp::Watch)));
+    assert!(matches!(link.push(message(1)), Ok(WakeUp::NotNeeded)));
     let seen = link.taken();
     link.next();
-    let seen = link.nudge(seen).expect("one waits");
+    let seen = link.wake_if_stalled(seen).expect("one waits");
     assert!(rung.try_recv().is_err(), "it was taking");
-    assert_eq!(link.nudge(seen), Some(seen));
+    assert_eq!(link.wake_if_stalled(seen), Some(seen));
     assert!(rung.try_recv().is_ok());
     link.next();
-    assert_eq!(link.nudge(seen), None);
+    assert_eq!(link.wake_if_stalled(seen), None);
 }
 
 #[test]
 fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
-    for events in [1, GATHERED] {
+    for events in [1, WAKE_BATCH] {
         let link = Link::new(QueueLimits::default(), Box::new(Never));
         let app = {
             let link = Arc::clone(&link);
@@ -115,11 +124,11 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
         // It waits from the moment it gives the queue's mutex up.
         drop(lock(&link.up));
         for event in 0..events {
-            let expected = if event == 0 { Pushed::Settle } else { Pushed::Quiet };
+            let expected = if event == 0 { WakeUp::AfterBatch } else { WakeUp::NotNeeded };
             assert_eq!(link.push(message(1)).ok(), Some(expected));
         }
         if events == 1 {
-            link.settle();
+            link.wake_waiting();
         }
         assert!(app.join().unwrap());
     }
@@ -130,25 +139,25 @@ fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
-    assert!(link.may_sleep(false));
+    assert!(link.prepare_sleep(false));
     link.send(Command::Abort { socket: 1 });
     assert!(rung.try_recv().is_err(), "it may wait for others");
     std::thread::sleep(COALESCE);
     link.send(Command::Abort { socket: 2 });
     assert!(rung.try_recv().is_ok(), "the first is due");
-    assert!(!link.may_sleep(false), "commands wait");
+    assert!(!link.prepare_sleep(false), "commands wait");
     let mut commands = VecDeque::new();
-    link.commands(&mut commands);
+    link.take_commands(&mut commands);
     assert_eq!(commands.len(), 2);
-    assert!(link.may_sleep(false));
+    assert!(link.prepare_sleep(false));
     link.send(Command::Abort { socket: 3 });
     assert!(link.next().is_none());
     assert!(rung.try_recv().is_ok(), "the queue up is empty");
     commands.clear();
-    link.commands(&mut commands);
-    assert!(link.may_sleep(true));
+    link.take_commands(&mut commands);
+    assert!(link.prepare_sleep(true));
     link.send(Command::Abort { socket: 4 });
-    assert!(rung.try_recv().is_ok(), "a slow application's reply leaves at once");
+    assert!(rung.try_recv().is_ok(), "a slow application's response leaves at once");
 }
 
 #[test]
@@ -163,18 +172,18 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
     let start = Instant::now();
     for _ in 0..1000 {
         commands.clear();
-        link.commands(&mut commands);
-        assert!(link.may_sleep(false));
+        link.take_commands(&mut commands);
+        assert!(link.prepare_sleep(false));
         link.send(Command::Abort { socket: 1 });
         link.send(Command::Abort { socket: 2 });
     }
     let set = alarms.0.load(Ordering::SeqCst);
-    let most = 1 + start.elapsed().as_micros() / LATEST.as_micros();
+    let most = 1 + start.elapsed().as_micros() / MAX_DELAY.as_micros();
     assert!((1..=most).contains(&u128::from(set)), "{set} alarms where {most} had room");
-    std::thread::sleep(LATEST);
+    std::thread::sleep(MAX_DELAY);
     commands.clear();
-    link.commands(&mut commands);
-    assert!(link.may_sleep(false));
+    link.take_commands(&mut commands);
+    assert!(link.prepare_sleep(false));
     link.send(Command::Abort { socket: 3 });
     assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
 }
@@ -187,13 +196,13 @@ fn no_wake_up_is_lost() {
 
 #[test]
 fn no_wake_up_is_lost_by_one_that_stays_awake() {
-    no_wake_up_is_lost_by(Link::stay_awake);
+    no_wake_up_is_lost_by(Link::enable_long_busy_poll);
 }
 
 #[test]
 fn it_looks_for_longer_only_where_something_comes_again_and_again() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
-    let looks_long = || link.was_soon.load(Ordering::Relaxed);
+    let looks_long = || link.was_last_wait_short.load(Ordering::Relaxed);
     let answers_one = || {
         let _ = link.push(message(1));
         assert!(link.wait(Duration::from_secs(3600)));
@@ -201,7 +210,7 @@ fn it_looks_for_longer_only_where_something_comes_again_and_again() {
     };
     answers_one();
     assert!(!looks_long(), "nobody has asked for it");
-    link.stay_awake();
+    link.enable_long_busy_poll();
     // What is there has come soon, unless the test's thread is put off.
     while !looks_long() {
         answers_one();
@@ -233,7 +242,7 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
                             link.wait(LOST),
                             "a wake-up of the application was lost in round {round}"
                         );
-                    } else if link.park() {
+                    } else if link.try_park() {
                         let rung = app_rung.recv_timeout(LOST);
                         assert!(rung.is_ok(), "the application was not rung in round {round}");
                         link.resume();
@@ -249,29 +258,31 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     let mut exchange = Some(Exchange::new());
     for round in 0..ROUNDS {
         let mut seen = link.taken();
-        let mut nudge = match link.push(Event::Request(exchange.take().unwrap())).unwrap() {
-            Pushed::Nudge => true,
-            Pushed::Quiet => false,
-            Pushed::Settle => {
-                link.settle();
+        let mut wake_if_stalled = match link.push(Event::Request(exchange.take().unwrap())).unwrap()
+        {
+            WakeUp::Watch => true,
+            WakeUp::NotNeeded => false,
+            WakeUp::AfterBatch => {
+                link.wake_waiting();
                 false
             }
         };
         while exchange.is_none() {
-            link.commands(&mut commands);
+            link.take_commands(&mut commands);
             for command in commands.drain(..) {
-                let Command::Respond(back) = command else { panic!("a reply was sent") };
+                let Command::Respond(back) = command else { panic!("a response was sent") };
                 exchange = Some(back);
             }
-            if exchange.is_none() && link.may_sleep(round % 3 == 0) {
-                if nudge {
+            if exchange.is_none() && link.prepare_sleep(round % 3 == 0) {
+                if wake_if_stalled {
                     let _ = io_rung.recv_timeout(Duration::from_millis(1));
-                    nudge = link.nudge(seen).map(|taken| seen = taken).is_some();
+                    wake_if_stalled =
+                        link.wake_if_stalled(seen).map(|taken| seen = taken).is_some();
                 } else {
                     let rung = io_rung.recv_timeout(LOST);
                     assert!(rung.is_ok(), "a wake-up of the server was lost in round {round}");
                 }
-                link.woke();
+                link.set_awake();
             }
         }
     }
@@ -289,13 +300,13 @@ fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
     };
     let mut commands = VecDeque::new();
     for _ in 0..2 {
-        send(HEAVY);
+        send(MANY_BYTES);
         assert!(rung.try_recv().is_err(), "it looks by itself");
         send(1);
-        send(HEAVY);
+        send(MANY_BYTES);
         assert_eq!((rung.try_recv(), rung.try_recv()), (Ok(()), Err(mpsc::TryRecvError::Empty)));
         commands.clear();
-        link.commands(&mut commands);
+        link.take_commands(&mut commands);
         assert_eq!(commands.len(), 3);
     }
 }
@@ -322,7 +333,7 @@ fn what_a_buffer_holds_counts_and_not_what_is_in_it() {
     let payload = Payload::Pooled(payload);
     let _ =
         link.push(Event::Message { socket: 1, listener: 1, kind: MessageKind::Binary, payload });
-    assert!(!link.has_room());
+    assert!(!link.poll_capacity());
     link.next();
-    assert!(link.has_room());
+    assert!(link.poll_capacity());
 }

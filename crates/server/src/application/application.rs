@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 
 use crate::net::unix_stream::UnixStream;
 
@@ -26,8 +26,8 @@ pub struct Upstream {
 /// - Nothing here blocks, and nothing is called from another thread. Whoever works elsewhere is told by a queue, and wakes
 ///   the I/O thread when it has something to say ([`IoWaker`](rookery_exchange::IoWaker)).
 /// - Each [`Event::Request`] and [`Event::Head`] that was [taken](Self::take) comes back once, as [`Command::Respond`] or
-///   [`Command::Proceed`] with the same exchange, also when its client has gone
-///   ([`Exchange::is_departed`](rookery_exchange::Exchange::is_departed)).
+///   [`Command::ReadBody`] with the same exchange, also when its client has gone
+///   ([`Exchange::is_client_disconnected`](rookery_exchange::Exchange::is_departed)).
 /// - Events of one connection are taken in their order, and so are the commands for one WebSocket.
 /// - Commands for a WebSocket that has ended are harmless: they are ignored.
 /// - What waits for it is bounded: requests by refusing them, messages by [`has_room`](Self::has_room).
@@ -36,7 +36,7 @@ pub trait Application {
     ///
     /// # Errors
     /// A request comes back when too many wait; nothing else does.
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError>;
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError>;
 
     /// Whether it is to be shown the head of this request before its body is read, on a site that [shows
     /// heads](crate::ListenerConfig::sees_heads).
@@ -44,13 +44,13 @@ pub trait Application {
         !exchange.is_head_seen()
     }
 
-    /// Whether a client that has sent a FIN behind its request counts as gone while that [waits](rookery_exchange::Fate::is_waiting). Else it is
+    /// Whether a client that has sent a FIN behind its request counts as gone while that [waits](rookery_exchange::ExchangeStatus::is_waiting). Else it is
     /// answered.
     fn drops_half_closed(&self) -> bool {
         false
     }
 
-    /// The client of a request has gone that [waits](rookery_exchange::Fate::is_waiting).
+    /// The client of a request has gone that [waits](rookery_exchange::ExchangeStatus::is_waiting).
     fn on_client_disconnect(&self) {}
 
     /// Puts what it has sent into `commands`, which is empty.
@@ -60,13 +60,13 @@ pub trait Application {
     fn has_capacity(&self) -> bool;
 
     /// Whether it takes those of this WebSocket, where it keeps them apart; else [`has_room`](Self::has_room) says all.
-    fn has_capacity_for(&self, _socket: SocketId) -> bool {
+    fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
 
     /// The other end of a WebSocket that it has accepted, where that is a process which speaks the protocol itself: bytes are passed on
     /// between the two from then on, and no message of it comes. Asked once for each.
-    fn take_upstream(&self, _socket: SocketId) -> Option<Upstream> {
+    fn take_upstream(&self, _socket: WebSocketId) -> Option<Upstream> {
         None
     }
 
@@ -76,7 +76,7 @@ pub trait Application {
     /// Takes the buffer of a message of its own back.
     fn recycle_buffer(&self, buffer: Vec<u8>);
 
-    /// Wakes it, if [`take`](Self::take) put that off ([`Pushed::Settle`]).
+    /// Wakes it, if [`take`](Self::take) put that off ([`WakeUp::AfterBatch`]).
     fn wake_deferred(&self);
 
     /// Whether it works on another thread of this process: then the processor is given away before the I/O thread sleeps, because it may answer

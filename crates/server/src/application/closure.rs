@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Exchange, PushError, Pushed};
+use rookery_exchange::{Command, Event, Exchange, PushError, WakeUp};
 
 use super::application::Application;
 
@@ -41,24 +41,24 @@ impl ClosureApplication {
 }
 
 impl Application for ClosureApplication {
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         self.taken.set(self.taken.get() + 1);
         let command = match event {
             Event::Request(mut exchange) => {
                 if exchange.is_upgrade() && self.config.is_echo {
-                    exchange.begin_reply(101);
+                    exchange.begin_response(101);
                 } else {
                     (self.config.respond)(&mut exchange);
                 }
                 Command::Respond(exchange)
             }
-            Event::Head(exchange) => Command::Proceed(exchange),
+            Event::Head(exchange) => Command::ReadBody(exchange),
             Event::Message { socket, kind, payload, .. } => Command::Send { socket, kind, payload },
             // Nobody is told of what has ended, and it makes no streams.
-            _ => return Ok(Pushed::Quiet),
+            _ => return Ok(WakeUp::NotNeeded),
         };
         self.commands.borrow_mut().push_back(command);
-        Ok(Pushed::Quiet)
+        Ok(WakeUp::NotNeeded)
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rookery_exchange::{
-    Budget, Command, Departure, Event, Exchange, ExchangeId, ListenerId, Payload, PushError,
-    Pushed, ReplyBody,
+    Budget, Command, Event, Exchange, ExchangeId, ListenerId, Payload, PushError, ResponseBody,
+    StreamEnd, WakeUp,
 };
 use rookery_worker_protocol::{SharedScoreboard, now};
 use tokio::sync::Notify;
@@ -88,20 +88,20 @@ impl Dispatch {
     /// Hands an event to the application.
     pub(crate) fn push(&self, event: Event) -> Result<(), PushError> {
         match self.hand_over(event)? {
-            Pushed::Quiet => {}
-            Pushed::Nudge => self.watch_progress(),
-            Pushed::Settle => self.wake_requested.notify_one(),
+            WakeUp::NotNeeded => {}
+            WakeUp::Watch => self.watch_progress(),
+            WakeUp::AfterBatch => self.wake_requested.notify_one(),
         }
         Ok(())
     }
 
-    fn hand_over(&self, mut event: Event) -> Result<Pushed, PushError> {
-        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_call()) else {
+    fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
+        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
             return self.application.handle_event(event);
         };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
             if self.is_timed {
-                exchange.set_handed_at(now());
+                exchange.set_queued_at(now());
             }
         }
         // Before: it may have been taken when this returns.
@@ -120,7 +120,7 @@ impl Dispatch {
         match decision? {
             AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
             AppDecision::StreamBody(listener) => {
-                self.notify(Event::BodyEnd { call: id, listener, reason: Departure::Client });
+                self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Client });
                 None
             }
         }
@@ -147,10 +147,10 @@ impl Dispatch {
                 reason: Box::default(),
                 is_clean: false,
             });
-        } else if let ReplyBody::Stream(stream) = exchange.reply().body() {
+        } else if let ResponseBody::Stream(stream) = exchange.response().body() {
             stream.flow.end();
             let (stream, listener) = (exchange.id(), exchange.listener());
-            self.notify(Event::Departed { stream, listener, reason: Departure::Client });
+            self.notify(Event::StreamEnded { stream, listener, reason: StreamEnd::Client });
         }
         self.pool.put_back(exchange);
     }
@@ -199,7 +199,7 @@ impl Dispatch {
             Ok((waiter, before)) => {
                 // It has answered before its peer could begin to read the body.
                 if let Some(AppDecision::StreamBody(listener)) = before {
-                    self.notify(Event::BodyEnd { call: id, listener, reason: Departure::Done });
+                    self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Done });
                 }
                 Some(waiter)
             }
@@ -225,7 +225,7 @@ impl Dispatch {
             .ok()
             .map(|(waiter, _)| waiter);
         if waiter.is_none() {
-            self.notify(Event::BodyEnd { call, listener, reason: Departure::Client });
+            self.notify(Event::BodyEnd { call, listener, reason: StreamEnd::Client });
         }
         waiter
     }
@@ -258,10 +258,10 @@ impl fmt::Debug for Dispatch {
 
 /// Whether this is a handshake that the application has accepted.
 pub(crate) fn is_accepted(exchange: &Exchange) -> bool {
-    exchange.is_upgrade() && exchange.reply().status() == 101
+    exchange.is_upgrade() && exchange.response().status() == 101
 }
 
 /// Whether this is a reply that comes in pieces.
 pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
-    matches!(exchange.reply().body(), ReplyBody::Stream(_))
+    matches!(exchange.response().body(), ResponseBody::Stream(_))
 }

@@ -3,21 +3,21 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Event, Link, PushError, Pushed};
+use rookery_exchange::{Command, Event, Link, PushError, WakeUp};
 
 use super::application::Application;
 
 impl Application for Arc<Link> {
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         self.push(event)
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
-        Link::commands(self, commands);
+        Link::take_commands(self, commands);
     }
 
     fn has_capacity(&self) -> bool {
-        Link::has_room(self)
+        Link::poll_capacity(self)
     }
 
     fn take_buffer(&self) -> Vec<u8> {
@@ -29,7 +29,7 @@ impl Application for Arc<Link> {
     }
 
     fn wake_deferred(&self) {
-        Link::settle(self);
+        Link::wake_waiting(self);
     }
 
     fn has_thread(&self) -> bool {
@@ -45,14 +45,14 @@ impl Application for Arc<Link> {
     }
 
     fn wake_if_stalled(&self, seen: u64) -> Option<u64> {
-        Link::nudge(self, seen)
+        Link::wake_if_stalled(self, seen)
     }
 
     fn prepare_to_sleep(&self, is_slow: bool) -> bool {
-        Link::may_sleep(self, is_slow)
+        Link::prepare_sleep(self, is_slow)
     }
 
     fn on_wake(&self) {
-        Link::woke(self);
+        Link::set_awake(self);
     }
 }

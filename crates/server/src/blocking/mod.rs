@@ -7,5 +7,5 @@ pub(crate) mod nonblocking_file;
 #[cfg(not(target_os = "linux"))]
 #[path = "nonblocking_file_fallback.rs"]
 pub(crate) mod nonblocking_file;
-pub(crate) mod signal_mask;
+
 pub(crate) mod unnamed_file;

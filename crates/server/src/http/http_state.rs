@@ -1,4 +1,4 @@
-//! What the connections of an I/O thread have in common.
+//! The state that all HTTP connections of an I/O thread share.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rookery_error::{ErrorHook as _, Reports};
-use rookery_exchange::{Blocks, Exchange};
+use rookery_exchange::{BodyBufferPool, Exchange};
 
 use crate::application::dispatch::{Dispatch, is_accepted, is_streamed};
 use crate::connections::table::ConnectionTable;
@@ -23,36 +23,36 @@ use crate::rejection::Rejection;
 use crate::static_files::FileCache;
 use crate::websocket::registry::WebSocketRegistry;
 
-/// What the connections of an I/O thread have in common.
+/// The state that all HTTP connections of an I/O thread share.
 pub(crate) struct HttpState {
     pub(crate) connections: Rc<ConnectionTable>,
     pub(crate) dispatch: Rc<Dispatch>,
     pub(crate) websockets: Rc<WebSocketRegistry>,
-    /// Handshakes of TLS that are under way.
+    /// The number of TLS handshakes under way.
     pub(crate) handshake_limit: HandshakeLimit,
-    /// Replies that come in pieces.
+    /// The open streamed responses.
     pub(crate) response_streams: ResponseStreams,
-    /// Bodies of requests that go to the application in pieces.
+    /// The request bodies that are being passed to the application chunk by chunk.
     pub(crate) request_streams: RequestStreams,
-    /// Where entries of the access log go, if anywhere.
+    /// The destination of access log records; there may be none.
     pub(crate) log: Arc<CurrentLog>,
-    /// Where errors go.
+    /// The destination of errors.
     reports: Arc<Reports<Rejection>>,
-    /// What connections that are being closed read into.
+    /// The buffer that closing connections read into and whose contents are discarded.
     pub(crate) scratch: Rc<Scratch>,
-    /// What large bodies that stay in memory lie in.
-    pub(crate) blocks: Arc<Blocks>,
-    /// Compresses small bodies; 300 KiB, made when first needed.
+    /// The memory blocks for large request bodies that stay in memory.
+    pub(crate) blocks: Arc<BodyBufferPool>,
+    /// The compressor for small bodies. It takes 300 KiB and is created when first needed.
     pub(crate) gzip: RefCell<Option<Gzip>>,
     pub(crate) header_names: HeaderNameCache,
-    /// Small files that are kept in memory.
+    /// The small files that are cached in memory.
     pub(crate) file_cache: RefCell<FileCache>,
     context_pool: ContextPool,
-    /// When something was last said on account of what a peer sent.
+    /// The time of the last notice that was caused by client input.
     last_notice: Cell<Option<Instant>>,
 }
 
-/// Peers make the server say something at most this often.
+/// The minimum time between two notices that are caused by client input.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpState {
@@ -81,30 +81,31 @@ impl HttpState {
         })
     }
 
-    /// The parts of a new call.
+    /// Takes the parts of a new request context from the pool.
     pub(crate) fn take_context_parts(&self) -> Box<ContextParts> {
         self.context_pool.take(&self.reports, &self.connections.budget)
     }
 
-    /// Takes the parts of a call back, whose entry is recorded.
+    /// Writes the access log record of a request and returns the parts of its context to the pool.
     pub(crate) fn recycle(&self, parts: Box<ContextParts>) {
         self.context_pool.put_back(parts);
     }
 
-    /// Reports what happened outside a call.
+    /// Reports an error that belongs to no request.
     pub(crate) fn report(&self, rejection: Rejection) {
         let hook = self.reports.hook();
-        // What has no head has no id yet.
+        // No head was read, so no id was assigned yet.
         hook.begin(Dispatch::next_id());
         hook.throw(rejection.error());
     }
 
-    /// Opens the stream that is the reply of an exchange.
+    /// Opens the streamed response of an exchange.
     pub(crate) fn open_response_stream(&self, exchange: &Exchange) {
         self.response_streams.open(&self.connections, &self.dispatch, exchange);
     }
 
-    /// Whether something may be said again that peers have it say.
+    /// Returns true if a notice may be written, and notes the time. Notices are rate-limited
+    /// because clients cause them.
     pub(crate) fn claim_notice(&self) -> bool {
         let now = Instant::now();
         let may =
@@ -115,7 +116,8 @@ impl HttpState {
         may
     }
 
-    /// Takes an exchange back whose client has gone.
+    /// Discards an exchange whose client disconnected, together with its WebSocket or streamed
+    /// response.
     pub(crate) fn discard_exchange(&self, exchange: Box<Exchange>) {
         if is_accepted(&exchange) {
             self.websockets.remove(exchange.id());

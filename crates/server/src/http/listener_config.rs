@@ -1,4 +1,4 @@
-//! What a listener serves.
+//! The configuration of a listener.
 
 use std::sync::Arc;
 
@@ -10,72 +10,78 @@ use crate::net::tls::certificate_store::Tls;
 use crate::net::trusted_proxies::TrustedProxies;
 use crate::static_files::StaticFiles;
 
-/// What a listener serves.
+/// The configuration of a listener: what it serves, and how.
 #[derive(Debug, Clone, Default)]
 pub struct ListenerConfig {
-    /// Files served without the application. May be changed while the listener runs.
+    /// The files that are served without the application. They may be changed while the listener
+    /// runs.
     pub files: StaticFiles,
-    /// Whether the application sees the head of a request before its body is read
+    /// True if the application receives the head of a request before the body is read
     /// ([`Event::Head`](rookery_exchange::Event::Head)).
     pub sees_heads: bool,
-    /// Where bodies lie that do not stay in memory.
+    /// The folder for bodies that are too large to stay in memory.
     pub spool: Arc<SpoolFolder>,
-    /// What TLS is spoken with; none: HTTP in the clear.
+    /// The TLS configuration; `None` for plaintext HTTP.
     pub tls: Option<Tls>,
-    /// Where all requests are sent on to, without the application: by 308, with path and query. None: they are served here.
+    /// The HTTPS server that all requests are redirected to by a 308 response with the same path
+    /// and query. `None` if the listener serves requests itself.
     pub redirect: Option<Arc<Redirect>>,
-    /// Whose `X-Forwarded-Proto` says whether a client came by `https`.
+    /// The proxies whose `X-Forwarded-Proto` header is used.
     pub proxies: TrustedProxies,
-    /// Whether every connection begins with the header of the PROXY protocol (versions 1 and 2), which names the client. Only the
-    /// [`proxies`](Self::proxies) may send it, where there are any; without them whoever reaches the listener can claim to be
-    /// anybody.
+    /// True if every connection begins with a PROXY protocol header (version 1 or 2), which
+    /// contains the client's address. If there are trusted [`proxies`](Self::proxies), only they
+    /// may send it. Without trusted proxies, any client that can reach the listener can claim any
+    /// address.
     pub proxy_protocol: bool,
-    /// Of which origins pages may open WebSockets: others get 403, and the application is not asked. None: it does not matter.
+    /// The origins of pages that may open WebSockets. Pages of other origins get a 403 response,
+    /// and the application is not called. `None` allows all origins.
     pub origins: Option<OriginPolicy>,
-    /// Whether replies of the application tell the request's id, in `X-Request-Id`.
+    /// True if responses of the application contain the request's id in an `X-Request-Id` header.
     pub sends_request_id: bool,
-    /// The cookie by which the supervisor of this process knows its clients, where the application keeps something for each of them.
+    /// The session cookie by which the supervisor of this process routes a client to the same
+    /// worker, if the application keeps state for each client.
     pub session_cookie: Option<Arc<SessionCookie>>,
-    /// Who connects.
+    /// The kind of program that connects to the listener.
     pub downstream: Downstream,
-    /// Who is told, with a line, of what a person who runs the server wants to know.
+    /// The function that receives notices for the person who operates the server.
     pub notice: Notice,
 }
 
-/// Who connects to a listener.
+/// The kind of program that connects to a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Downstream {
-    /// Clients, and proxies for them.
+    /// Clients, and proxies that forward their requests.
     #[default]
     Clients,
-    /// The supervisor of this process: it says of each request whose it is, its connections are not ended for being idle or slow, and
-    /// nobody else is listened to. [`Server::listen_supervised`](crate::Server::listen_supervised) sets it.
+    /// The supervisor of this process. It adds a worker header to each request, and its connections
+    /// are not closed for being idle or slow. No other program may connect.
+    /// [`Server::listen_supervised`](crate::Server::listen_supervised) sets this value.
     Supervisor,
 }
 
-/// Where requests in the clear are sent on to.
+/// The HTTPS server that plaintext requests are redirected to.
 #[derive(Debug)]
 pub struct Redirect {
-    /// What TLS is spoken with there. Requests for a host that it has no certificate for, and that is not the address that was reached,
-    /// get 421.
+    /// The TLS configuration of the HTTPS server. Requests get a 421 response if their host is
+    /// neither covered by a certificate nor the address that the client connected to.
     pub tls: Tls,
-    /// The port there.
+    /// The port of the HTTPS server.
     pub port: u16,
 }
 
 impl ListenerConfig {
-    /// Whether all who connect are the supervisor of this process.
+    /// Returns true if only the supervisor of this process connects.
     pub(crate) fn is_supervised(&self) -> bool {
         self.downstream == Downstream::Supervisor
     }
 
-    /// Whether something is said before the first request.
+    /// Returns true if a TLS handshake or a PROXY protocol header precedes the first request.
     pub(crate) fn has_handshake(&self) -> bool {
         self.tls.is_some() || self.proxy_protocol
     }
 }
 
-/// Called with one line, on the I/O thread; nobody by default.
+/// A function that is called on the I/O thread with one line of text. The default does nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice(pub fn(&str));
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use crate::blocking::signal_mask::with_signals_blocked;
+use rookery_system::signals::with_signals_blocked;
 
 /// How many bytes may wait to be written: about 10,000 lines, a tenth of a second under full load.
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;

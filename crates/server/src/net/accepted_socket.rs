@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::addresses::ConnectionAddresses;
 use super::connections_per_ip::CountedConnection;
-use super::descriptor::{self, CloseInChild};
+use super::descriptor::{self, close_in_child};
 use super::socket::Socket;
 use super::tls::certificate_store::Tls;
 use super::tls::stream::TlsStream;
@@ -54,7 +54,7 @@ impl AcceptedSocket {
                 let socket = std::net::TcpStream::from(descriptor::move_above_select_limit(
                     OwnedFd::from(socket),
                 ));
-                let close_in_child = CloseInChild::new(&socket);
+                let close_in_child = close_in_child(&socket);
                 let addresses = ConnectionAddresses::of(remote, local);
                 (Socket::Tcp(tokio::net::TcpStream::from_std(socket)?), close_in_child, addresses)
             }
@@ -63,7 +63,7 @@ impl AcceptedSocket {
                 let socket = std::os::unix::net::UnixStream::from(
                     descriptor::move_above_select_limit(OwnedFd::from(socket)),
                 );
-                let close_in_child = CloseInChild::new(&socket);
+                let close_in_child = close_in_child(&socket);
                 (
                     Socket::Unix(UnixStream::new(socket)?),
                     close_in_child,

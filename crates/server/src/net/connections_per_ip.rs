@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_an_ipv4_address_or_a_network_of_64_bits() {
+    fn counts_ipv4_addresses_and_ipv6_networks_of_64_bits() {
         let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
         assert!(same("192.0.2.1", "::ffff:192.0.2.1"));
         assert!(!same("192.0.2.1", "192.0.2.2"));

@@ -1,8 +1,9 @@
 //! File descriptors: how many there may be, which ones the server takes, and what a forked child closes.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use rookery_system::fork::{CloseInChild, ForkRegistry};
 
 /// R waits with `select()`, which cannot look at descriptors from here on: the low ones are left to it.
 const SELECT_LIMIT: i32 = 1024;
@@ -47,53 +48,16 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
-/// Descriptors up to here are remembered for a forked child; 8 KiB of bits. Linux gives no higher ones unless the
-/// hard limit was raised and all the lower are taken.
-const MAX_TRACKED: usize = 65_536;
+/// The descriptors of listeners and connections, for [`close_inherited`].
+static SERVED: ForkRegistry = ForkRegistry::new();
 
-/// The descriptors of listeners and connections, for [`close_inherited`]. Bits, because a forked child may take no
-/// lock.
-static TRACKED: [AtomicU64; MAX_TRACKED / 64] = [const { AtomicU64::new(0) }; MAX_TRACKED / 64];
-
-/// Marks a descriptor as the server's for as long as it lives. Drop it before the descriptor is closed.
-#[derive(Debug)]
-pub struct CloseInChild(RawFd);
-
-impl CloseInChild {
-    /// Marks it.
-    pub fn new(fd: &impl AsFd) -> CloseInChild {
-        let fd = fd.as_fd().as_raw_fd();
-        if let Some((word, bit)) = bit_of(fd) {
-            TRACKED[word].fetch_or(bit, Ordering::Relaxed);
-        }
-        CloseInChild(fd)
-    }
+/// Marks a descriptor as one that a forked child closes, until the returned guard is dropped. Drop the guard before closing the
+/// descriptor.
+pub fn close_in_child(fd: &impl AsFd) -> CloseInChild {
+    SERVED.mark(fd)
 }
 
-impl Drop for CloseInChild {
-    fn drop(&mut self) {
-        if let Some((word, bit)) = bit_of(self.0) {
-            TRACKED[word].fetch_and(!bit, Ordering::Relaxed);
-        }
-    }
-}
-
-fn bit_of(fd: RawFd) -> Option<(usize, u64)> {
-    let fd = usize::try_from(fd).ok().filter(|fd| *fd < MAX_TRACKED)?;
-    Some((fd / 64, 1 << (fd % 64)))
-}
-
-/// Closes, in a forked child, what the parent serves: a child must not keep a port or a connection open. Takes no
-/// lock and allocates nothing.
+/// Closes, in a forked child, the descriptors of the parent's listeners and connections. Takes no lock and allocates nothing.
 pub(crate) fn close_inherited() {
-    for (word, bits) in TRACKED.iter().enumerate() {
-        let mut bits = bits.swap(0, Ordering::Relaxed);
-        while bits != 0 {
-            let fd = word * 64 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            let Ok(fd) = RawFd::try_from(fd) else { continue };
-            // SAFETY: in the child nobody uses this descriptor any more: the thread that did was not forked.
-            unsafe { libc::close(fd) };
-        }
-    }
+    SERVED.close_all();
 }

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-use super::descriptor::CloseInChild;
+use rookery_system::fork::CloseInChild;
+
+use super::descriptor::close_in_child;
 use super::listen::ListeningSocket;
 
 /// See the module. They stay open and listening for as long as this lives, so one listener after the other can have them.
@@ -37,7 +39,7 @@ impl InheritedSockets {
     }
 
     fn push(&mut self, socket: ListeningSocket) {
-        self.close_in_child.push(CloseInChild::new(&socket));
+        self.close_in_child.push(close_in_child(&socket));
         self.sockets.push(socket);
     }
 

@@ -7,7 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::rc::Rc;
 
 use super::accepted_socket::AcceptedSocket;
-use super::descriptor::CloseInChild;
+
+use super::descriptor::close_in_child;
+use rookery_system::fork::CloseInChild;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -85,7 +87,7 @@ pub(crate) struct PausedSocket {
 impl WatchedSocket {
     /// Takes a bound socket, inside a runtime.
     pub(crate) fn new(bound: Rc<ListeningSocket>) -> io::Result<WatchedSocket> {
-        let close_in_child = CloseInChild::new(&bound);
+        let close_in_child = close_in_child(&bound);
         PausedSocket { close_in_child, bound }.resume().map_err(|(_, error)| error)
     }
 

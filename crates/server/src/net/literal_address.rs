@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_is_an_interface_of_this_machine() {
+    fn parses_ipv6_zones_of_existing_interfaces_only() {
         assert_eq!(literal_address("127.0.0.1", 80), Some(SocketAddr::from(([127, 0, 0, 1], 80))));
         let Some(SocketAddr::V6(address)) = literal_address("::1%lo", 80) else {
             panic!("::1%lo is an address")

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_is_one_of_this_machine_for_others() {
+    fn the_network_address_belongs_to_this_machine_and_is_not_loopback() {
         // A machine without a network has none.
         if let Some(own) = network_address() {
             assert!(!own.is_loopback() && !own.is_unspecified(), "{own}");

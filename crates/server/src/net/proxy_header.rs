@@ -104,7 +104,7 @@ fn parse_version_2(bytes: &[u8]) -> ParseResult {
     let v4 =
         |at: usize| IpAddr::V4(Ipv4Addr::new(rest[at], rest[at + 1], rest[at + 2], rest[at + 3]));
     let v6 = |at: usize| {
-        let octets: [u8; 16] = rest[at..at + 16].try_into().expect("sixteen of them");
+        let octets: [u8; 16] = rest[at..at + 16].try_into().expect("the slice has 16 bytes");
         IpAddr::V6(Ipv6Addr::from(octets))
     };
     let addresses = match (fixed[12], fixed[13]) {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_both_versions_in_one_piece_and_in_any_two() {
+    fn parses_both_versions_whole_and_split_at_every_byte() {
         let four = [&[192, 0, 2, 1, 198, 51, 100, 1][..], &[0x30, 0x39, 1, 0xBB], b"TLVs"].concat();
         let (client, server): (Ipv6Addr, Ipv6Addr) =
             ("2001:db8::1".parse().unwrap(), Ipv6Addr::LOCALHOST);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_none() {
+    fn rejects_malformed_headers() {
         for wrong in [
             &b"GET / HTTP/1.1\r\n"[..],
             b"\x16\x03\x01",

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_stands_still_does_not_hold_a_newcomer_up() {
+    fn binding_does_not_wait_for_a_server_whose_queue_is_full() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let stuck = UnixListener::bind(&path).unwrap();
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_got_the_number_of_ours_is_left() {
+    fn keeps_a_file_of_another_server_with_the_same_inode_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         for _ in 0..20 {

@@ -9,10 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rookery_system::fork::CloseInChild;
 use tokio::io::ReadBuf;
 
 use super::connections_per_ip::CountedConnection;
-use super::descriptor::CloseInChild;
 use super::proxy_header::{self, ParseResult};
 pub(crate) use super::socket::PeerState;
 use super::socket::Socket;

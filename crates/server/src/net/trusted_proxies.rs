@@ -23,8 +23,8 @@ impl fmt::Display for InvalidProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "\"{}\" is no proxy: use an address (\"192.0.2.1\"), a network (\"10.0.0.0/8\"), or \"unix\" for all that \
-             comes over a Unix socket",
+            "\"{}\" is not a valid proxy: use an address (\"192.0.2.1\"), a network (\"10.0.0.0/8\"), or \"unix\" for \
+             all connections over a Unix socket",
             self.0
         )
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_is_an_address_a_network_or_a_unix_socket() {
+    fn matches_addresses_networks_and_unix_sockets() {
         let proxies =
             TrustedProxies::parse(["192.0.2.1", "10.0.0.0/8", "2001:db8::/32", "::1", "unix"])
                 .unwrap();

@@ -180,13 +180,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_is_read_whatever_room_there_is() {
+    async fn transfers_all_bytes_whether_or_not_writes_have_to_wait() {
         let (mut a, mut b) = pair();
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
         let expected = bytes.clone();
         let writing = tokio::spawn(async move {
             a.write_all(&bytes[..10]).await.unwrap();
-            assert!(a.writable.get().is_none(), "nothing had to wait");
+            assert!(a.writable.get().is_none(), "no write had to wait");
             a.write_all(&bytes[10..]).await.unwrap();
             assert!(a.writable.get().is_some());
             a.shutdown().await.unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_room_hears_of_the_end() {
+    async fn a_waiting_writer_is_notified_of_the_disconnect() {
         let (mut a, b) = pair();
         let writing = tokio::spawn(async move {
             let piece = vec![0; 1 << 20];

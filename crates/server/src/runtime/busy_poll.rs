@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn where_it_is_in_vain_it_is_tried_ever_more_seldom() {
+    fn unsuccessful_polls_are_repeated_after_exponentially_more_sleeps() {
         let busy_poll = BusyPoll::new(true);
         assert_eq!(sleeps_before(&busy_poll, &[true, true, false, true, true]), [0, 0, 0, 1, 0]);
         assert_eq!(sleeps_before(&busy_poll, &[false; 10]), [0, 1, 2, 4, 8, 16, 32, 64, 64, 64]);

@@ -100,7 +100,7 @@ impl CommandQueue {
     }
 
     /// Ends the taking of orders unless one waits, which the thread has to carry out first. Returns whether it has ended.
-    #[must_use = "a thread that ends while an order waits leaves its sender pending"]
+    #[must_use = "if this returns false, a command is still pending, and the thread must not end"]
     pub(super) fn close_if_empty(&self) -> bool {
         let mut state = self.state();
         state.is_closed = state.pending.is_empty();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ending_answers_the_orders_that_wait_and_takes_no_more() {
+    fn every_way_of_closing_drops_pending_commands_and_refuses_new_ones() {
         let endings: [fn(&CommandQueue); 3] = [
             CommandQueue::close,
             |commands| commands.fail(io::Error::other("broken")),
@@ -164,7 +164,7 @@ mod tests {
         for ending in endings {
             let commands = CommandQueue::default();
             let (first, second) = (push(&commands), push(&commands));
-            assert!(!commands.close_if_empty(), "an order that waits keeps the thread");
+            assert!(!commands.close_if_empty(), "a pending command keeps the thread running");
             ending(&commands);
             assert_eq!((first.recv(), second.recv()), (Err(mpsc::RecvError), Err(mpsc::RecvError)));
             assert!(commands.is_closed());
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_panics_answers_the_orders_that_wait() {
+    fn a_panic_of_the_thread_drops_pending_commands() {
         let commands = Arc::new(CommandQueue::default());
         let wait = push(&commands);
         let thread_commands = Arc::clone(&commands);

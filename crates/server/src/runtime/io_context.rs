@@ -87,13 +87,13 @@ impl IoContext {
                 }
                 self.resolve(AppDecision::Respond(exchange));
             }
-            Command::Proceed(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
-            Command::Receive { call, listener, slot } => {
+            Command::ReadBody(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
+            Command::StreamBody { call, listener, slot } => {
                 if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
                     self.connections.wake(key);
                 }
             }
-            Command::Taken { call, bytes } => {
+            Command::BodyConsumed { call, bytes } => {
                 if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.connections.wake(key);
                 }
@@ -117,16 +117,18 @@ impl IoContext {
                 Some(OpenWebSocket::Tunneled(socket)) => socket.abort(),
                 None => {}
             },
-            Command::Piece { stream, payload, goes_on } => {
+            Command::Chunk { stream, payload, is_pushing: goes_on } => {
                 match self.http.response_streams.get(stream) {
                     Some(stream) => stream.push(payload, goes_on),
                     None => self.dispatch.recycle_payload(payload),
                 }
             }
-            Command::Ask { stream } => self.with_stream(stream, ResponseStream::on_chunk_wanted),
+            Command::ResumePulls { stream } => {
+                self.with_stream(stream, ResponseStream::resume_pulling)
+            }
             Command::SendHead { stream } => self.with_stream(stream, ResponseStream::send_head),
-            Command::End { stream } => self.with_stream(stream, ResponseStream::end),
-            Command::Cut { stream, reason, page } => {
+            Command::EndStream { stream } => self.with_stream(stream, ResponseStream::end),
+            Command::AbortStream { stream, reason, page } => {
                 self.with_stream(stream, |stream| stream.fail(reason, page));
             }
         }

@@ -147,7 +147,7 @@ pub(super) fn run(config: IoThreadConfig, commands: &CommandQueue) {
         // Its waker may be what panicked.
         let _ = catch_unwind(AssertUnwindSafe(|| link.fail(&failure)));
     }
-    link.settle();
+    link.wake_waiting();
 }
 
 /// What a panic said.

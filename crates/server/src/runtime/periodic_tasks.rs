@@ -12,7 +12,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(64);
 
 /// Looks, a millisecond after an event found the application busy, whether it has come for it, and wakes it if it
-/// went elsewhere. Also learns whether the application is slow, see [`rookery_exchange::Link::may_sleep`].
+/// went elsewhere. Also learns whether the application is slow, see [`rookery_exchange::Link::prepare_sleep`].
 pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
     loop {
         dispatch.watch_requested.notified().await;

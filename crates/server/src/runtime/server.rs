@@ -185,7 +185,7 @@ impl Server {
     ) -> Result<Listener, ListenError> {
         descriptor::raise_limit(self.state.config.limits.connections);
         let bind_error =
-            |source| ListenError::Bind { address: "the socket of this worker".to_owned(), source };
+            |source| ListenError::Bind { address: "the worker's socket".to_owned(), source };
         let mut groups = supervision.public_groups(&config).map_err(bind_error)?;
         let config = ListenerConfig {
             downstream: Downstream::Supervisor,
@@ -251,14 +251,14 @@ impl fmt::Debug for Server {
 
 /// What is wrong with sockets that were given.
 fn inherited_error(source: io::Error) -> ListenError {
-    ListenError::Bind { address: "the sockets that were given".to_owned(), source }
+    ListenError::Bind { address: "the inherited sockets".to_owned(), source }
 }
 
 /// As a static path answers where nothing is.
 fn not_found(exchange: &mut Exchange) {
     let status = StatusCode::NOT_FOUND;
-    exchange.begin_reply(status.as_u16());
-    exchange.set_reply_body(error_body(status).as_bytes());
+    exchange.begin_response(status.as_u16());
+    exchange.set_response_body(error_body(status).as_bytes());
 }
 
 /// There is no application to wake.

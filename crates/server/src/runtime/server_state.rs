@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use rookery_error::Reports;
 use rookery_exchange::{AppWaker, Budget, Link, ListenerId};
+use rookery_system::signals::with_signals_blocked;
 use rookery_worker_protocol::SharedScoreboard;
 
 use super::commands::{CommandQueue, IoCommand};
@@ -16,7 +17,6 @@ use super::listen_error::ListenError;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 use crate::application::application::MakeApplication;
-use crate::blocking::signal_mask::with_signals_blocked;
 use crate::config::Config;
 use crate::connections::memory_budget;
 use crate::http::listener_config::ListenerConfig;

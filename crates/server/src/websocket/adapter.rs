@@ -47,7 +47,7 @@ impl Adapter for ServerAdapter {
     }
 
     fn mask() -> MaskKey {
-        unreachable!("a server masks nothing")
+        unreachable!("a server never masks frames")
     }
 
     fn take_buffer() -> Vec<u8> {
@@ -97,7 +97,7 @@ mod tests {
 
     /// A close and a ping that were to come in more than half of the clock's range were due at once.
     #[test]
-    fn a_limit_of_decades_is_not_over_at_once() {
+    fn a_time_limit_of_decades_does_not_expire_at_once() {
         for seconds in [u64::from(u32::MAX) - 1, u64::from(u32::MAX), u64::MAX] {
             let time = Duration::from_secs(seconds);
             let limits =
@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_the_end_of_the_clock_is_reached_once_it_is_there() {
+    fn a_deadline_past_the_wrap_of_the_clock_is_reached_when_due() {
         let start = Tick(u32::MAX - 1);
         let deadline = start.after(5);
         for passed in 0..20 {
             assert_eq!(start.after(passed).has_reached(deadline), passed >= 5, "{passed}");
         }
-        // The longest limit that `Ticks` gives.
+        // The longest limit that `TimeLimits` gives.
         let longest = start.after(u32::MAX / 2 + 1);
         assert!(!start.has_reached(longest) && longest.has_reached(longest));
     }

@@ -79,7 +79,7 @@ pub(super) fn negotiate(
     shared: &Rc<WebSocketContext>,
     exchange: &Exchange,
 ) -> Option<Box<Compression>> {
-    let wanted = exchange.reply().compression()?;
+    let wanted = exchange.response().compression()?;
     let offered = exchange.header(b"sec-websocket-extensions")?;
     let level = Level::new(wanted.level.clamp(1, 9))?;
     let base = DeflateConfig::default().level(level).threshold(wanted.threshold);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rookery_error::{ErrorHook as _, Reports};
-use rookery_exchange::SocketId;
+use rookery_exchange::WebSocketId;
 use rookery_websocket::endpoint::Rules;
 
 use super::adapter::{Tick, rules};
@@ -47,7 +47,7 @@ impl WebSocketContext {
     }
 
     /// Reports what happened to a WebSocket.
-    pub(super) fn report(&self, id: SocketId, rejection: Rejection) {
+    pub(super) fn report(&self, id: WebSocketId, rejection: Rejection) {
         let hook = self.reports.hook();
         hook.begin(id);
         hook.throw(rejection.error());

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Event, MessageKind, Payload, SocketId};
+use rookery_exchange::{Charge, Event, MessageKind, Payload, WebSocketId};
 use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
@@ -48,12 +48,14 @@ fn max_fragments(message_bytes: u64) -> u32 {
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
 /// WebSocket lives long. Whatever could wake that one would keep its memory; with the connection its wakers go.
-pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: SocketId, upgraded: Upgraded) {
-    let handle =
-        match registry.get(id).expect("opened when it was accepted, closed only by its task") {
-            OpenWebSocket::Local(handle) => handle,
-            OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
-        };
+pub(crate) fn spawn(registry: &Rc<WebSocketRegistry>, id: WebSocketId, upgraded: Upgraded) {
+    let handle = match registry
+        .get(id)
+        .expect("a WebSocket is registered when it is accepted, and removed only by its task")
+    {
+        OpenWebSocket::Local(handle) => handle,
+        OpenWebSocket::Tunneled(tunnel) => return spawn_tunnel(registry, tunnel, upgraded),
+    };
     let Upgraded { transport, slot, charge, read, is_ending } = upgraded;
     handle.transport.replace(Some(transport));
     slot.replace(Rc::clone(&handle) as _);
@@ -142,7 +144,13 @@ impl Drop for Driver {
 
 impl Driver {
     fn with_transport<R>(&self, use_it: impl FnOnce(&mut Transport) -> R) -> R {
-        use_it(self.handle.transport.borrow_mut().as_mut().expect("the task's until it ends"))
+        use_it(
+            self.handle
+                .transport
+                .borrow_mut()
+                .as_mut()
+                .expect("the transport belongs to the task until the task ends"),
+        )
     }
 
     fn io_action(&self) -> IoAction {
@@ -321,14 +329,14 @@ impl Driver {
         if flushed.is_pending() || handle.deferred_bytes.get() > 0 {
             handle
                 .backlog
-                .has_left(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
+                .on_written(handle.endpoint.borrow().pending() + handle.deferred_bytes.get());
         }
         ready!(flushed)?;
         if handle.deferred_bytes.get() > 0 {
             return Poll::Ready(Ok(()));
         }
         handle.queue_charge.set(0);
-        if handle.backlog.is_drained() && !self.is_close_reported {
+        if handle.backlog.take_drained() && !self.is_close_reported {
             shared.dispatch.notify(Event::Drained { socket: handle.id, listener: handle.listener });
         }
         Poll::Ready(Ok(()))

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_found_however_the_bytes_come() {
+    fn finds_frame_boundaries_however_the_bytes_are_split() {
         let (bytes, expected) = frames();
         let near = |at: &usize| expected.iter().any(|end| end.abs_diff(*at) < 16);
         for cut in (0..=bytes.len()).filter(near) {
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_goes_away_has_its_client_come_back() {
+    fn replaces_close_code_1001_of_a_worker_by_1012() {
         for (code, told) in
             [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)]
         {
             let (mut bytes, mut expected) = (Vec::new(), Vec::new());
             for (out, code) in [(&mut bytes, code), (&mut expected, told)] {
-                encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no code here");
+                encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no close code");
                 encode_close(out, CloseCode::new(code), "\u{3E9}", None);
                 // What comes behind it is nobody's.
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_what_is_no_frame_no_end_is_seen() {
+    fn reports_no_boundary_after_an_invalid_frame() {
         for bad in [&[0x83, 0][..], &[0xB1, 0], &[0x09, 0], &[0x82, 127, 0xFF, 0, 0, 0, 0, 0, 0, 0]]
         {
             let mut tracker = FrameTracker::default();

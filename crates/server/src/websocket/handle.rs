@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use rookery_exchange::{
-    Backlog, Charge, Exchange, ListenerId, MessageKind, Payload, Share, SocketId,
+    Charge, Exchange, ListenerId, MessageKind, Payload, SendBacklog, Share, WebSocketId,
 };
 use rookery_websocket::endpoint::{Due, Endpoint, IoAction};
 use rookery_websocket::protocol::{CloseCode, OpCode, Role};
@@ -38,7 +38,7 @@ const READ_BEHIND: usize = 256 << 10;
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
 pub(crate) struct WebSocketHandle {
-    pub(crate) id: SocketId,
+    pub(crate) id: WebSocketId,
     pub(crate) listener: ListenerId,
     /// Whether it is within a connection that others share, which answers its handshake.
     is_substream: bool,
@@ -57,7 +57,7 @@ pub(crate) struct WebSocketHandle {
     /// The tick at which an open one's peer last read something, or had nothing to read.
     pub(super) last_progress: Cell<u32>,
     /// What waits, as the application sees it.
-    pub(super) backlog: Arc<Backlog>,
+    pub(super) backlog: Arc<SendBacklog>,
     pub(super) is_write_blocked: Cell<bool>,
     /// Whether nothing is read because the application has no room, or the peer does not read what it is sent.
     pub(super) is_read_paused: Cell<bool>,
@@ -164,7 +164,7 @@ impl WebSocketHandle {
             }
         }
         let pending = self.check_send_queue();
-        self.backlog.has_arrived(len, pending);
+        self.backlog.on_arrived(len, pending);
         self.wake();
     }
 

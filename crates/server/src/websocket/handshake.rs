@@ -65,7 +65,7 @@ fn app_headers(
         SERVER_HEADERS.iter().any(|ours| name.eq_ignore_ascii_case(ours))
             || (is_negotiated && name.eq_ignore_ascii_case(b"sec-websocket-extensions"))
     };
-    exchange.reply_headers().filter(move |(name, _)| !is_set_by_server(name))
+    exchange.response_headers().filter(move |(name, _)| !is_set_by_server(name))
 }
 
 /// The answer that accepts a handshake with this key (RFC 6455, 4.2.2), with the application's headers and what was agreed on.

@@ -70,7 +70,7 @@ impl WebSocketHandle {
     /// FrameTracker the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
     pub(super) fn evict_for(&self, share: Share) {
         let was_closing = self.state() == State::Closing;
-        self.close_for_overload(Rejection::Overload, "no room");
+        self.close_for_overload(Rejection::Overload, "server overloaded");
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
             let leaving = self.message_charge.bytes();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rookery_exchange::{Exchange, SocketId};
+use rookery_exchange::{Exchange, WebSocketId};
 
 use super::context::WebSocketContext;
 use super::handle::WebSocketHandle;
@@ -24,7 +24,7 @@ pub(crate) enum OpenWebSocket {
 #[derive(Debug)]
 pub(crate) struct WebSocketRegistry {
     pub(crate) shared: Rc<WebSocketContext>,
-    open: RefCell<HashMap<SocketId, OpenWebSocket>>,
+    open: RefCell<HashMap<WebSocketId, OpenWebSocket>>,
     /// Those that wait for the application to take messages.
     waiting: RefCell<Vec<Rc<WebSocketHandle>>>,
 }
@@ -49,12 +49,12 @@ impl WebSocketRegistry {
     }
 
     /// An open one.
-    pub(crate) fn get(&self, id: SocketId) -> Option<OpenWebSocket> {
+    pub(crate) fn get(&self, id: WebSocketId) -> Option<OpenWebSocket> {
         self.open.borrow().get(&id).cloned()
     }
 
     /// An open one with whose client the server speaks.
-    pub(crate) fn local(&self, id: SocketId) -> Option<Rc<WebSocketHandle>> {
+    pub(crate) fn local(&self, id: WebSocketId) -> Option<Rc<WebSocketHandle>> {
         match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => Some(Rc::clone(handle)),
             OpenWebSocket::Tunneled(_) => None,
@@ -62,7 +62,7 @@ impl WebSocketRegistry {
     }
 
     /// What the handshake of one agreed on.
-    pub(crate) fn extensions(&self, id: SocketId) -> Option<Extensions> {
+    pub(crate) fn extensions(&self, id: WebSocketId) -> Option<Extensions> {
         Some(match self.open.borrow().get(&id)? {
             OpenWebSocket::Local(handle) => handle.extensions(),
             OpenWebSocket::Tunneled(_) => Extensions::ByUpstream,
@@ -70,7 +70,7 @@ impl WebSocketRegistry {
     }
 
     /// Forgets one that has ended.
-    pub(crate) fn remove(&self, id: SocketId) {
+    pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
         if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
             board.close_session();

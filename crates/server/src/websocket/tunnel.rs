@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use rookery_exchange::{Charge, Event, Exchange, ListenerId, Share, SocketId};
+use rookery_exchange::{Charge, Event, Exchange, ListenerId, Share, WebSocketId};
 use rookery_websocket::protocol::{CloseCode, encode_close};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
@@ -36,7 +36,7 @@ const UPSTREAM_ENDED: &str = "the worker has ended";
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    pub(crate) id: SocketId,
+    pub(crate) id: WebSocketId,
     listener: ListenerId,
     /// Whether it is within a connection that others share, which answers its handshake.
     is_substream: bool,

@@ -13,8 +13,8 @@ fn echo(exchange: &mut Exchange) {
     let mut body = [path.as_slice(), &vec![0; exchange.body().len() as usize]].concat();
     let read = exchange.body().read_at(0, &mut body[path.len()..]).unwrap();
     assert_eq!(read as u64, exchange.body().len());
-    exchange.begin_reply(200);
-    exchange.set_reply_body(&body);
+    exchange.begin_response(200);
+    exchange.set_response_body(&body);
 }
 
 fn start(limits: Limits, site: ListenerConfig) -> (Server, Listener, Client) {
@@ -33,7 +33,7 @@ fn requests_are_answered_in_their_order() {
     }
     client.send(requests);
     for i in 0..100 {
-        assert_eq!(client.reply().unwrap().body, format!("/{i}body").into_bytes());
+        assert_eq!(client.response().unwrap().body, format!("/{i}body").into_bytes());
     }
 }
 
@@ -44,7 +44,7 @@ fn a_site_that_sees_heads_has_its_bodies_too() {
     let body = vec![7; 300_000];
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len()));
     client.send(&body);
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.body.len()), (200, body.len() + 1));
     assert!(client.get("/next").body == b"/next");
 }
@@ -67,5 +67,5 @@ fn limits_hold_without_a_second_thread() {
     let (_server, _listener, mut client) =
         start(Limits { body_bytes: 1000, ..Limits::default() }, ListenerConfig::default());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 413);
+    assert_eq!(client.response().unwrap().status, 413);
 }

@@ -84,7 +84,7 @@ fn half_sent_bodies() {
     for len in [5000, 50_000, 300_000] {
         let mut honest = app.connect();
         post(&mut honest, len, len);
-        assert_eq!(honest.reply().unwrap().status, 200, "{len}");
+        assert_eq!(honest.response().unwrap().status, 200, "{len}");
         assert_eq!(honest.get("/").status, 200);
     }
     assert!(used(&app, Share::Requests) <= limit);
@@ -101,14 +101,14 @@ fn a_body_in_chunks_of_a_byte_costs_no_more_than_its_bytes() {
     let app = App::new(small(), |exchange| {
         assert!(matches!(exchange.body().source(), BodySource::Memory));
         let reply = format!("{} {}", exchange.body().len(), exchange.capacity());
-        exchange.begin_reply(200);
-        exchange.set_reply_body(reply.as_bytes());
+        exchange.begin_response(200);
+        exchange.set_response_body(reply.as_bytes());
     });
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(b"1\r\na\r\n".repeat(100_000));
     client.send("0\r\n\r\n");
-    let reply = String::from_utf8(client.reply().unwrap().body).unwrap();
+    let reply = String::from_utf8(client.response().unwrap().body).unwrap();
     let (len, capacity) = reply.split_once(' ').unwrap();
     assert_eq!(len, "100000");
     // A span each would be 16 bytes more for each.
@@ -153,10 +153,10 @@ fn connections_that_are_all_being_served() {
     for client in &seated {
         client.until_read();
     }
-    assert_eq!(app.connect().reply().unwrap().status, 503);
+    assert_eq!(app.connect().response().unwrap().status, 503);
     goes.store(true, Ordering::Relaxed);
     for client in &mut seated {
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
 }
 
@@ -194,7 +194,7 @@ fn queues_of_peers_that_do_not_read() {
         ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, payload, .. } => {
@@ -234,7 +234,7 @@ fn replies_that_are_not_read() {
     for (at, client) in slow.iter_mut().enumerate() {
         client.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
         if at >= 4 {
-            assert_eq!(client.reply().unwrap().status, 503, "{at}");
+            assert_eq!(client.response().unwrap().status, 503, "{at}");
         }
     }
     assert_eq!(used(&app, Share::Replies), limit);
@@ -242,7 +242,7 @@ fn replies_that_are_not_read() {
     let mut honest = app.connect();
     assert_eq!(honest.get("/").body.len(), 20_000);
     await_used(&app, Share::Replies, limit / 4 * 3);
-    assert_eq!(slow[0].reply().unwrap().body.len(), 30_000_000, "the oldest is served");
+    assert_eq!(slow[0].response().unwrap().body.len(), 30_000_000, "the oldest is served");
     drop(slow);
     await_used(&app, Share::Replies, 0);
 }
@@ -255,8 +255,8 @@ fn compressors() {
             Limits { shares: Shares { compressors: percent, ..Shares::default() }, ..small() };
         let page = page.clone();
         let app = App::new(limits, move |exchange| {
-            exchange.begin_reply(200);
-            exchange.set_reply_body(if exchange.path() == b"/small" {
+            exchange.begin_response(200);
+            exchange.set_response_body(if exchange.path() == b"/small" {
                 &page[..1000]
             } else {
                 &page
@@ -266,7 +266,7 @@ fn compressors() {
         for (path, encoding) in [("/", encoding), ("/small", Some("gzip"))] {
             client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
             assert_eq!(
-                client.reply().unwrap().header("content-encoding"),
+                client.response().unwrap().header("content-encoding"),
                 encoding,
                 "{percent} {path}"
             );
@@ -285,7 +285,7 @@ fn messages_that_wait_for_the_application() {
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
             }
             Event::Message { .. } => {
@@ -319,7 +319,7 @@ fn the_pool_of_exchanges() {
         post(client, 60_000, 60_000);
     }
     for client in &mut clients {
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
     let pooled = used(&app, Share::Pool);
     assert!(pooled > 50_000 && pooled <= limit, "{pooled}");
@@ -333,8 +333,8 @@ fn pages() -> App {
     let page = vec![b'x'; 30_000_000];
     App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
         let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&page[..len]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&page[..len]);
     })
 }
 
@@ -392,8 +392,12 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     // 18 MiB for requests: room for the four that hold the threads up, and some more.
     let limits = Limits { memory: Some(120 << 20), ..Limits::default() };
     let app = App::new(limits, move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(if exchange.path() == b"/small" { &page[..30_000] } else { &page });
+        exchange.begin_response(200);
+        exchange.set_response_body(if exchange.path() == b"/small" {
+            &page[..30_000]
+        } else {
+            &page
+        });
     });
     let stalled = stalled_disk(&app, |_| {
         STALLED.fetch_add(1, Ordering::SeqCst);
@@ -450,7 +454,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     // All is as before.
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
-    assert_eq!(client.reply().unwrap().header("content-encoding"), Some("gzip"));
+    assert_eq!(client.response().unwrap().header("content-encoding"), Some("gzip"));
 }
 
 #[test]
@@ -468,7 +472,7 @@ fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, .. } => {

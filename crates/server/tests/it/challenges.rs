@@ -102,7 +102,7 @@ fn there_is_no_tls_until_there_is_a_certificate() {
     for (host, status) in [("APP.example.org", 308), ("example.org", 421), ("127.0.0.1", 308)] {
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        assert_eq!(client.reply().unwrap().status, status, "{host}");
+        assert_eq!(client.response().unwrap().status, status, "{host}");
     }
     issue(&folder);
     tls.reload().unwrap();

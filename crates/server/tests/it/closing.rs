@@ -13,7 +13,7 @@ use crate::support::{App, Handler, echo, hello, masked};
 fn tenfold() -> Handler {
     Box::new(|link, event| match event {
         Event::Request(mut exchange) => {
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             link.send(Command::Respond(exchange));
         }
         Event::Message { socket, payload, .. } => {
@@ -131,7 +131,7 @@ fn a_handshake_accepted_while_draining_gets_1001() {
             app.listener().drain();
         }
         goes.store(true, Ordering::Relaxed);
-        assert_eq!(client.reply().unwrap().status, 101);
+        assert_eq!(client.response().unwrap().status, 101);
         assert_eq!(client.frame(), Some((8, 1001u16.to_be_bytes().to_vec())), "stops: {stops}");
         client.send(masked(0x88, &1001u16.to_be_bytes()));
         assert!(client.is_closed());

@@ -47,7 +47,7 @@ impl Busy {
     fn assert_deadlines(&self) {
         let mut late = self.app.secure();
         late.send("GET / HTTP/1.1\r\n");
-        assert_eq!(late.reply().expect("it is told").status, 408);
+        assert_eq!(late.response().expect("it is told").status, 408);
     }
 
     fn is_empty(&self) -> bool {
@@ -215,7 +215,7 @@ fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
             std::thread::sleep(Duration::from_millis(pause));
             // With the next request, and before it.
             client.send(format!("{lines}GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
-            assert_eq!(client.reply().expect("an answer").status, 200, "{pause} {lines:?}");
+            assert_eq!(client.response().expect("an answer").status, 200, "{pause} {lines:?}");
         }
     }
 }

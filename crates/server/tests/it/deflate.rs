@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Compression, Event, MessageKind, Payload, Share};
+use rookery_exchange::{Command, Event, MessageKind, Payload, Share, WebSocketCompression};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 use rookery_websocket::protocol::deflate::{
     Agreed, DeflateConfig, Deflater, Fin, Inflater, Takeover, WindowBits,
@@ -12,21 +12,22 @@ use rookery_websocket::protocol::{MaskKey, OpCode, Role, encode_message};
 
 use crate::support::{App, Client, Handler, PATIENCE, echo, hello, masked, until};
 
-const PLAIN: Compression = Compression { level: 2, threshold: 512, keeps_window: false };
+const PLAIN: WebSocketCompression =
+    WebSocketCompression { level: 2, threshold: 512, keeps_window: false };
 
 /// Accepts WebSockets with `compression`, and leaves all else to `handler`.
-pub(crate) fn compressing(compression: Compression, mut handler: Handler) -> Handler {
+pub(crate) fn compressing(compression: WebSocketCompression, mut handler: Handler) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) if exchange.is_upgrade() => {
-            exchange.begin_reply(101);
-            exchange.reply_mut().set_compression(compression);
+            exchange.begin_response(101);
+            exchange.response_mut().set_compression(compression);
             link.send(Command::Respond(exchange));
         }
         event => handler(link, event),
     })
 }
 
-fn app(limits: Limits, compression: Compression) -> App {
+fn app(limits: Limits, compression: WebSocketCompression) -> App {
     let config = Config { limits, ..Config::default() };
     App::with(config, ListenerConfig::default(), compressing(compression, echo(hello)))
 }
@@ -55,7 +56,7 @@ impl Peer {
             "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\
              Sec-WebSocket-Extensions: {offer}\r\n\r\n"
         ));
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(reply.status, 101);
         let answer = reply.header("sec-websocket-extensions").map(str::to_owned);
         let kept = answer.as_ref().is_some_and(|answer| !answer.contains("no_context_takeover"));
@@ -135,7 +136,7 @@ fn noise(len: usize) -> Vec<u8> {
 #[test]
 fn compressed_messages_of_every_size_come_back_in_order() {
     for keeps_window in [false, true] {
-        let app = app(Limits::default(), Compression { keeps_window, ..PLAIN });
+        let app = app(Limits::default(), WebSocketCompression { keeps_window, ..PLAIN });
         let mut peer = Peer::open(&app, "permessage-deflate; client_max_window_bits");
         let answer = peer.answer.clone().unwrap();
         assert_eq!(answer.contains("server_no_context_takeover"), !keeps_window, "{answer}");
@@ -314,7 +315,7 @@ fn others_have_their_turn_while_a_message_is_inflated() {
 #[test]
 fn few_windows_are_kept_and_they_are_charged() {
     let limits = Limits { kept_windows: 2, ..Limits::default() };
-    let app = app(limits, Compression { keeps_window: true, ..PLAIN });
+    let app = app(limits, WebSocketCompression { keeps_window: true, ..PLAIN });
     let is_kept = |peer: &Peer| !peer.answer.as_ref().unwrap().contains("no_context_takeover");
     let mut kept: Vec<Peer> = (0..2).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     assert!(kept.iter().all(is_kept));

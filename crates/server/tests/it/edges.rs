@@ -23,8 +23,8 @@ fn count(exchange: &mut Exchange) {
         many,
         exchange.body().len()
     );
-    exchange.begin_reply(200);
-    exchange.set_reply_body(text.as_bytes());
+    exchange.begin_response(200);
+    exchange.set_response_body(text.as_bytes());
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_target_without_a_path_is_refused() {
         assert_eq!(peer.outcome(1), Heard::Status(400), "{method} {target}");
         let mut client = app.secure();
         client.send(format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        assert_eq!(client.reply().unwrap().status, 400, "{method} {target}");
+        assert_eq!(client.response().unwrap().status, 400, "{method} {target}");
     }
     assert_eq!(app.requests(), 0);
 }
@@ -87,7 +87,7 @@ fn trailers_with_pseudo_header_fields_are_malformed() {
     let before = app.requests();
     client.send("POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send("5\r\nHello\r\n0\r\n:path: /other\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 400);
+    assert_eq!(client.response().unwrap().status, 400);
     assert_eq!(app.requests(), before);
 }
 
@@ -168,7 +168,7 @@ fn upgrade_is_ignored_in_http_1_0() {
     for (version, status) in [("1.0", 200), ("1.1", 101)] {
         let mut client = app.connect();
         client.send(format!("GET /ws HTTP/{version}\r\nHost: a\r\n{upgrade}\r\n"));
-        assert_eq!(client.reply().unwrap().status, status, "HTTP/{version}");
+        assert_eq!(client.response().unwrap().status, status, "HTTP/{version}");
     }
 }
 
@@ -186,7 +186,7 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
     ] {
         let mut client = app.secure();
         client.send(format!("POST / HTTP/1.1\r\nHost: localhost\r\n{lengths}\r\nabcd"));
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(reply.status, status, "{lengths}");
         if status == 200 {
             assert_eq!(reply.body, b"lengths 1 many 0 body 4", "{lengths}");
@@ -212,17 +212,17 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
     ] {
         let mut client = app.connect();
         client.send(format!("{first}GET /b HTTP/1.1\r\nHost: a\r\nX: "));
-        assert_eq!(client.reply().unwrap().status, 200);
-        assert_eq!(client.reply().unwrap().status, 408);
+        assert_eq!(client.response().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 408);
         assert!(client.is_closed());
     }
     assert_eq!(app.requests(), 2);
     // One that goes on in time is answered, and idleness has its own time.
     let mut client = app.connect();
     client.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHo");
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
     client.send("st: a\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(client.get("/c").status, 200);
 }
@@ -230,14 +230,14 @@ fn half_a_head_behind_a_request_has_the_time_of_a_head() {
 #[test]
 fn a_205_has_no_body() {
     let reset = |exchange: &mut Exchange| {
-        exchange.begin_reply(205);
-        exchange.set_reply_body(b"nothing of this");
+        exchange.begin_response(205);
+        exchange.set_response_body(b"nothing of this");
     };
     let app = app(Limits::default(), reset);
     let mut client = app.secure();
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(
             (reply.status, reply.header("content-length"), reply.body.len()),
             (205, Some("0"), 0)
@@ -250,14 +250,14 @@ fn a_205_has_no_body() {
 #[test]
 fn a_413_has_one_name() {
     let reply = |exchange: &mut Exchange| {
-        exchange.begin_reply(413);
-        exchange.set_reply_body(b"of the application");
+        exchange.begin_response(413);
+        exchange.set_response_body(b"of the application");
     };
     let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, reply);
     for (length, body) in [(11, &b"413 Content Too Large\n"[..]), (1, b"of the application")] {
         let mut client = app.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\na"));
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(reply.head.lines().next(), Some("HTTP/1.1 413 Content Too Large"));
         assert_eq!(reply.body, body);
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rookery_exchange::ReplyBody;
+use rookery_exchange::ResponseBody;
 use rookery_server::access_log::AccessLog;
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
 use rookery_server::{Config, Limits, ListenerConfig};
@@ -287,7 +287,7 @@ fn a_large_file_arrives_byte_by_byte_and_with_what_is_asked_for_behind_it() {
         let expected: [&[u8]; 6] =
             [&large, &odd, b"small", &large[1_000_001..=4_000_000], &odd[1..], b"Hello, World!"];
         for (at, expected) in expected.into_iter().enumerate() {
-            let reply = client.reply().unwrap();
+            let reply = client.response().unwrap();
             assert!(reply.body == expected, "reply {at}: {}", reply.head);
         }
     }
@@ -300,8 +300,8 @@ fn a_file_that_an_application_sends_arrives_as_it_is() {
     let app = App::new(Limits::default(), move |exchange| {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &sent).unwrap();
-        exchange.begin_reply(200);
-        exchange.reply_mut().set_body(ReplyBody::File { file, len: sent.len() as u64 });
+        exchange.begin_response(200);
+        exchange.response_mut().set_body(ResponseBody::File { file, len: sent.len() as u64 });
     });
     let mut client = app.connect();
     for _ in 0..3 {

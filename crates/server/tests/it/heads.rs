@@ -19,7 +19,7 @@ fn a_host_that_is_none_is_refused() {
     for host in refused {
         let mut client = app.connect();
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        let reply = client.reply().expect("an answer");
+        let reply = client.response().expect("an answer");
         assert_eq!((reply.status, reply.header("connection")), (400, Some("close")), "{host:?}");
         assert!(client.is_closed(), "{host:?}");
     }
@@ -32,7 +32,7 @@ fn a_host_that_is_none_is_refused() {
     let mut client = app.connect();
     for host in fine {
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        assert_eq!(client.reply().expect("an answer").status, 200, "{host:?}");
+        assert_eq!(client.response().expect("an answer").status, 200, "{host:?}");
     }
 }
 
@@ -43,7 +43,7 @@ fn a_target_of_an_authority_alone_is_refused() {
         for method in ["GET", "OPTIONS", "POST"] {
             let mut client = app.connect();
             client.send(format!("{method} {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"));
-            let reply = client.reply().expect("an answer");
+            let reply = client.response().expect("an answer");
             assert_eq!(
                 (reply.status, reply.header("connection")),
                 (400, Some("close")),
@@ -55,7 +55,7 @@ fn a_target_of_an_authority_alone_is_refused() {
     let mut client = app.connect();
     for target in ["*", "http://host:80/", "/host:80"] {
         client.send(format!("OPTIONS {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        assert_eq!(client.reply().expect("an answer").status, 200, "{target}");
+        assert_eq!(client.response().expect("an answer").status, 200, "{target}");
     }
 }
 
@@ -66,8 +66,8 @@ fn path_and_hosts(exchange: &mut Exchange) {
         seen.extend_from_slice(b" host=");
         seen.extend_from_slice(header.value);
     }
-    exchange.begin_reply(200);
-    exchange.set_reply_body(&seen);
+    exchange.begin_response(200);
+    exchange.set_response_body(&seen);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn the_host_of_an_absolute_target_is_the_host() {
         ("GET /http://a/ HTTP/1.1", "Host: b\r\n", "/http://a/ host=b"),
     ] {
         client.send(format!("{line}\r\n{host}\r\n"));
-        assert_eq!(String::from_utf8(client.reply().unwrap().body).unwrap(), seen, "{line}");
+        assert_eq!(String::from_utf8(client.response().unwrap().body).unwrap(), seen, "{line}");
     }
     // The target does not excuse a Host that RFC 9112 asks for, and its authority must be a host as well.
     for (target, host) in [
@@ -101,7 +101,7 @@ fn the_host_of_an_absolute_target_is_the_host() {
     ] {
         let mut client = app.connect();
         client.send(format!("GET {target} HTTP/1.1\r\n{host}\r\n"));
-        let reply = client.reply().expect("an answer");
+        let reply = client.response().expect("an answer");
         assert_eq!(
             (reply.status, reply.header("connection")),
             (400, Some("close")),
@@ -133,7 +133,7 @@ fn a_static_files_rule_sees_the_host_of_an_absolute_target() {
     ] {
         let mut client = app.connect();
         client.send(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        assert_eq!(client.reply().unwrap().status, status, "{line}");
+        assert_eq!(client.response().unwrap().status, status, "{line}");
     }
 }
 
@@ -173,7 +173,7 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
             client.send(format!(
                 "POST / HTTP/1.1\r\nHost: a\r\n{fields}{also}\r\n5\r\nHello\r\n0\r\n\r\n"
             ));
-            let reply = client.reply().expect("an answer");
+            let reply = client.response().expect("an answer");
             assert_eq!(reply.status, status, "{lines:?} {also}");
             assert_eq!(app.requests() - before, usize::from(status == 200), "{lines:?} {also}");
             if status != 200 {
@@ -185,7 +185,7 @@ fn transfer_codings_other_than_chunked_once_are_refused() {
     // HTTP/1.0 has no transfer codings.
     let mut client = app.connect();
     client.send("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 400);
+    assert_eq!(client.response().unwrap().status, 400);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn only_a_websocket_bypasses_static_files() {
             "GET /ws/a.txt HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: {upgrade}\r\n\
              HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
         ));
-        assert_eq!(client.reply().unwrap().body, b"from the file", "{upgrade}");
+        assert_eq!(client.response().unwrap().body, b"from the file", "{upgrade}");
     }
     assert_eq!(app.requests(), 0);
     // What opens a WebSocket is the application's.
@@ -217,12 +217,12 @@ fn only_a_websocket_bypasses_static_files() {
 #[test]
 fn head_tells_a_length_only_where_there_is_one() {
     let app = App::new(Limits::default(), |exchange: &mut Exchange| {
-        exchange.begin_reply(200);
+        exchange.begin_response(200);
         match exchange.path() {
             b"/none" => {}
-            b"/told" => exchange.push_reply_header(b"Content-Length", b"7").unwrap(),
-            b"/empty" => exchange.set_reply_body(b""),
-            _ => exchange.set_reply_body(b"Hello, World!"),
+            b"/told" => exchange.push_response_header(b"Content-Length", b"7").unwrap(),
+            b"/empty" => exchange.set_response_body(b""),
+            _ => exchange.set_response_body(b"Hello, World!"),
         }
     });
     let mut client = app.connect();
@@ -235,7 +235,7 @@ fn head_tells_a_length_only_where_there_is_one() {
         }
         let get = {
             client.send(format!("GET /whole HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));
-            client.reply().unwrap()
+            client.response().unwrap()
         };
         client.send(format!("HEAD /whole HTTP/1.1\r\nHost: a\r\n{encoding}\r\n"));
         let head = client.reply_to("HEAD").unwrap();

@@ -15,11 +15,11 @@ const HEADER: &str = "strict-transport-security";
 
 fn own(exchange: &mut Exchange) {
     let says_itself = exchange.path() == b"/own";
-    exchange.begin_reply(200);
+    exchange.begin_response(200);
     if says_itself {
-        exchange.push_reply_header(b"Strict-Transport-Security", b"max-age=7").unwrap();
+        exchange.push_response_header(b"Strict-Transport-Security", b"max-age=7").unwrap();
     }
-    exchange.set_reply_body(b"a");
+    exchange.set_response_body(b"a");
 }
 
 fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
@@ -78,7 +78,7 @@ fn refusals_say_it() {
     let refused = |request: &str| {
         let mut client = app.secure();
         client.send(request);
-        client.reply().unwrap()
+        client.response().unwrap()
     };
     for (request, status) in [
         ("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n", 413),
@@ -104,11 +104,11 @@ fn addresses_and_requests_in_the_clear_hear_nothing() {
     for host in ["127.0.0.1", "127.0.0.1:8443", "[::1]:8443"] {
         let mut client = app.secure();
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!((reply.status, told(&reply)), (200, None), "{host}");
     }
     let mut plain = Client::connect(app.address);
     plain.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let reply = plain.reply().unwrap();
+    let reply = plain.response().unwrap();
     assert_eq!((reply.status, told(&reply)), (400, None));
 }

@@ -36,8 +36,8 @@ fn mirror(exchange: &mut Exchange) {
     for header in exchange.headers() {
         page += &[&text(header.cgi), "=", &text(header.value), "\n"].concat();
     }
-    exchange.begin_reply(200);
-    exchange.set_reply_body(page.as_bytes());
+    exchange.begin_response(200);
+    exchange.set_response_body(page.as_bytes());
 }
 
 fn body(reply: &crate::support::Reply) -> String {
@@ -56,8 +56,8 @@ fn a_connection_is_kept_and_requests_may_be_pipelined() {
         assert!(reply.header("date").is_some());
     }
     client.send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 200);
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_request_split_at_every_byte_is_the_same_request() {
         b"POST /a%20b?c=d HTTP/1.1\r\nHost: a\r\nX-Foo: 1\r\nx-foo: 2\r\nContent-Length: 3\r\n\r\nabc";
     let mut whole = app.connect();
     whole.send(request);
-    let expected = body(&whole.reply().unwrap());
+    let expected = body(&whole.response().unwrap());
     assert!(expected.starts_with("POST /a%20b ?c=d 3 memory 294\n"), "{expected}");
     assert!(expected.contains("HTTP_X_FOO=1,2"), "{expected}");
     for at in 1..request.len() {
@@ -76,7 +76,7 @@ fn a_request_split_at_every_byte_is_the_same_request() {
         // Two segments: what was sent is on its way before the rest is.
         std::thread::sleep(Duration::from_millis(1));
         client.send(&request[at..]);
-        assert_eq!(body(&client.reply().unwrap()), expected, "split at {at}");
+        assert_eq!(body(&client.response().unwrap()), expected, "split at {at}");
     }
 }
 
@@ -89,7 +89,7 @@ fn a_complete_request_followed_by_a_fin_is_answered() {
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     client.socket.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
     assert!(client.is_closed());
 }
 
@@ -98,12 +98,12 @@ fn continue_is_said_when_the_body_is_wanted() {
     let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, mirror);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 100);
+    assert_eq!(client.response().unwrap().status, 100);
     client.send("abc");
-    assert!(body(&client.reply().unwrap()).starts_with("POST /  3 memory"));
+    assert!(body(&client.response().unwrap()).starts_with("POST /  3 memory"));
     // Too large by its own word: refused before a byte of it was sent.
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\nExpect: 100-continue\r\n\r\n");
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
     assert!(client.is_closed());
 }
@@ -113,12 +113,12 @@ fn http_1_0_is_closed_unless_it_asks_to_be_kept() {
     let app = App::new(Limits::default(), hello);
     let mut client = app.connect();
     client.send("GET / HTTP/1.0\r\n\r\n");
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
     assert!(client.is_closed());
     let mut client = app.connect();
     for _ in 0..2 {
         client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-        assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+        assert_eq!(client.response().unwrap().body, b"Hello, World!");
     }
 }
 
@@ -147,7 +147,7 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
     for (what, request) in refused {
         let mut client = app.connect();
         client.send(request);
-        let reply = client.reply().unwrap_or_else(|| panic!("{what}: no answer"));
+        let reply = client.response().unwrap_or_else(|| panic!("{what}: no answer"));
         assert_eq!(reply.status, 400, "{what}: {reply:?}");
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
         assert!(client.is_closed(), "{what}");
@@ -170,7 +170,7 @@ fn what_two_parsers_could_read_differently_is_refused_and_never_reaches_the_appl
         let mut client = app.connect();
         client.send(&request);
         let mut answers = 0;
-        while client.reply().is_some() {
+        while client.response().is_some() {
             answers += 1;
         }
         assert!(answers <= 1, "{request:?}");
@@ -191,7 +191,7 @@ fn bodies_of_every_size_and_framing_arrive_whole() {
         let expected = format!("POST /  {len} {place} {sum}\n");
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
         client.send(&bytes);
-        let reply = body(&client.reply().unwrap());
+        let reply = body(&client.response().unwrap());
         assert!(reply.starts_with(&expected), "{reply}");
         client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         for chunk in bytes.chunks(70_000) {
@@ -200,7 +200,7 @@ fn bodies_of_every_size_and_framing_arrive_whole() {
             client.send("\r\n");
         }
         client.send("0\r\nTrailer: dropped\r\n\r\n");
-        let reply = body(&client.reply().unwrap());
+        let reply = body(&client.response().unwrap());
         assert!(reply.starts_with(&expected), "{reply}");
         assert!(!reply.contains("TRAILER="));
     }
@@ -214,8 +214,8 @@ fn head_204_and_304_have_no_body() {
             b"/304" => 304,
             _ => 200,
         };
-        exchange.begin_reply(status);
-        exchange.set_reply_body(b"Hello, World!");
+        exchange.begin_response(status);
+        exchange.set_response_body(b"Hello, World!");
     });
     let mut client = app.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -228,7 +228,7 @@ fn head_204_and_304_have_no_body() {
 #[test]
 fn the_application_decides_headers_and_the_server_framing() {
     let app = App::new(Limits::default(), |exchange| {
-        exchange.begin_reply(418);
+        exchange.begin_response(418);
         for (name, value) in [
             ("Set-Cookie", "a=1"),
             ("set-cookie", "b=2"),
@@ -237,12 +237,12 @@ fn the_application_decides_headers_and_the_server_framing() {
             ("Transfer-Encoding", "chunked"),
             ("X-Custom", "v"),
         ] {
-            exchange.push_reply_header(name.as_bytes(), value.as_bytes()).unwrap();
+            exchange.push_response_header(name.as_bytes(), value.as_bytes()).unwrap();
         }
         if exchange.path() == b"/close" {
-            exchange.push_reply_header(b"Connection", b"close").unwrap();
+            exchange.push_response_header(b"Connection", b"close").unwrap();
         }
-        exchange.set_reply_body(b"short");
+        exchange.set_response_body(b"short");
     });
     let mut client = app.connect();
     let reply = client.get("/");
@@ -264,14 +264,14 @@ fn a_text_is_compressed_for_those_who_ask() {
             b"/large" => "0123456789".repeat(100_000),
             _ => "0123456789".repeat(100),
         };
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_reply_body(page.as_bytes());
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_response_body(page.as_bytes());
     });
     let mut client = app.connect();
     for (path, len) in [("/small", 1000), ("/large", 1_000_000), ("/small", 1000)] {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"));
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(reply.header("content-encoding"), Some("gzip"));
         assert_eq!(reply.header("vary"), Some("Accept-Encoding"));
         assert!(reply.body.len() < len / 10, "{}", reply.body.len());
@@ -291,7 +291,7 @@ fn a_head_of_two_thousand_lines_is_read_and_the_connection_goes_on() {
     let lines: String =
         (0..1999).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
-    let reply = body(&client.reply().unwrap());
+    let reply = body(&client.response().unwrap());
     assert_eq!(reply.lines().count(), 2001);
     assert_eq!(client.get("/after").status, 200);
 }
@@ -301,12 +301,12 @@ fn a_client_that_reads_slowly_gets_all_of_it() {
     let page: Vec<u8> = (0..20_000_000u32).map(|at| (at % 253) as u8).collect();
     let sent = page.clone();
     let app = App::new(Limits::default(), move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&sent);
+        exchange.begin_response(200);
+        exchange.set_response_body(&sent);
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     std::thread::sleep(Duration::from_millis(200));
     assert!(Client::connect(app.address).get("/").body == page, "another client is not held up");
-    assert!(client.reply().unwrap().body == page);
+    assert!(client.response().unwrap().body == page);
 }

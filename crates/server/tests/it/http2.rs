@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Request;
 use rookery_exchange::{
-    ASK_MARK, Command as Down, Departure, Event, Exchange, Payload, Share, StreamRules,
+    Command as Down, Event, Exchange, PULL_HIGH_MARK, Payload, Share, StreamEnd, StreamOptions,
 };
 use rookery_server::access_log::{AccessLog, Format};
 use rookery_server::static_files::{Overrides, StaticFiles, StaticPath};
@@ -25,12 +25,12 @@ use crate::tls_support::{app, file, settings, site};
 fn mirror(exchange: &mut Exchange) {
     let body: Vec<u8> = exchange.body().segments().collect::<Vec<_>>().concat();
     let length = exchange.body().len().to_string();
-    exchange.begin_reply(200);
-    exchange.push_reply_header(b"X-Length", length.as_bytes()).unwrap();
-    exchange.push_reply_header(b"Connection", b"close").unwrap();
-    exchange.push_reply_header(b"Content-Type", b"application/octet-stream").unwrap();
-    exchange.push_reply_header(b"Content-Encoding", b"identity").unwrap();
-    exchange.set_reply_body(&body);
+    exchange.begin_response(200);
+    exchange.push_response_header(b"X-Length", length.as_bytes()).unwrap();
+    exchange.push_response_header(b"Connection", b"close").unwrap();
+    exchange.push_response_header(b"Content-Type", b"application/octet-stream").unwrap();
+    exchange.push_response_header(b"Content-Encoding", b"identity").unwrap();
+    exchange.set_response_body(&body);
 }
 
 fn post_of(body: Vec<u8>, headers: &[(&str, &str)]) -> Request<Vec<u8>> {
@@ -59,8 +59,8 @@ fn a_large_upload_goes_to_a_file() {
     let limits = Limits { body_memory: 100_000, ..Limits::default() };
     let app = app(limits, |exchange| {
         let is_file = exchange.body_mut().take_file().is_some();
-        exchange.begin_reply(200);
-        exchange.set_reply_body(if is_file { b"file" } else { b"memory" });
+        exchange.begin_response(200);
+        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
     });
     let client = Two::new(&app);
     assert_eq!(client.request(post_of(vec![7; 50_000], &[])).unwrap().body, b"memory");
@@ -94,10 +94,10 @@ fn a_client_that_waits_for_100_hears_it_when_the_body_is_wanted() {
     let (app_heads, refuse) = {
         let handler: Handler = Box::new(|link, event| match event {
             Event::Head(mut exchange) if exchange.path() == b"/no" => {
-                exchange.begin_reply(403);
+                exchange.begin_response(403);
                 link.send(Down::Respond(exchange));
             }
-            Event::Head(exchange) => link.send(Down::Proceed(exchange)),
+            Event::Head(exchange) => link.send(Down::ReadBody(exchange)),
             Event::Request(mut exchange) => {
                 hello(&mut exchange);
                 link.send(Down::Respond(exchange));
@@ -195,38 +195,42 @@ fn pieces(limits: Limits) -> (App, std::sync::mpsc::Receiver<u64>) {
     let handler: Handler = Box::new(move |link, event| match event {
         Event::Request(mut exchange) => {
             let is_pulled = exchange.path() == b"/pull";
-            let stream = link.stream(StreamRules { is_pulled, ..StreamRules::default() });
-            exchange.begin_reply(200);
-            exchange.set_reply_stream(stream.clone());
+            let stream = link.stream(StreamOptions { is_pulled, ..StreamOptions::default() });
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
             let id = exchange.id();
             flows.insert(id, stream.clone());
             let path = exchange.path().to_vec();
             link.send(Down::Respond(exchange));
             if !is_pulled {
-                stream.flow.give(5);
-                link.send(Down::Piece {
+                stream.flow.admit(5);
+                link.send(Down::Chunk {
                     stream: id,
                     payload: Payload::Pooled(b"first".to_vec()),
-                    goes_on: false,
+                    is_pushing: false,
                 });
                 if path == b"/cut" {
                     // When the head has left with the piece: before that it would be a 500.
                     link.flush();
                     std::thread::sleep(Duration::from_millis(200));
-                    link.send(Down::Cut { stream: id, reason: Departure::Error, page: Vec::new() });
+                    link.send(Down::AbortStream {
+                        stream: id,
+                        reason: StreamEnd::Error,
+                        page: Vec::new(),
+                    });
                 }
             }
             let _ = opened.send(id);
         }
-        Event::Want { stream, .. } => {
+        Event::Pull { stream, .. } => {
             let count = counts.entry(stream).or_insert(0u32);
             *count += 1;
             if *count > 100 {
-                return link.send(Down::End { stream });
+                return link.send(Down::EndStream { stream });
             }
-            flows[&stream].flow.give(10_000);
+            flows[&stream].flow.admit(10_000);
             let payload = Payload::Pooled(vec![*count as u8; 10_000]);
-            link.send(Down::Piece { stream, payload, goes_on: false });
+            link.send(Down::Chunk { stream, payload, is_pushing: false });
         }
         _ => {}
     });
@@ -263,19 +267,20 @@ fn pieces_that_wait_and_compress_to_nothing_arrive() {
     const PIECES: usize = 40;
     let handler: Handler = Box::new(move |link, event| {
         let Event::Request(mut exchange) = event else { return };
-        let stream = link.stream(StreamRules { is_compressible: true, ..StreamRules::default() });
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_reply_stream(stream.clone());
+        let stream =
+            link.stream(StreamOptions { is_compressible: true, ..StreamOptions::default() });
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_response_stream(stream.clone());
         let id = exchange.id();
         link.send(Down::Respond(exchange));
         // All of them are there before the first is taken.
         for _ in 0..PIECES {
-            stream.flow.give(20_000);
+            stream.flow.admit(20_000);
             let payload = Payload::Pooled(vec![b'a'; 20_000]);
-            link.send(Down::Piece { stream: id, payload, goes_on: false });
+            link.send(Down::Chunk { stream: id, payload, is_pushing: false });
         }
-        link.send(Down::End { stream: id });
+        link.send(Down::EndStream { stream: id });
     });
     let app = App::with(Config::default(), site(settings(&["localhost"])), handler);
     let client = Two::new(&app);
@@ -300,7 +305,7 @@ fn who_does_not_take_a_stream_is_not_asked_for_more_of_it() {
     std::thread::sleep(Duration::from_millis(300));
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
     let asked = wants();
-    assert!(asked as u64 * 10_000 <= 2 * ASK_MARK as u64, "{asked}");
+    assert!(asked as u64 * 10_000 <= 2 * PULL_HIGH_MARK as u64, "{asked}");
     // Another stream of the connection is served meanwhile, and this one when it is taken.
     peer.ask(3, &ordinary("HEAD", "/pull"));
     assert_eq!(peer.outcome(3), Heard::Status(200));

@@ -341,9 +341,9 @@ fn a_body_in_small_pieces_is_none() {
         return;
     }
     let app = app(Limits::default(), |exchange| {
-        exchange.begin_reply(200);
+        exchange.begin_response(200);
         let length = exchange.body().len().to_string();
-        exchange.set_reply_body(length.as_bytes());
+        exchange.set_response_body(length.as_bytes());
     });
     let data = beside(&app, |mut peer| {
         peer.begin(1, &post("/"));
@@ -442,8 +442,8 @@ fn settings_without_end() {
 fn windows_past_their_end() {
     const MOST: u32 = (1 << 31) - 1;
     let app = app(Limits::default(), |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![b'a'; 100_000]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 100_000]);
     });
     // Of a stream: it ends, and the connection goes on.
     let mut peer = Peer::new(&app);
@@ -468,8 +468,8 @@ fn windows_past_their_end() {
 fn a_window_that_is_never_opened() {
     let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![b'a'; 1 << 20]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 1 << 20]);
     });
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, GET);
@@ -487,8 +487,8 @@ fn a_window_that_is_opened_byte_by_byte() {
     let limits =
         Limits { reply_rate: 1000, idle_time: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![b'a'; 1 << 20]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 1 << 20]);
     });
     let mut peer = Peer::with(&app, &setting(4, 0));
     peer.ask(1, GET);

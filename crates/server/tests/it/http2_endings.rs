@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Departure, Event, Payload, Share, StreamRules};
+use rookery_exchange::{Command, Event, Payload, Share, StreamEnd, StreamOptions};
 use rookery_server::{Config, Limits};
 
 use crate::http2_support::{
@@ -24,8 +24,8 @@ fn greedy(app: &App) -> Peer {
 #[test]
 fn replies_that_h2_has_whole_end_with_their_connection() {
     let app = app(Limits::default(), |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![b'a'; 60_000]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![b'a'; 60_000]);
     });
     let mut peer = greedy(&app);
     peer.little_room();
@@ -48,9 +48,9 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     let (opened, opens) = channel();
     let handler: Handler = Box::new(move |link, event| {
         if let Event::Request(mut exchange) = event {
-            let stream = link.stream(StreamRules { is_pulled: true, ..StreamRules::default() });
-            exchange.begin_reply(200);
-            exchange.set_reply_stream(stream.clone());
+            let stream = link.stream(StreamOptions { is_pulled: true, ..StreamOptions::default() });
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
             let id = exchange.id();
             link.send(Command::Respond(exchange));
             let _ = opened.send((id, stream));
@@ -65,11 +65,11 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
         app.server.link().flush();
     };
     let piece = || {
-        stream.flow.give(5);
-        say(Command::Piece {
+        stream.flow.admit(5);
+        say(Command::Chunk {
             stream: id,
             payload: Payload::Pooled(b"piece".to_vec()),
-            goes_on: false,
+            is_pushing: false,
         });
     };
     piece();
@@ -84,7 +84,7 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
     assert_eq!(goaway.payload[..4], 1u32.to_be_bytes());
     std::thread::sleep(Duration::from_millis(100));
     piece();
-    say(Command::End { stream: id });
+    say(Command::EndStream { stream: id });
     assert_eq!(peer.data(1), b"piecepiece");
     assert_eq!(peer.goodbye(), None);
     until("it has gone", || app.listener().connections() == 0);
@@ -185,13 +185,13 @@ fn what_is_ahead_of_the_application_is_bounded() {
 fn a_reply_without_a_body_has_none() {
     let app = app(Limits::default(), |exchange| {
         let status = std::str::from_utf8(&exchange.path()[1..]).unwrap().parse().unwrap_or(200);
-        exchange.begin_reply(status);
+        exchange.begin_response(status);
         for name in
             ["TE", "Keep-Alive", "Upgrade", "Transfer-Encoding", "Proxy-Connection", "Trailer"]
         {
-            exchange.push_reply_header(name.as_bytes(), b"chunked").unwrap();
+            exchange.push_response_header(name.as_bytes(), b"chunked").unwrap();
         }
-        exchange.set_reply_body(b"a body all the same");
+        exchange.set_response_body(b"a body all the same");
     });
     let mut peer = Peer::new(&app);
     for (stream, path, status) in [
@@ -224,16 +224,16 @@ fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
     let (opened, opens) = channel();
     let handler: Handler = Box::new(move |link, event| {
         if let Event::Request(mut exchange) = event {
-            let stream = link.stream(StreamRules::default());
-            exchange.begin_reply(200);
-            exchange.set_reply_stream(stream.clone());
+            let stream = link.stream(StreamOptions::default());
+            exchange.begin_response(200);
+            exchange.set_response_stream(stream.clone());
             let id = exchange.id();
             link.send(Command::Respond(exchange));
-            stream.flow.give(5);
-            link.send(Command::Piece {
+            stream.flow.admit(5);
+            link.send(Command::Chunk {
                 stream: id,
                 payload: Payload::Pooled(b"first".to_vec()),
-                goes_on: false,
+                is_pushing: false,
             });
             let _ = opened.send(id);
         }
@@ -246,9 +246,9 @@ fn a_stream_that_is_given_up_while_its_reply_is_cut_is_told_once() {
         let id = opens.recv_timeout(PATIENCE).unwrap();
         assert_eq!(peer.outcome(stream), Heard::Status(200));
         peer.reset(stream);
-        app.server.link().send(Command::Cut {
+        app.server.link().send(Command::AbortStream {
             stream: id,
-            reason: Departure::Error,
+            reason: StreamEnd::Error,
             page: Vec::new(),
         });
         app.server.link().flush();

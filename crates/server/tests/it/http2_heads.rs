@@ -15,8 +15,8 @@ fn show(exchange: &mut Exchange) {
     for line in exchange.headers() {
         text.extend_from_slice(&[b"|", line.name, b"=", line.value].concat());
     }
-    exchange.begin_reply(200);
-    exchange.set_reply_body(&text);
+    exchange.begin_response(200);
+    exchange.set_response_body(&text);
 }
 
 /// The ordinary head with lines more.
@@ -154,7 +154,7 @@ fn the_application_sees_a_head_as_over_http_1() {
     let mut client = app.secure();
     client
         .send("GET / HTTP/1.1\r\nhost: localhost\r\ncookie: a=1; b=2\r\nx-a: 1\r\nx-a: 2\r\nx_a: 3\r\n\r\n");
-    let one = String::from_utf8(client.reply().unwrap().body).unwrap();
+    let one = String::from_utf8(client.response().unwrap().body).unwrap();
     assert_eq!(two, one);
     assert!(two.contains("|host=localhost") && two.contains("|cookie=a=1; b=2"), "{two}");
 }
@@ -228,8 +228,8 @@ fn what_a_target_says_of_a_fragment_is_dropped_as_over_http_1() {
 fn the_scheme_is_the_connections_whatever_a_peer_says() {
     let app = app(Limits::default(), |exchange| {
         let is_https = exchange.is_https();
-        exchange.begin_reply(200);
-        exchange.set_reply_body(if is_https { b"https" } else { b"http" });
+        exchange.begin_response(200);
+        exchange.set_response_body(if is_https { b"https" } else { b"http" });
     });
     let mut peer = Peer::new(&app);
     peer.ask(1, &[&but(":scheme", "http")[..], &[("x-forwarded-proto", "http")]].concat());

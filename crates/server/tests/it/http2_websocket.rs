@@ -5,7 +5,9 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use http::Request;
-use rookery_exchange::{Command, Compression, Event, MessageKind, Payload, QueueLimits, Share};
+use rookery_exchange::{
+    Command, Event, MessageKind, Payload, QueueLimits, Share, WebSocketCompression,
+};
 use rookery_server::tls::TlsSettings;
 use rookery_server::{Config, Limits, ListenerConfig, OriginPolicy, Rejection};
 
@@ -231,7 +233,7 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
             let seen = names.map(header);
             let line = (exchange.method().to_vec(), exchange.path().to_vec(), exchange.is_https());
             let _ = told.send((line, seen));
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             for (name, value) in [
                 (&b"Sec-WebSocket-Protocol"[..], &b"chat"[..]),
                 (b"X-Own", b"1"),
@@ -240,7 +242,7 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
                 (b"Content-Length", b"5"),
                 (b"Transfer-Encoding", b"chunked"),
             ] {
-                exchange.push_reply_header(name, value).unwrap();
+                exchange.push_response_header(name, value).unwrap();
             }
         } else {
             hello(&mut exchange);
@@ -288,8 +290,8 @@ fn the_application_sees_a_handshake_without_a_key_and_its_headers_are_in_the_ans
 fn a_refusal_is_an_ordinary_answer() {
     let handler: Handler = Box::new(|link, event| {
         let Event::Request(mut exchange) = event else { return };
-        exchange.begin_reply(404);
-        exchange.set_reply_body(b"none here");
+        exchange.begin_response(404);
+        exchange.set_response_body(b"none here");
         link.send(Command::Respond(exchange));
     });
     let site =
@@ -380,7 +382,7 @@ fn what_has_no_window_waits_in_the_queue() {
             hello(&mut exchange);
             return link.send(Command::Respond(exchange));
         }
-        exchange.begin_reply(101);
+        exchange.begin_response(101);
         link.send(Command::Respond(exchange));
         for at in 0..20u8 {
             let payload = Payload::Pooled(vec![at; 50_000]);
@@ -536,9 +538,10 @@ fn messages_are_compressed() {
     let mut rest = echo(hello);
     let handler: Handler = Box::new(move |link, event| match event {
         Event::Request(mut exchange) if exchange.is_upgrade() => {
-            exchange.begin_reply(101);
-            let compression = Compression { level: 2, threshold: 512, keeps_window: false };
-            exchange.reply_mut().set_compression(compression);
+            exchange.begin_response(101);
+            let compression =
+                WebSocketCompression { level: 2, threshold: 512, keeps_window: false };
+            exchange.response_mut().set_compression(compression);
             link.send(Command::Respond(exchange));
         }
         event => rest(link, event),
@@ -574,7 +577,7 @@ fn a_peer_of_websockets_alone_may_stand_still_as_over_a_connection_of_its_own() 
     let handler: Handler = Box::new(|link, event| {
         let Event::Request(mut exchange) = event else { return };
         let socket = exchange.id();
-        exchange.begin_reply(101);
+        exchange.begin_response(101);
         link.send(Command::Respond(exchange));
         for at in 0..40u8 {
             let payload = Payload::Pooled(vec![at; 200_000]);

@@ -24,7 +24,7 @@ fn worker(answers: &Arc<AtomicBool>) -> App {
         ListenerConfig::default(),
         echo(move |exchange| {
             let until = Instant::now() + PATIENCE;
-            while !exchange.is_departed() && !answers.load(Ordering::Relaxed) {
+            while !exchange.is_client_disconnected() && !answers.load(Ordering::Relaxed) {
                 assert!(Instant::now() < until, "nobody told that the client has gone");
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -68,7 +68,7 @@ fn a_client_that_half_closes_is_answered_however_long_it_takes() {
     // Probes go by, and its system answers them.
     std::thread::sleep(Duration::from_secs(5));
     answers.store(true, Ordering::Relaxed);
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
     assert!(client.is_closed());
 }
 

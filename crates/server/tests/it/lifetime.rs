@@ -65,8 +65,8 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
         ListenerConfig { sees_heads: true, ..ListenerConfig::default() },
         Box::new(move |link, event| {
             if let Event::Head(mut exchange) = event {
-                exchange.begin_reply(403);
-                exchange.set_reply_body(&page);
+                exchange.begin_response(403);
+                exchange.set_response_body(&page);
                 link.send(Command::Respond(exchange));
             }
         }),
@@ -96,7 +96,7 @@ fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_tol
     one.send("GET /a HT");
     std::thread::sleep(Duration::from_millis(100));
     one.send("TP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!([one.reply().unwrap().status, one.reply().unwrap().status], [200, 200]);
+    assert_eq!([one.response().unwrap().status, one.response().unwrap().status], [200, 200]);
     drop(other);
     std::thread::sleep(Duration::from_millis(100));
     app.stop();
@@ -160,7 +160,7 @@ fn a_thread_that_cannot_start_is_an_error() {
                 assert!(left > 2, "with {left} descriptors left");
                 let mut client = Client::connect(listener.local_addr().unwrap());
                 client.send("nonsense\r\n\r\n");
-                assert_eq!(client.reply().unwrap().status, 400);
+                assert_eq!(client.response().unwrap().status, 400);
             }
         }
     }
@@ -189,7 +189,7 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     });
     until("the handshake", || link.wait(Duration::from_millis(1)));
     let Some(Event::Request(mut exchange)) = link.next() else { panic!("no handshake") };
-    exchange.begin_reply(101);
+    exchange.begin_response(101);
     link.send(Command::Respond(exchange));
     link.flush();
     let mut socket = handshake.join().unwrap();
@@ -205,26 +205,26 @@ fn a_thread_that_dies_is_told_to_the_application_and_closes_its_sockets() {
     let mut closed = Vec::new();
     while let Some(event) = link.next() {
         match event {
-            Event::Request(exchange) => assert!(exchange.is_departed()),
+            Event::Request(exchange) => assert!(exchange.is_client_disconnected()),
             Event::Closed { code, .. } => closed.push(code),
             event => panic!("{event:?}"),
         }
     }
     assert_eq!(closed, [1006]);
-    assert!(!link.wait(Duration::from_secs(600)) && !link.park());
+    assert!(!link.wait(Duration::from_secs(600)) && !link.try_park());
     assert_eq!(listener.connections(), 0);
     listener.drain();
     listener.stop();
     assert!(began.elapsed() < PATIENCE);
-    assert_eq!(link.failure().as_deref(), Some("broken for a test"));
-    assert_eq!((link.failure(), link.has_failed()), (None, false));
+    assert_eq!(link.take_failure().as_deref(), Some("broken for a test"));
+    assert_eq!((link.take_failure(), link.has_failed()), (None, false));
 
     // Another listener gets another thread.
     breaks.store(false, Ordering::Relaxed);
     let listener = listen();
     let mut client = Client::connect(listener.local_addr().unwrap());
     client.send("nonsense\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 400);
+    assert_eq!(client.response().unwrap().status, 400);
 }
 
 #[test]

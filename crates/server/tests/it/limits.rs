@@ -20,7 +20,7 @@ fn head_bytes() {
         let _ = client.socket.write_all(
             format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
         );
-        client.reply().map(|reply| reply.status)
+        client.response().map(|reply| reply.status)
     };
     assert_eq!(get(10_000), Some(200));
     assert_eq!(get(20_000), Some(431));
@@ -36,7 +36,7 @@ fn the_default_head_takes_a_value_of_80000_bytes_and_not_one_of_200000() {
         let _ = client.socket.write_all(
             format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}\r\n\r\n", "a".repeat(len)).as_bytes(),
         );
-        assert_eq!(client.reply().unwrap().status, status, "{len}");
+        assert_eq!(client.response().unwrap().status, status, "{len}");
     }
 }
 
@@ -50,7 +50,7 @@ fn header_lines() {
         let head: String =
             (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
-        assert_eq!(client.reply().unwrap().status, status, "{lines} of {limit}");
+        assert_eq!(client.response().unwrap().status, status, "{lines} of {limit}");
     }
 }
 
@@ -64,7 +64,7 @@ fn header_lines_without_a_limit() {
         let head: String =
             (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}\r\n"));
-        assert_eq!(client.reply().unwrap().status, status, "{lines}");
+        assert_eq!(client.response().unwrap().status, status, "{lines}");
     }
 }
 
@@ -76,7 +76,7 @@ fn body_bytes() {
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
         "a".repeat(1000)
     ));
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
     // By its length before it came, and by what came.
     for request in [
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n".to_owned(),
@@ -87,7 +87,7 @@ fn body_bytes() {
     ] {
         let mut client = app.connect();
         client.send(request);
-        assert_eq!(client.reply().unwrap().status, 413);
+        assert_eq!(client.response().unwrap().status, 413);
     }
     assert_eq!(app.server.reports().count(Rejection::BodyTooLarge), 2);
     assert_eq!(app.requests(), 1);
@@ -100,9 +100,9 @@ fn disk_reserve() {
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n0123456789a");
-    assert_eq!(client.reply().unwrap().status, 507);
+    assert_eq!(client.response().unwrap().status, 507);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn head_time() {
     assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\n");
-    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(client.response().unwrap().status, 408);
     assert!(client.is_closed());
 }
 
@@ -152,7 +152,7 @@ fn idle_time() {
     assert!(app.connect().is_closed());
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n01234");
-    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(client.response().unwrap().status, 408);
     assert!(client.is_closed());
 }
 
@@ -161,8 +161,8 @@ fn a_client_that_does_not_read_is_given_up() {
     let limits = Limits { idle_time: Duration::from_millis(300), ..Limits::default() };
     let page = vec![0u8; 30_000_000];
     let app = App::new(limits, move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&page);
+        exchange.begin_response(200);
+        exchange.set_response_body(&page);
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -203,12 +203,12 @@ fn the_queue_of_requests() {
         std::thread::sleep(Duration::from_millis(1));
     }
     holds.store(false, Ordering::Relaxed);
-    let replies: Vec<_> = clients.iter_mut().map(|client| client.reply().unwrap()).collect();
+    let replies: Vec<_> = clients.iter_mut().map(|client| client.response().unwrap()).collect();
     assert_eq!(replies.iter().filter(|reply| reply.status == 200).count(), 4);
     for reply in replies.iter().filter(|reply| reply.status != 200) {
         assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     }
-    assert_eq!(first.reply().unwrap().status, 200);
+    assert_eq!(first.response().unwrap().status, 200);
     // A connection that was told so is not lost.
     assert!(clients.iter_mut().all(|client| client.get("/again").status == 200));
 }
@@ -223,7 +223,7 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
         ListenerConfig::default(),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
-            log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_departed()));
+            log.lock().unwrap().push((exchange.path().to_vec(), exchange.is_client_disconnected()));
             while exchange.path() == b"/held" && holds.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -240,7 +240,7 @@ fn a_request_whose_client_has_been_reset_is_not_for_the_application() {
     reset(gone.socket);
     until("it is noticed", || app.listener().connections() == 1);
     count.store(false, Ordering::Relaxed);
-    assert_eq!(first.reply().unwrap().status, 200);
+    assert_eq!(first.response().unwrap().status, 200);
     app.await_event("request /gone");
     assert_eq!(app.connect().get("/after").status, 200);
     assert!(
@@ -270,8 +270,8 @@ pub(crate) fn reset(socket: TcpStream) {
 fn body_memory() {
     let app = App::new(Limits { body_memory: 1000, ..Limits::default() }, |exchange| {
         let is_file = matches!(exchange.body().source(), BodySource::File(_));
-        exchange.begin_reply(200);
-        exchange.set_reply_body(if is_file { b"file" } else { b"memory" });
+        exchange.begin_response(200);
+        exchange.set_response_body(if is_file { b"file" } else { b"memory" });
     });
     let mut client = app.connect();
     for (len, place) in [(1000, "memory"), (1001, "file")] {
@@ -279,7 +279,7 @@ fn body_memory() {
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n{}",
             "a".repeat(len)
         ));
-        assert_eq!(client.reply().unwrap().body, place.as_bytes(), "{len}");
+        assert_eq!(client.response().unwrap().body, place.as_bytes(), "{len}");
     }
 }
 
@@ -307,7 +307,7 @@ fn what_is_read_after_a_refusal() {
         let app = App::new(Limits { body_bytes: 10, close_time, ..Limits::default() }, hello);
         let mut client = app.connect();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
-        assert_eq!(client.reply().unwrap().status, 413);
+        assert_eq!(client.response().unwrap().status, 413);
         (app, client)
     };
     // Bytes: what is read, and what the sockets' buffers take.
@@ -328,8 +328,8 @@ fn what_is_read_after_a_refusal() {
 #[test]
 fn errors_kept_for_the_application() {
     let app = App::new(Limits::default(), |exchange| {
-        exchange.begin_reply(500);
-        exchange.reply_mut().set_failure();
+        exchange.begin_response(500);
+        exchange.response_mut().set_failure();
     });
     let reports = app.server.reports();
     reports.set_delivery(rookery_error::Delivery::Queue);
@@ -366,7 +366,7 @@ fn the_application_has_a_time() {
         assert!(since.elapsed() >= Duration::from_secs(1), "{:?}", since.elapsed());
         // The connection goes on, and the answer that comes late is nobody's.
         let mut late = held.lock().unwrap().pop().unwrap();
-        assert!(late.is_departed());
+        assert!(late.is_client_disconnected());
         hello(&mut late);
         app.server.link().send(Command::Respond(late));
         app.server.link().flush();
@@ -374,6 +374,6 @@ fn the_application_has_a_time() {
     }
     // The next request, which is there already, makes no difference.
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 504);
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 504);
+    assert_eq!(client.response().unwrap().status, 200);
 }

@@ -38,14 +38,14 @@ fn pages_are_compressed_on_another_thread_and_keep_their_length() {
     let page = page[..60_000].to_owned();
     let sent = page.clone();
     let app = App::new(Limits::default(), move |exchange| {
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_reply_body(sent.as_bytes());
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_response_body(sent.as_bytes());
     });
     let mut client = app.connect();
     for _ in 0..60 {
         client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert_eq!(reply.header("content-encoding"), Some("gzip"));
         assert_eq!(reply.header("content-length"), Some(&*reply.body.len().to_string()));
         let mut plain = String::new();

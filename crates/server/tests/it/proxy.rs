@@ -19,8 +19,8 @@ fn whose(exchange: &mut Exchange) {
         |end: Option<std::net::SocketAddr>| end.map_or_else(String::new, |end| end.to_string());
     let text =
         format!("{} {} {}", end(exchange.remote()), end(exchange.local()), exchange.is_https());
-    exchange.begin_reply(200);
-    exchange.set_reply_body(text.as_bytes());
+    exchange.begin_response(200);
+    exchange.set_response_body(text.as_bytes());
 }
 
 fn app_with(limits: Limits, site: ListenerConfig) -> App {
@@ -36,7 +36,7 @@ fn app() -> App {
 }
 
 fn body(client: &mut Client) -> String {
-    String::from_utf8(client.reply().expect("a reply").body).unwrap()
+    String::from_utf8(client.response().expect("a reply").body).unwrap()
 }
 
 /// A header of version 2 for a client 192.0.2.7:12345 of 198.51.100.1:443.

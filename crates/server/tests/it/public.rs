@@ -44,13 +44,13 @@ fn who(exchange: &mut Exchange) {
     if is_slow {
         std::thread::sleep(Duration::from_millis(300));
     }
-    exchange.begin_reply(200);
+    exchange.begin_response(200);
     let text = format!(
         "{} {}",
         exchange.remote().is_some(),
         exchange.header(WORKER_HEADER.as_bytes()).is_some()
     );
-    exchange.set_reply_body(text.as_bytes());
+    exchange.set_response_body(text.as_bytes());
 }
 
 fn worker(public: &Public) -> Worker {
@@ -76,11 +76,11 @@ fn connections_wait_in_the_queue_until_the_worker_is_told_to_accept() {
     // It waits for whoever accepts, and is served by neither before.
     assert!(early.frame_within(Duration::from_millis(200)).is_none());
     accepts(&worker);
-    assert_eq!(early.reply().unwrap().body, b"true false");
+    assert_eq!(early.response().unwrap().body, b"true false");
     assert_eq!(worker.board.read().connections, 1);
     // What only a supervisor says is a header like any other.
     early.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: x\r\n\r\n"));
-    assert_eq!(early.reply().unwrap().body, b"true true");
+    assert_eq!(early.response().unwrap().body, b"true true");
     says(&worker, Message::StopAccepting(2), Message::NotAccepting(2));
     // Now the supervisor accepts on the same socket.
     let late = Client::connect(public.address);
@@ -167,10 +167,10 @@ fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websoc
     // The socket is closed: what connects now is the supervisor's, whatever is said.
     says(&worker, Message::Accept(9), Message::NotAccepting(9));
     used.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    let reply = slow.reply().unwrap();
+    let reply = slow.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(slow.is_closed());
-    let reply = used.reply().unwrap();
+    let reply = used.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(used.is_closed());
     // One that is not used ends by itself after a while.
@@ -221,7 +221,7 @@ fn public_listeners_speak_tls_and_redirect_while_the_supervisor_is_spoken_to_in_
     assert_eq!(worker.connect().get("/").body, b"false false");
     let mut client = Client::connect(redirect.address);
     client.send("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     let place = format!("https://localhost:{}/x", public.address.port());
     assert_eq!((reply.status, reply.header("location")), (308, Some(&*place)));
 }
@@ -257,10 +257,10 @@ fn clients_that_take_all_seats_leave_room_for_the_supervisor() {
     }
     until("both are served", || worker.board.read().handed == 2);
     let mut third = Client::connect(public.address);
-    assert_eq!(third.reply().unwrap().status, 503);
+    assert_eq!(third.response().unwrap().status, 503);
     assert_eq!(worker.connect().get("/").status, 200);
     for client in &mut clients {
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: ListenerCon
             Event::Head(exchange) => {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
                 bodies.insert(call, Received { exchange: Some(exchange), bytes: Vec::new() });
-                link.send(Command::Receive { call, listener, slot });
+                link.send(Command::StreamBody { call, listener, slot });
             }
             Event::Body { call, payload, .. } => {
                 let body = bodies.get_mut(&call).unwrap();
@@ -61,21 +61,21 @@ pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: ListenerCon
                 body.bytes.extend_from_slice(payload.as_bytes());
                 if body.bytes.len() > rules.most {
                     if let Some(mut exchange) = body.exchange.take() {
-                        exchange.begin_reply(413);
+                        exchange.begin_response(413);
                         link.send(Command::Respond(exchange));
                     }
                 } else if rules.holds.load(Ordering::Relaxed) {
                     rules.held.lock().unwrap().push((call, len));
                 } else {
-                    link.send(Command::Taken { call, bytes: len });
+                    link.send(Command::BodyConsumed { call, bytes: len });
                 }
             }
             Event::BodyEnd { call, .. } => {
                 let body = bodies.remove(&call).unwrap();
                 if let Some(mut exchange) = body.exchange {
-                    exchange.begin_reply(200);
+                    exchange.begin_response(200);
                     let sum: u64 = body.bytes.iter().map(|byte| u64::from(*byte)).sum();
-                    exchange.set_reply_body(format!("{} {sum}", body.bytes.len()).as_bytes());
+                    exchange.set_response_body(format!("{} {sum}", body.bytes.len()).as_bytes());
                     link.send(Command::Respond(exchange));
                 }
             }
@@ -104,11 +104,11 @@ fn a_body_comes_in_pieces_and_the_connection_goes_on() {
         let body = vec![3; 5_000_000];
         post(&mut client, body.len());
         client.send(&body);
-        assert_eq!(client.reply().unwrap().body, b"5000000 15000000");
+        assert_eq!(client.response().unwrap().body, b"5000000 15000000");
         client.send(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n\x01\x02\x03\r\n0\r\n\r\n",
         );
-        assert_eq!(client.reply().unwrap().body, b"3 6");
+        assert_eq!(client.response().unwrap().body, b"3 6");
     }
     assert_eq!(ends(&app), ["body ended Done"; 4]);
     assert!(
@@ -126,7 +126,7 @@ fn a_piece_comes_before_the_rest_has_been_sent() {
     client.send("abc");
     app.await_event("body 3");
     client.send("def");
-    assert_eq!(client.reply().unwrap().body, b"6 597");
+    assert_eq!(client.response().unwrap().body, b"6 597");
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn no_more_is_read_ahead_than_256_kib() {
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
-        app.server.link().send(Command::Taken { call, bytes });
+        app.server.link().send(Command::BodyConsumed { call, bytes });
     }
     app.server.link().flush();
-    assert_eq!(client.reply().unwrap().body, b"20000000 20000000");
+    assert_eq!(client.response().unwrap().body, b"20000000 20000000");
     sends.join().unwrap();
     assert_eq!(app.server.budget().used(Share::Requests), 0);
 }
@@ -175,10 +175,10 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
-        app.server.link().send(Command::Taken { call, bytes });
+        app.server.link().send(Command::BodyConsumed { call, bytes });
     }
     app.server.link().flush();
-    assert_eq!(client.reply().unwrap().body, b"100000 100000");
+    assert_eq!(client.response().unwrap().body, b"100000 100000");
     sends.join().unwrap();
     assert_eq!(app.server.budget().used(Share::Requests), 0);
 }
@@ -192,8 +192,8 @@ fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
         Box::new(|link, event| {
             if let Event::Head(mut exchange) = event {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
-                link.send(Command::Receive { call, listener, slot });
-                exchange.begin_reply(503);
+                link.send(Command::StreamBody { call, listener, slot });
+                exchange.begin_response(503);
                 link.send(Command::Respond(exchange));
             }
         }),
@@ -202,7 +202,7 @@ fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
         let mut client = app.connect();
         post(&mut client, 100);
         client.send("abc");
-        assert_eq!(client.reply().unwrap().status, 503);
+        assert_eq!(client.response().unwrap().status, 503);
     }
     until("each is told once", || ends(&app).len() == 20);
     assert_eq!(ends(&app), ["body ended Done"; 20]);
@@ -215,7 +215,7 @@ fn an_early_answer_ends_the_connection() {
     let mut client = app.connect();
     post(&mut client, 10_000_000);
     client.send(vec![1; 2000]);
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (413, Some("close")));
     app.await_event("body ended Done");
 }
@@ -236,12 +236,12 @@ fn who_leaves_stands_still_or_sends_too_much_is_told_of_once() {
     post(&mut client, 100);
     client.send("abcd");
     app.await_event("body ended Timeout");
-    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(client.response().unwrap().status, 408);
 
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     client.send(format!("3e9\r\n{}\r\n", "x".repeat(1001)));
-    assert_eq!(client.reply().unwrap().status, 413);
+    assert_eq!(client.response().unwrap().status, 413);
     app.await_event("body ended Error");
     assert_eq!(ends(&app).len(), 3);
     until("all are gone", || app.listener().connections() == 0);

@@ -76,7 +76,7 @@ fn a_request_is_sent_on_with_path_and_query() {
     let mut client = Client::connect(listener.local_addr().unwrap());
     for _ in 0..2 {
         client.send(get("/", "localhost"));
-        assert_eq!(client.reply().unwrap().status, 308);
+        assert_eq!(client.response().unwrap().status, 308);
     }
     assert_eq!(app.secure().get("/").status, 200);
 }
@@ -158,7 +158,7 @@ fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
         listener.connections() + app.listener().connections() <= 2
     });
     assert!(
-        clients.iter_mut().any(|client| client.reply().is_some_and(|reply| reply.status == 308))
+        clients.iter_mut().any(|client| client.response().is_some_and(|reply| reply.status == 308))
     );
     // What has begun is answered when it drains, and nobody is let in any more.
     drop(clients);

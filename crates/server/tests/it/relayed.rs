@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rookery_exchange::{
-    Command, Compression, Event, Exchange, IoWaker, PushError, Pushed, Share, SocketId,
+    Command, Event, Exchange, IoWaker, PushError, Share, WakeUp, WebSocketCompression, WebSocketId,
 };
 use rookery_server::{
     Application, Config, Limits, Listener, ListenerConfig, MakeApplication, Rejection, Server,
@@ -32,7 +32,7 @@ type Reach = Box<dyn Fn(&Exchange) -> (Plain, Vec<(String, String)>, Vec<u8>)>;
 struct Relaying {
     reach: Reach,
     waker: Arc<dyn IoWaker>,
-    far: RefCell<HashMap<SocketId, Upstream>>,
+    far: RefCell<HashMap<WebSocketId, Upstream>>,
     commands: RefCell<VecDeque<Command>>,
 }
 
@@ -46,12 +46,12 @@ impl Relaying {
 }
 
 impl Application for Relaying {
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         if let Event::Request(mut exchange) = event {
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             let (socket, headers, read) = (self.reach)(&exchange);
             for (name, value) in headers {
-                exchange.push_reply_header(name.as_bytes(), value.as_bytes()).unwrap();
+                exchange.push_response_header(name.as_bytes(), value.as_bytes()).unwrap();
             }
             socket.set_nonblocking(true).unwrap();
             let socket = UnixStream::new(socket).unwrap();
@@ -59,7 +59,7 @@ impl Application for Relaying {
             self.commands.borrow_mut().push_back(Command::Respond(exchange));
             self.waker.wake();
         }
-        Ok(Pushed::Quiet)
+        Ok(WakeUp::NotNeeded)
     }
 
     fn take_commands(&self, commands: &mut VecDeque<Command>) {
@@ -70,7 +70,7 @@ impl Application for Relaying {
         true
     }
 
-    fn take_upstream(&self, socket: SocketId) -> Option<Upstream> {
+    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
         self.far.borrow_mut().remove(&socket)
     }
 
@@ -262,7 +262,7 @@ fn messages_of_every_size_come_back_over_each_transport() {
 
 #[test]
 fn what_extends_it_is_agreed_on_by_the_two() {
-    let compression = Compression { level: 2, threshold: 0, keeps_window: true };
+    let compression = WebSocketCompression { level: 2, threshold: 0, keeps_window: true };
     let relayed = Relayed::new(
         Limits::default(),
         ListenerConfig::default(),
@@ -537,6 +537,6 @@ fn a_stream_whose_connection_goes_is_noticed_while_its_worker_reads_nothing() {
     let config = Arc::new(crate::tls_support::client_config(None));
     let mut late = crate::tls_support::shake(address, &config, "localhost").unwrap();
     late.send("GET / HTTP/1.1\r\n");
-    assert_eq!(late.reply().unwrap().status, 408);
+    assert_eq!(late.response().unwrap().status, 408);
     drop(worker);
 }

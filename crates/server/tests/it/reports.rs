@@ -179,8 +179,8 @@ fn every_rejection_reaches_its_requests_hook_once() {
             },
             echo(|exchange| {
                 if exchange.path() == b"/fails" {
-                    exchange.begin_reply(500);
-                    exchange.reply_mut().set_failure();
+                    exchange.begin_response(500);
+                    exchange.response_mut().set_failure();
                 } else {
                     if exchange.path() == b"/sleeps" {
                         std::thread::sleep(Duration::from_secs(1));
@@ -209,7 +209,9 @@ fn every_rejection_reaches_its_requests_hook_once() {
         // Refused while it is being written is refused as well.
         let _ = client.socket.write_all(&sent);
         match told {
-            Status(status) => assert_eq!(client.reply().unwrap().status, status, "{rejection:?}"),
+            Status(status) => {
+                assert_eq!(client.response().unwrap().status, status, "{rejection:?}")
+            }
             CloseCode(code) => {
                 assert_eq!(client.frame().unwrap().1[..2], code.to_be_bytes(), "{rejection:?}");
             }
@@ -251,9 +253,9 @@ fn under_load_each_request_keeps_its_own_id_and_no_hook_is_counted() {
     // That the hook's count stays two is asserted by the server itself, for each request, in debug builds.
     let app = App::new(Limits::default(), |exchange| {
         let id = exchange.id();
-        exchange.begin_reply(500);
-        exchange.reply_mut().set_failure();
-        exchange.set_reply_body(id.to_string().as_bytes());
+        exchange.begin_response(500);
+        exchange.response_mut().set_failure();
+        exchange.set_response_body(id.to_string().as_bytes());
     });
     app.server.reports().set_delivery(Delivery::Queue);
     let mut answered = Vec::new();
@@ -264,7 +266,7 @@ fn under_load_each_request_keeps_its_own_id_and_no_hook_is_counted() {
             client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         }
         for client in &mut clients {
-            let body = client.reply().unwrap().body;
+            let body = client.response().unwrap().body;
             answered.push(String::from_utf8(body).unwrap().parse::<u64>().unwrap());
         }
         while let Some(report) = app.server.reports().take() {

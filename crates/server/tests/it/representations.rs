@@ -48,10 +48,10 @@ impl Served {
         let site = ListenerConfig { files, ..site(settings(&["localhost"])) };
         let reply = |exchange: &mut Exchange| {
             let len = String::from_utf8_lossy(&exchange.path()[1..]).parse().unwrap();
-            exchange.begin_reply(200);
-            exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-            exchange.push_reply_header(b"ETag", b"\"of the app\"").unwrap();
-            exchange.set_reply_body(&text(len));
+            exchange.begin_response(200);
+            exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+            exchange.push_response_header(b"ETag", b"\"of the app\"").unwrap();
+            exchange.set_response_body(&text(len));
         };
         Served { app: App::with(Config::default(), site, echo(reply)), dir }
     }
@@ -260,8 +260,8 @@ fn a_412_and_a_416_of_a_file_are_not_compressed_and_keep_its_strong_tag() {
 #[test]
 fn a_205_says_that_it_is_empty_to_get_and_to_head() {
     let reply = |exchange: &mut Exchange| {
-        exchange.begin_reply(205);
-        exchange.set_reply_body(&text(5000));
+        exchange.begin_response(205);
+        exchange.set_response_body(&text(5000));
     };
     let app = crate::tls_support::app(rookery_server::Limits::default(), reply);
     let (mut client, two) = (app.secure(), Two::new(&app));

@@ -35,12 +35,12 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
         client.until_read();
     }
     let mut late = app.connect();
-    let reply = late.reply().unwrap();
+    let reply = late.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     assert!(late.is_closed());
     holds.store(false, Ordering::Relaxed);
     for client in &mut seated {
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
 }
 
@@ -69,7 +69,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
         newcomers.push(app.connect());
         match gone {
             0 => assert!(silent.is_closed()),
-            1 => assert_eq!(half.reply().unwrap().status, 408),
+            1 => assert_eq!(half.response().unwrap().status, 408),
             _ => assert!(idle.is_closed()),
         }
         // The seat that was given up is free.
@@ -82,7 +82,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
     }
     holds.store(false, Ordering::Relaxed);
     for client in newcomers.iter_mut().chain([&mut served]) {
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
     assert_eq!(app.server.reports().count(Rejection::HeadTimeout), 1);
 }
@@ -95,20 +95,20 @@ fn connections_of_one_address() {
         assert_eq!(client.get("/").status, 200);
     }
     let mut third = app.connect();
-    let reply = third.reply().unwrap();
+    let reply = third.response().unwrap();
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
     assert!(String::from_utf8_lossy(&reply.body).contains("from this address"));
     assert!(third.is_closed());
     // A WebSocket counts as what it was.
     assert_eq!(seated[0].upgrade(b"").status, 101);
-    assert_eq!(app.connect().reply().unwrap().status, 503);
+    assert_eq!(app.connect().response().unwrap().status, 503);
     drop(seated);
     let until = Instant::now() + PATIENCE;
     loop {
         let mut client = app.connect();
         // Turned away while those before have not been missed yet.
         let _ = client.socket.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        if client.reply().is_some_and(|reply| reply.status == 200) {
+        if client.response().is_some_and(|reply| reply.status == 200) {
             break;
         }
         assert!(Instant::now() < until, "no seat came free");
@@ -123,7 +123,7 @@ fn who_has_just_been_answered_keeps_the_seat() {
     for _ in 0..5 {
         let answered = Instant::now();
         assert_eq!(seated.get("/").status, 200);
-        let status = app.connect().reply().map(|reply| reply.status);
+        let status = app.connect().response().map(|reply| reply.status);
         if answered.elapsed() > Duration::from_millis(500) {
             // On a machine that is busy that was long ago.
             seated = app.connect();

@@ -11,7 +11,7 @@ use crate::support::{App, Handler, masked};
 fn on_message(mut answer: impl FnMut(&Link, u64) + Send + 'static) -> Handler {
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) => {
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             link.send(Command::Respond(exchange));
         }
         Event::Message { socket, .. } => answer(link, socket),

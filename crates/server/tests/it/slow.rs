@@ -47,7 +47,7 @@ fn a_head_has_a_rate() {
     client.send("GET / HTTP/1.1\r\n");
     let is_over = || app.server.reports().count(Rejection::HeadTimeout) > 0;
     assert!(trickle(&mut client, b"X: a\r\n", is_over), "the head went on");
-    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(client.response().unwrap().status, 408);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_rate_of_a_head_counts_from_its_first_byte_on() {
     // What a browser opens in advance has the whole time for a head; what has sent a byte is asked for the rest.
     let (mut spare, mut slow) = (app.connect(), app.connect());
     slow.send("G");
-    assert_eq!(slow.reply().unwrap().status, 408);
+    assert_eq!(slow.response().unwrap().status, 408);
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(spare.get("/").status, 200);
 }
@@ -75,7 +75,7 @@ fn a_body_has_a_rate() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
     let is_over = || app.server.reports().count(Rejection::BodyTimeout) > 0;
     assert!(trickle(&mut client, b"a", is_over), "the body went on");
-    assert_eq!(client.reply().unwrap().status, 408);
+    assert_eq!(client.response().unwrap().status, 408);
     assert_eq!(app.requests(), 0);
 }
 
@@ -97,9 +97,9 @@ fn sip(client: &mut Client, piece: usize) -> (usize, Duration) {
 fn page(limits: Limits, len: usize) -> App {
     let page = vec![0u8; len];
     App::new(limits, move |exchange| {
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Connection", b"close").unwrap();
-        exchange.set_reply_body(&page);
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Connection", b"close").unwrap();
+        exchange.set_response_body(&page);
     })
 }
 
@@ -199,7 +199,7 @@ fn sender(limits: Limits) -> App {
         rookery_server::ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, payload, kind, .. } => {

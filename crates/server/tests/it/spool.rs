@@ -25,7 +25,7 @@ fn upload(app: &App, len: usize) -> u16 {
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
     // Refused in the middle, writing may fail; the answer is there all the same.
     let _ = std::io::Write::write_all(&mut client.socket, &vec![b'a'; len]);
-    client.reply().unwrap().status
+    client.response().unwrap().status
 }
 
 /// A file system of 16 MiB in memory, as `/tmp` often is.
@@ -67,7 +67,7 @@ fn a_small_tmpfs_takes_uploads_up_to_a_tenth_of_it() {
     let said = SAID.lock().unwrap().clone();
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(
-        said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("stay so"),
+        said[0].contains(disk.0.path().to_str().unwrap()) && said[0].contains("must stay free"),
         "{said:?}"
     );
     // What was refused is given back, once a thread has closed its file.

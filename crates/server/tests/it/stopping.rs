@@ -59,14 +59,14 @@ fn stopping_frees_the_port_and_ends_what_is_idle() {
 fn a_reply_on_its_way_is_finished_before_the_end() {
     let page = vec![b'x'; 3_000_000];
     let mut app = App::new(Limits::default(), move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&page);
+        exchange.begin_response(200);
+        exchange.set_response_body(&page);
     });
     let mut client = app.connect();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request");
     let reader =
-        std::thread::spawn(move || (client.reply().unwrap().body.len(), client.is_closed()));
+        std::thread::spawn(move || (client.response().unwrap().body.len(), client.is_closed()));
     std::thread::sleep(Duration::from_millis(20));
     app.stop();
     assert_eq!(reader.join().unwrap(), (3_000_000, true));
@@ -90,7 +90,7 @@ fn a_request_that_the_application_has_is_answered_after_the_stop() {
     }
     app.stop();
     goes.store(true, Ordering::Relaxed);
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     assert!(client.is_closed());
 }
@@ -111,7 +111,7 @@ fn draining_refuses_the_new_and_finishes_the_old() {
     app.listener().drain();
     assert!(std::net::TcpStream::connect(app.address).is_err());
     goes.store(true, Ordering::Relaxed);
-    assert_eq!(client.reply().unwrap().header("connection"), Some("close"));
+    assert_eq!(client.response().unwrap().header("connection"), Some("close"));
     assert!(client.is_closed());
     let until = Instant::now() + PATIENCE;
     while app.listener().connections() > 0 {
@@ -162,8 +162,8 @@ fn a_unix_socket_is_served_replaced_when_stale_and_removed() {
 fn ipv6_is_served() {
     let app = App::new(Limits::default(), |exchange| {
         let remote = exchange.remote().unwrap();
-        exchange.begin_reply(200);
-        exchange.set_reply_body(remote.ip().to_string().as_bytes());
+        exchange.begin_response(200);
+        exchange.set_response_body(remote.ip().to_string().as_bytes());
     });
     let Ok(listener) = app.server.listen_tcp("[::1]:0".parse().unwrap(), ListenerConfig::default())
     else {
@@ -186,7 +186,7 @@ fn a_hundred_starts_and_stops_leave_no_thread() {
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
         let mut client = crate::support::Client::connect(listener.local_addr().unwrap());
         client.send("nonsense\r\n\r\n");
-        assert_eq!(client.reply().unwrap().status, 400);
+        assert_eq!(client.response().unwrap().status, 400);
         assert_eq!(threads_settle_at(1), 1);
         drop(client);
         listener.stop();

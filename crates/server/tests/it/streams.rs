@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use rookery_exchange::{
-    Command, Departure, Event, Exchange, Given, Link, Payload, Stream, StreamId, StreamRules,
+    ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamEnd, StreamId, StreamOptions,
+    StreamedBody,
 };
 use rookery_server::{Config, Limits, ListenerConfig};
 
@@ -17,55 +18,55 @@ mod events;
 mod framing;
 mod room;
 
-const PUSHED: StreamRules = StreamRules {
+const PUSHED: StreamOptions = StreamOptions {
     is_pulled: false,
-    is_prompt: false,
+    sends_head_first: false,
     is_events: false,
     heartbeat: 0,
     is_compressible: false,
     failed_status: 0,
 };
-const PULLED: StreamRules = StreamRules { is_pulled: true, ..PUSHED };
+const PULLED: StreamOptions = StreamOptions { is_pulled: true, ..PUSHED };
 
 /// A stream as the application has it.
 #[derive(Clone)]
 struct Open {
     id: StreamId,
-    stream: Stream,
+    stream: StreamedBody,
     link: Arc<Link>,
 }
 
 impl Open {
     /// As an application gives a piece: counted first, and sent if it is to be.
-    fn give(&self, bytes: impl Into<Vec<u8>>) -> Given {
+    fn give(&self, bytes: impl Into<Vec<u8>>) -> ChunkAdmission {
         self.give_and(bytes, false)
     }
 
     /// Gives a piece, and may go on without being asked.
-    fn give_and(&self, bytes: impl Into<Vec<u8>>, goes_on: bool) -> Given {
+    fn give_and(&self, bytes: impl Into<Vec<u8>>, goes_on: bool) -> ChunkAdmission {
         let bytes = bytes.into();
-        let given = self.stream.flow.give(bytes.len());
+        let given = self.stream.flow.admit(bytes.len());
         match given {
-            Given::More | Given::Enough => {
-                self.tell(Command::Piece {
+            ChunkAdmission::Continue | ChunkAdmission::Pause => {
+                self.tell(Command::Chunk {
                     stream: self.id,
                     payload: Payload::Pooled(bytes),
-                    goes_on,
+                    is_pushing: goes_on,
                 });
             }
-            Given::Slow => self.cut(Departure::Slow, ""),
-            Given::TooLong => self.cut(Departure::Error, ""),
-            Given::Over => {}
+            ChunkAdmission::ClientTooSlow => self.cut(StreamEnd::Slow, ""),
+            ChunkAdmission::ExceedsLength => self.cut(StreamEnd::Error, ""),
+            ChunkAdmission::Ended => {}
         }
         given
     }
 
-    fn cut(&self, reason: Departure, page: &str) {
-        self.tell(Command::Cut { stream: self.id, reason, page: page.into() });
+    fn cut(&self, reason: StreamEnd, page: &str) {
+        self.tell(Command::AbortStream { stream: self.id, reason, page: page.into() });
     }
 
     fn end(&self) {
-        self.tell(Command::End { stream: self.id });
+        self.tell(Command::EndStream { stream: self.id });
     }
 
     fn tell(&self, command: Command) {
@@ -80,7 +81,7 @@ type Pull = Box<dyn FnMut(&Open, usize) + Send>;
 /// An application whose replies are streams, but that of `/plain`. `head` begins the reply.
 fn streaming(
     config: Config,
-    rules: StreamRules,
+    rules: StreamOptions,
     head: fn(&mut Exchange),
     mut pull: Pull,
 ) -> (App, Receiver<Open>) {
@@ -96,14 +97,14 @@ fn streaming(
             }
             head(&mut exchange);
             let stream = link.stream(rules);
-            exchange.set_reply_stream(stream.clone());
+            exchange.set_response_stream(stream.clone());
             let link = Arc::clone(theirs.lock().unwrap().as_ref().unwrap());
             let open = Open { id: exchange.id(), stream, link };
             streams.push((open.clone(), 0));
             open.link.send(Command::Respond(exchange));
             let _ = sender.send(open);
         }
-        Event::Want { stream, .. } => {
+        Event::Pull { stream, .. } => {
             let (open, n) = streams.iter_mut().find(|(open, _)| open.id == stream).unwrap();
             pull(open, *n);
             *n += 1;
@@ -116,8 +117,8 @@ fn streaming(
 }
 
 fn ok(exchange: &mut Exchange) {
-    exchange.begin_reply(200);
-    exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.begin_response(200);
+    exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
 }
 
 fn pushing(limits: Limits) -> (App, Receiver<Open>) {
@@ -173,5 +174,5 @@ fn departures(app: &App) -> Vec<String> {
 
 fn ten(exchange: &mut Exchange) {
     ok(exchange);
-    exchange.push_reply_header(b"content-LENGTH", b" 10 ").unwrap();
+    exchange.push_response_header(b"content-LENGTH", b" 10 ").unwrap();
 }

@@ -141,13 +141,13 @@ fn whose(exchange: &mut Exchange) {
         String::from_utf8_lossy(exchange.request_id().as_bytes()),
         names.join(" "),
     );
-    exchange.begin_reply(200);
-    exchange.set_reply_body(text.as_bytes());
+    exchange.begin_response(200);
+    exchange.set_response_body(text.as_bytes());
 }
 
 fn get(client: &mut Client, lines: &str) -> (u16, String) {
     client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
-    let reply = client.reply().expect("a reply");
+    let reply = client.response().expect("a reply");
     (reply.status, String::from_utf8(reply.body).unwrap())
 }
 
@@ -277,7 +277,7 @@ fn a_ping_is_answered_while_the_application_is_busy() {
         echo(move |exchange| {
             begun.send(()).unwrap();
             goes_on.recv().unwrap();
-            exchange.begin_reply(204);
+            exchange.begin_response(204);
         }),
     );
     worker.is_pinged(1);
@@ -292,7 +292,7 @@ fn a_ping_is_answered_while_the_application_is_busy() {
     }
     for client in &mut clients {
         go_on.send(()).unwrap();
-        assert_eq!(client.reply().unwrap().status, 204);
+        assert_eq!(client.response().unwrap().status, 204);
     }
 }
 
@@ -343,7 +343,7 @@ fn the_socket_outlives_a_listener() {
     let mut waits = worker.connect();
     waits.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     worker.listen(ListenerConfig::default());
-    assert_eq!(waits.reply().unwrap().status, 200);
+    assert_eq!(waits.response().unwrap().status, 200);
     assert!(worker.path.exists());
 }
 
@@ -420,7 +420,7 @@ fn with_heads(
             Event::Head(exchange) if exchange.path() == b"/pieces" => {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
                 held.push(exchange);
-                link.send(Command::Receive { call, listener, slot });
+                link.send(Command::StreamBody { call, listener, slot });
             }
             Event::Head(mut exchange) => {
                 let len = exchange
@@ -428,15 +428,15 @@ fn with_heads(
                     .map(|it| String::from_utf8_lossy(it).parse());
                 let is_large = len.is_some_and(|len| len.is_ok_and(|len: u64| len > 100));
                 if is_large || exchange.header(b"transfer-encoding").is_some() {
-                    exchange.begin_reply(413);
-                    exchange.set_reply_body(b"too large");
+                    exchange.begin_response(413);
+                    exchange.set_response_body(b"too large");
                     link.send(Command::Respond(exchange));
                 } else {
-                    link.send(Command::Proceed(exchange));
+                    link.send(Command::ReadBody(exchange));
                 }
             }
             Event::Request(mut exchange) => {
-                exchange.begin_reply(200);
+                exchange.begin_response(200);
                 link.send(Command::Respond(exchange));
             }
             _ => held.drain(..).for_each(|exchange| link.send(Command::Respond(exchange))),
@@ -459,7 +459,7 @@ fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
 fn post(client: &mut Client, path: &str, body: BodyState, lines: &str) -> (u16, Option<String>) {
     let said = WorkerHeader { body, ..call() };
     client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{WORKER_HEADER}: {said}\r\n{lines}"));
-    let reply = client.reply().expect("a reply");
+    let reply = client.response().expect("a reply");
     (reply.status, reply.header(WORKER_HEADER).map(str::to_owned))
 }
 

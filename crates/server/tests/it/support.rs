@@ -109,9 +109,9 @@ fn describe(event: &Event) -> String {
         Event::Drained { .. } => "drained".to_owned(),
         Event::Body { payload, .. } => format!("body {}", payload.as_bytes().len()),
         Event::BodyEnd { reason, .. } => format!("body ended {reason:?}"),
-        Event::Want { .. } => "want".to_owned(),
-        Event::Room { .. } => "room".to_owned(),
-        Event::Departed { reason, .. } => format!("departed {reason:?}"),
+        Event::Pull { .. } => "want".to_owned(),
+        Event::Writable { .. } => "room".to_owned(),
+        Event::StreamEnded { reason, .. } => format!("departed {reason:?}"),
     }
 }
 
@@ -120,13 +120,13 @@ pub(crate) fn echo(mut reply: impl FnMut(&mut Exchange) + Send + 'static) -> Han
     Box::new(move |link, event| match event {
         Event::Request(mut exchange) => {
             if exchange.is_upgrade() {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
             } else {
                 reply(&mut exchange);
             }
             link.send(Command::Respond(exchange));
         }
-        Event::Head(exchange) => link.send(Command::Proceed(exchange)),
+        Event::Head(exchange) => link.send(Command::ReadBody(exchange)),
         Event::Message { socket, kind, payload, .. } => {
             if payload.as_bytes() == b"close" {
                 link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
@@ -151,9 +151,9 @@ pub(crate) fn alone(name: &str) -> bool {
 
 /// The usual reply.
 pub(crate) fn hello(exchange: &mut Exchange) {
-    exchange.begin_reply(200);
-    exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-    exchange.set_reply_body(b"Hello, World!");
+    exchange.begin_response(200);
+    exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.set_response_body(b"Hello, World!");
 }
 
 /// A client of plain sockets, or with TLS over them.
@@ -241,11 +241,11 @@ impl Client {
 
     pub(crate) fn get(&mut self, path: &str) -> Reply {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        self.reply().expect("a reply")
+        self.response().expect("a reply")
     }
 
     /// Reads one reply; `None` when the connection was closed before its first byte.
-    pub(crate) fn reply(&mut self) -> Option<Reply> {
+    pub(crate) fn response(&mut self) -> Option<Reply> {
         self.reply_to("GET")
     }
 
@@ -333,7 +333,7 @@ impl Client {
                 .to_vec();
         bytes.extend_from_slice(also);
         self.send(bytes);
-        self.reply().expect("an answer to the handshake")
+        self.response().expect("an answer to the handshake")
     }
 
     /// [`frame`](Self::frame), if its first byte is there in time. `None` at the end as well.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Departure, Event, Given, Payload, StreamRules};
+use rookery_exchange::{ChunkAdmission, Command, Event, Payload, StreamEnd, StreamOptions};
 use rookery_server::static_files::{StaticFiles, StaticPath};
 use rookery_server::tls::TlsVersion;
 use rookery_server::{Config, Limits, ListenerConfig, Notice, Server, TrustedProxies};
@@ -53,8 +53,8 @@ fn requests_over_both_versions_one_after_the_other() {
         client.send(
             "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         );
-        assert_eq!(client.reply().unwrap().status, 200);
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
         // rustls tells a clean end, with `close_notify`, from a cut.
         assert!(client.is_closed());
     }
@@ -105,7 +105,7 @@ fn http_1_1_is_what_is_agreed_on() {
     config.alpn_protocols = vec![b"http/1.0".to_vec()];
     let mut client = shake(app.address, &Arc::new(config.clone()), "localhost").unwrap();
     client.send("GET / HTTP/1.0\r\n\r\n");
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
     config.alpn_protocols = vec![b"foo".to_vec()];
     let refused = shake(app.address, &Arc::new(config), "localhost").err().expect("an alert");
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
@@ -115,7 +115,7 @@ fn http_1_1_is_what_is_agreed_on() {
 fn large_bodies_both_ways() {
     let body = bytes(3_000_000);
     let app = app(Limits::default(), |exchange| {
-        exchange.begin_reply(200);
+        exchange.begin_response(200);
         let body = match exchange.body().source() {
             rookery_exchange::BodySource::File(file) => {
                 let mut body = vec![0; exchange.body().len() as usize];
@@ -128,14 +128,14 @@ fn large_bodies_both_ways() {
                 body
             }
         };
-        exchange.set_reply_body(&body);
+        exchange.set_response_body(&body);
     });
     let mut client = app.secure();
     // In memory, and spooled.
     for len in [1, 16_384, 200_000, body.len()] {
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n"));
         client.send(&body[..len]);
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         assert!(reply.status == 200 && reply.body == body[..len], "{len}");
     }
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -143,7 +143,7 @@ fn large_bodies_both_ways() {
         client.send([format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
     }
     client.send("0\r\n\r\n");
-    assert!(client.reply().unwrap().body == body[..100_000]);
+    assert!(client.response().unwrap().body == body[..100_000]);
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_body_waits_until_it_is_asked_for() {
     let app = app(Limits::default(), hello);
     let mut client = app.secure();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
-    assert_eq!(client.reply().unwrap().status, 100);
+    assert_eq!(client.response().unwrap().status, 100);
     client.send("12345");
-    assert_eq!(client.reply().unwrap().status, 200);
+    assert_eq!(client.response().unwrap().status, 200);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
         assert!(client.get("/large").body == large);
         assert_eq!(client.get("/small.txt").body, large[..1000]);
         client.send("GET /large HTTP/1.1\r\nHost: a\r\nRange: bytes=1000000-3999999\r\n\r\n");
-        let part = client.reply().unwrap();
+        let part = client.response().unwrap();
         assert!(part.status == 206 && part.body == large[1_000_000..4_000_000]);
     }
     assert_eq!(app.requests(), 0);
@@ -188,23 +188,23 @@ fn files_that_are_sent_by_the_system_in_the_clear() {
 fn replies_in_pieces() {
     let pieces = bytes(50_000);
     let sent = pieces.clone();
-    let rules = StreamRules { is_prompt: true, ..StreamRules::default() };
+    let rules = StreamOptions { sends_head_first: true, ..StreamOptions::default() };
     let app = App::with(
         Config::default(),
         site(settings(&["localhost"])),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
-            exchange.begin_reply(200);
+            exchange.begin_response(200);
             let stream = link.stream(rules);
-            exchange.set_reply_stream(stream.clone());
+            exchange.set_response_stream(stream.clone());
             let (id, is_cut) = (exchange.id(), exchange.path() == b"/cut");
             link.send(Command::Respond(exchange));
             for piece in sent.chunks(1000) {
-                assert!(!matches!(stream.flow.give(piece.len()), Given::Over));
-                link.send(Command::Piece {
+                assert!(!matches!(stream.flow.admit(piece.len()), ChunkAdmission::Ended));
+                link.send(Command::Chunk {
                     stream: id,
                     payload: Payload::Pooled(piece.to_vec()),
-                    goes_on: false,
+                    is_pushing: false,
                 });
             }
             if is_cut {
@@ -213,9 +213,13 @@ fn replies_in_pieces() {
                 until("all has been written", || stream.flow.waiting() == 0);
             }
             link.send(if is_cut {
-                Command::Cut { stream: id, reason: Departure::Error, page: String::new().into() }
+                Command::AbortStream {
+                    stream: id,
+                    reason: StreamEnd::Error,
+                    page: String::new().into(),
+                }
             } else {
-                Command::End { stream: id }
+                Command::EndStream { stream: id }
             });
         }),
     );
@@ -237,24 +241,24 @@ fn replies_in_pieces() {
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
     let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
-    let rules = StreamRules { is_prompt: true, ..StreamRules::default() };
+    let rules = StreamOptions { sends_head_first: true, ..StreamOptions::default() };
     let (sender, full) = channel();
     let app = App::with(
         Config { limits, ..Config::default() },
         site(settings(&["localhost"])),
         Box::new(move |link, event| {
             let Event::Request(mut exchange) = event else { return };
-            exchange.begin_reply(200);
+            exchange.begin_response(200);
             let stream = link.stream(rules);
-            exchange.set_reply_stream(stream.clone());
+            exchange.set_response_stream(stream.clone());
             let id = exchange.id();
             link.send(Command::Respond(exchange));
             let give = |piece: Vec<u8>| {
-                stream.flow.give(piece.len());
-                link.send(Command::Piece {
+                stream.flow.admit(piece.len());
+                link.send(Command::Chunk {
                     stream: id,
                     payload: Payload::Pooled(piece),
-                    goes_on: false,
+                    is_pushing: false,
                 });
                 link.flush();
                 let since = std::time::Instant::now();
@@ -269,25 +273,25 @@ fn an_application_may_be_silent_after_a_client_was_slow() {
             sender.send(()).unwrap();
             std::thread::sleep(Duration::from_secs(5));
             give(b"last".to_vec());
-            link.send(Command::End { stream: id });
+            link.send(Command::EndStream { stream: id });
         }),
     );
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     full.recv_timeout(PATIENCE).unwrap();
-    assert!(client.reply().unwrap().body.ends_with(b"xlast"));
+    assert!(client.response().unwrap().body.ends_with(b"xlast"));
 }
 
 #[test]
 fn replies_are_compressed() {
     let app = app(Limits::default(), |exchange| {
-        exchange.begin_reply(200);
-        exchange.push_reply_header(b"Content-Type", b"text/plain").unwrap();
-        exchange.set_reply_body(&vec![b'a'; 300_000]);
+        exchange.begin_response(200);
+        exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+        exchange.set_response_body(&vec![b'a'; 300_000]);
     });
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!(reply.header("content-encoding"), Some("gzip"));
     let mut plain = Vec::new();
     flate2::read::GzDecoder::new(&reply.body[..]).read_to_end(&mut plain).unwrap();
@@ -320,7 +324,7 @@ fn a_websocket_that_reads_late_gets_everything() {
         site(settings(&["localhost"])),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
             }
             Event::Message { socket, kind, .. } => {
@@ -347,13 +351,13 @@ fn a_client_that_reads_late_gets_its_whole_reply() {
     let body = bytes(20_000_000);
     let reply = body.clone();
     let app = app(Limits::default(), move |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&reply);
+        exchange.begin_response(200);
+        exchange.set_response_body(&reply);
     });
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     std::thread::sleep(Duration::from_millis(300));
-    assert!(client.reply().unwrap().body == body);
+    assert!(client.response().unwrap().body == body);
     assert!(client.is_closed());
 }
 
@@ -372,7 +376,11 @@ fn half_of_a_connection_may_be_closed() {
             tls.write_tls(&mut client.socket).unwrap();
         }
         client.socket.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(client.reply().unwrap().body, b"Hello, World!", "with close_notify: {says_so}");
+        assert_eq!(
+            client.response().unwrap().body,
+            b"Hello, World!",
+            "with close_notify: {says_so}"
+        );
         assert!(client.is_closed());
     }
 }
@@ -387,10 +395,12 @@ fn a_client_that_goes_is_noticed_while_the_application_works() {
         Box::new(move |link, event| {
             if let Event::Request(mut exchange) = event {
                 let began = std::time::Instant::now();
-                while !exchange.is_departed() && began.elapsed() < crate::support::PATIENCE {
+                while !exchange.is_client_disconnected()
+                    && began.elapsed() < crate::support::PATIENCE
+                {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                told.fetch_add(usize::from(exchange.is_departed()), Ordering::SeqCst);
+                told.fetch_add(usize::from(exchange.is_client_disconnected()), Ordering::SeqCst);
                 hello(&mut exchange);
                 link.send(Command::Respond(exchange));
             }
@@ -451,7 +461,7 @@ fn a_request_in_the_clear_is_told_where_to_go() {
     let answer = |request: &str| -> Reply {
         let mut client = app.connect();
         client.send(request);
-        let reply = client.reply().expect("an answer");
+        let reply = client.response().expect("an answer");
         assert!(client.is_closed());
         reply
     };
@@ -471,7 +481,7 @@ fn a_request_in_the_clear_is_told_where_to_go() {
         std::thread::sleep(Duration::from_millis(20));
     }
     client.send(vec![b'x'; 100_000]);
-    assert!(client.reply().unwrap().body.ends_with(b"https://b/x\n"));
+    assert!(client.response().unwrap().body.ends_with(b"https://b/x\n"));
     assert_eq!(app.requests(), 0);
 }
 
@@ -480,7 +490,10 @@ static NOTICES: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn tls_where_http_is_spoken_is_said_once() {
     let notice = Notice(|line| {
-        assert!(line.starts_with("127.0.0.1 asked for HTTPS where HTTP is spoken"), "{line}");
+        assert!(
+            line.starts_with("127.0.0.1 sent a TLS handshake to a plaintext HTTP port"),
+            "{line}"
+        );
         NOTICES.fetch_add(1, Ordering::SeqCst);
     });
     let app = App::with(
@@ -505,13 +518,13 @@ fn a_proxy_is_believed_when_it_is_named() {
             site,
             echo(|exchange| {
                 let scheme = if exchange.is_https() { "https" } else { "http" };
-                exchange.begin_reply(200);
-                exchange.set_reply_body(scheme.as_bytes());
+                exchange.begin_response(200);
+                exchange.set_response_body(scheme.as_bytes());
             }),
         );
         let mut client: Client = if secure { app.secure() } else { app.connect() };
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{header}\r\n"));
-        String::from_utf8(client.reply().unwrap().body).unwrap()
+        String::from_utf8(client.response().unwrap().body).unwrap()
     };
     let believing = |proxy| ListenerConfig {
         proxies: TrustedProxies::parse([proxy]).unwrap(),

@@ -202,8 +202,8 @@ fn a_client_shows_who_it_is() {
                     || "nobody".to_owned(),
                     |client| format!("{} {}", client.subject, client.fingerprint),
                 );
-                exchange.begin_reply(200);
-                exchange.set_reply_body(who.as_bytes());
+                exchange.begin_response(200);
+                exchange.set_response_body(who.as_bytes());
             }),
         )
     };
@@ -250,8 +250,8 @@ fn a_client_that_comes_back_with_a_ticket_is_who_it_was() {
         echo(|exchange| {
             let who =
                 exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
-            exchange.begin_reply(200);
-            exchange.set_reply_body(who.as_bytes());
+            exchange.begin_response(200);
+            exchange.set_response_body(who.as_bytes());
         }),
     );
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
@@ -312,20 +312,20 @@ fn every_fault_names_the_file_and_the_remedy() {
         ),
         (good.clone(), missing, &["the key cannot be read: there is no file"]),
         (folder.path().into(), key.clone(), &["the certificate cannot be read", "is a folder"]),
-        (empty.clone(), key.clone(), &["empty.pem has no certificate inside", "it is no PEM"]),
-        (good.clone(), empty, &["empty.pem has no private key inside"]),
+        (empty.clone(), key.clone(), &["empty.pem contains no certificate", "it is not PEM"]),
+        (good.clone(), empty, &["empty.pem contains no private key"]),
         (
             key.clone(),
             good.clone(),
             &[
-                "has no certificate inside, but: PRIVATE KEY",
+                "contains no certificate, but: PRIVATE KEY",
                 "have certificate and key been swapped?",
             ],
         ),
         (
             good.clone(),
             file("other.pem"),
-            &["other.pem has no private key inside, but: CERTIFICATE", "swapped"],
+            &["other.pem contains no private key, but: CERTIFICATE", "swapped"],
         ),
         (good.clone(), file("encrypted.key"), &["encrypted.key is encrypted", "openssl pkey -in"]),
         (good.clone(), file("encrypted-traditional.key"), &["is encrypted", "openssl pkey -in"]),
@@ -368,7 +368,7 @@ fn every_fault_names_the_file_and_the_remedy() {
     let settings =
         TlsSettings { client_ca: Some(Pem::File(file("client.key"))), ..settings(&["localhost"]) };
     let said = Tls::new(settings, |_| ()).unwrap_err().to_string();
-    assert!(said.contains("client.key has no certificate inside, but: PRIVATE KEY"), "{said}");
+    assert!(said.contains("client.key contains no certificate, but: PRIVATE KEY"), "{said}");
 }
 
 /// Where a thread may be another than its process.
@@ -407,13 +407,9 @@ fn what_is_odd_and_no_error_is_said() {
         (
             file("expired.pem"),
             file("expired.key"),
-            "expired.pem has expired on Fri, 01 Jan 2021 00:00:00 GMT",
+            "expired.pem expired on Fri, 01 Jan 2021 00:00:00 GMT",
         ),
-        (
-            file("future.pem"),
-            file("future.key"),
-            "01 Jan 2090 00:00:00 GMT on, and not yet: is the clock right?",
-        ),
+        (file("future.pem"), file("future.key"), "01 Jan 2090 00:00:00 GMT; is the clock right?"),
         (
             file("localhost.pem"),
             key,
@@ -422,12 +418,12 @@ fn what_is_odd_and_no_error_is_said() {
         (
             swapped,
             file("localhost.key"),
-            "is out of order: behind its certificate 1 there should be that of CN=Rookery tests, not of CN=stranger",
+            "is out of order: certificate 1 must be followed by that of CN=Rookery tests, not by that of CN=stranger",
         ),
         (
             alone,
             file("localhost.key"),
-            "has no certificate but its own: unless CN=Rookery tests is a root",
+            "contains only the server's own certificate: unless clients trust CN=Rookery tests as a root",
         ),
     ] {
         let pair = CertificatePair { certificate: Pem::File(certificate), key: Pem::File(key) };
@@ -534,7 +530,7 @@ fn a_reload_changes_what_new_connections_are_given_and_drops_none() {
     );
     assert!(given(&connect()) == certificate("other"));
     fs::write(&files.key, "rubbish").unwrap();
-    assert!(tls.reload().unwrap_err().to_string().contains("has no private key inside"));
+    assert!(tls.reload().unwrap_err().to_string().contains("contains no private key"));
     fs::remove_file(&files.key).unwrap();
     assert!(tls.reload().unwrap_err().to_string().contains("there is no file"));
     assert!(given(&connect()) == certificate("other"));
@@ -620,12 +616,12 @@ fn files_that_change_are_noticed() {
     assert!(is("localhost"));
     // A bad pair first: it is said once, and the next good one is taken.
     Files::replace(&files.certificate, "other.pem");
-    until("the bad pair is told", || told("given the certificate from before") == 1);
+    until("the bad pair is told", || told("keep using the previous certificate") == 1);
     assert!(is("localhost"));
     Files::replace(&files.key, "other.key");
     until("the good pair is told", || told("the certificate has changed") == 1);
     assert!(is("other"));
-    assert_eq!(told("given the certificate from before"), 1);
+    assert_eq!(told("keep using the previous certificate"), 1);
 }
 
 /// As certbot does: paths that stay, links to what is newest, and folders that do.

@@ -25,7 +25,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let _application = Application::start(&server, |link, event| match event {
         Event::Request(mut exchange) => {
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             link.send(Command::Respond(exchange));
         }
         Event::Message { socket, kind, payload, .. } => {
@@ -125,7 +125,7 @@ fn an_upload_that_is_cut_off_is_none() {
                 tls.write_tls(&mut client.socket).unwrap();
             }
             client.socket.shutdown(Shutdown::Write).unwrap();
-            if let Some(reply) = client.reply() {
+            if let Some(reply) = client.response() {
                 assert_eq!(reply.status, 400);
             }
             assert!(client.is_closed());
@@ -151,7 +151,7 @@ fn who_says_that_it_sends_no_more_is_answered() {
             tls.write_tls(&mut out).unwrap();
         }
         client.socket.write_all(&out).unwrap();
-        assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+        assert_eq!(client.response().unwrap().body, b"Hello, World!");
         assert!(client.is_closed());
     }
 }
@@ -170,7 +170,7 @@ fn tls_within_tls_is_not_taken_for_tls_in_the_clear() {
     );
     let mut client = app.secure();
     client.send([22, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
-    assert_eq!(client.reply().expect("an answer").status, 400);
+    assert_eq!(client.response().expect("an answer").status, 400);
     assert!(client.is_closed());
     assert_eq!(app.server.reports().count(Rejection::TlsOnPlain), 0);
     assert_eq!(NOTICES.load(Ordering::SeqCst), 0, "told to give the server a certificate");
@@ -246,8 +246,8 @@ fn keys_that_change_all_the_time() {
 fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
     let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
     let app = app(limits, |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![1; 30 << 20]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![1; 30 << 20]);
     });
     let mut clients: Vec<Client> = (0..5).map(|_| app.secure()).collect();
     for client in &mut clients {
@@ -264,8 +264,8 @@ fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
 fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
     let limits = Limits { stop_time: Duration::from_secs(15), ..Limits::default() };
     let mut app = app(limits, |exchange| {
-        exchange.begin_reply(200);
-        exchange.set_reply_body(&vec![1; 12 << 20]);
+        exchange.begin_response(200);
+        exchange.set_response_body(&vec![1; 12 << 20]);
     });
     let mut client = app.secure();
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -275,7 +275,7 @@ fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
         app
     });
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(client.reply().unwrap().body.len(), 12 << 20);
+    assert_eq!(client.response().unwrap().body.len(), 12 << 20);
     // rustls tells a clean end from a cut.
     assert!(client.is_closed());
     let app = stopping.join().unwrap();

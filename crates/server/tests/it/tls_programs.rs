@@ -38,8 +38,8 @@ fn path(name: &str) -> String {
 fn who(exchange: &mut Exchange) {
     let subject = exchange.client().map_or("nobody", |client| client.subject.as_str()).to_owned();
     let scheme = if exchange.is_https() { "https" } else { "http" };
-    exchange.begin_reply(200);
-    exchange.set_reply_body(format!("{subject} {scheme}").as_bytes());
+    exchange.begin_response(200);
+    exchange.set_response_body(format!("{subject} {scheme}").as_bytes());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp};
 use rookery_server::{Application, Config, Listener, ListenerConfig, Server};
 
 use crate::support::{Client, hello, until};
@@ -40,12 +40,12 @@ impl Held {
 struct Holding(Arc<Held>);
 
 impl Application for Holding {
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         if let Event::Request(exchange) = event {
             exchange.set_waiting(self.0.waits.load(Ordering::Relaxed));
             self.0.exchanges.lock().unwrap().push(exchange);
         }
-        Ok(Pushed::Quiet)
+        Ok(WakeUp::NotNeeded)
     }
 
     fn drops_half_closed(&self) -> bool {
@@ -160,8 +160,9 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
         until("it is told", || dropping.held.left.load(Ordering::Relaxed) == at + 1);
         let held = dropping.held.exchanges.lock().unwrap();
         assert!(
-            held[at].is_departed()
-                && held.iter().filter(|exchange| exchange.is_departed()).count() == at + 1
+            held[at].is_client_disconnected()
+                && held.iter().filter(|exchange| exchange.is_client_disconnected()).count()
+                    == at + 1
         );
     }
     for (waits, drops) in [(false, true), (true, false)] {
@@ -174,7 +175,7 @@ fn over_tls_as_well_who_waits_is_gone_and_who_is_served_is_answered() {
             // Some looks go by.
             std::thread::sleep(Duration::from_millis(1500));
             keeping.held.answer();
-            assert_eq!(client.reply().unwrap().body, b"Hello, World!", "{waits} {drops}");
+            assert_eq!(client.response().unwrap().body, b"Hello, World!", "{waits} {drops}");
         }
         assert_eq!(keeping.held.left.load(Ordering::Relaxed), 0);
     }

@@ -14,7 +14,7 @@ fn accepting(then: fn(&Link, u64)) -> Handler {
     Box::new(move |link, event| {
         let Event::Request(mut exchange) = event else { return };
         let socket = exchange.id();
-        exchange.begin_reply(101);
+        exchange.begin_response(101);
         link.send(Command::Respond(exchange));
         then(link, socket);
     })
@@ -46,7 +46,7 @@ fn handshakes_that_proxies_have_changed_are_accepted() {
             client.send(format!(
                 "{method} /ws HTTP/1.1\r\nHost: a\r\n{connection}Upgrade: WebSocket\r\nSec-WebSocket-Key: x\r\n\r\n"
             ));
-            assert_eq!(client.reply().unwrap().status, 101, "{method} {connection:?}");
+            assert_eq!(client.response().unwrap().status, 101, "{method} {connection:?}");
             client.send(masked(0x81, b"hello"));
             assert_eq!(client.frame(), Some((1, b"hello".to_vec())), "{method} {connection:?}");
         }
@@ -61,7 +61,7 @@ fn an_upgrade_to_something_else_is_answered_as_a_request() {
         ["Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\nConnection: Upgrade\r\n"]
     {
         client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{upgrade}\r\n"));
-        assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+        assert_eq!(client.response().unwrap().body, b"Hello, World!");
     }
 }
 
@@ -72,8 +72,8 @@ fn a_refused_handshake_is_answered_and_the_connection_kept() {
         ListenerConfig::default(),
         Box::new(|link, event| {
             let Event::Request(mut exchange) = event else { return };
-            exchange.begin_reply(403);
-            exchange.set_reply_body(b"no");
+            exchange.begin_response(403);
+            exchange.set_response_body(b"no");
             link.send(Command::Respond(exchange));
         }),
     );
@@ -325,12 +325,12 @@ fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
         client.send(format!(
             "GET /ws HTTP/1.1\r\nHost: here\r\n{origin}Upgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
         ));
-        assert_eq!(client.reply().unwrap().status, status, "{policy:?} {origin}");
+        assert_eq!(client.response().unwrap().status, status, "{policy:?} {origin}");
         assert_eq!(app.requests(), usize::from(status == 101), "{policy:?} {origin}");
         // Requests that open no WebSocket are not looked at.
         let mut client = app.connect();
         client.send(format!("GET / HTTP/1.1\r\nHost: here\r\n{origin}\r\n"));
-        assert_eq!(client.reply().unwrap().status, 200);
+        assert_eq!(client.response().unwrap().status, 200);
     }
 }
 
@@ -387,11 +387,11 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
     let mut backlog = None;
     let mut rounds = 0;
     let mut fill =
-        move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::Backlog| {
+        move |link: &rookery_exchange::Link, socket, backlog: &rookery_exchange::SendBacklog| {
             rounds += 1;
             let mut waits = rounds > ROUNDS;
             while !waits {
-                waits = backlog.give(100_000) == Some(false);
+                waits = backlog.count_sent(100_000) == Some(false);
                 // Past a megabyte by one message at most, however fast the client takes them meanwhile.
                 assert!(backlog.waiting() <= (1 << 20) + 100_000, "{}", backlog.waiting());
                 let payload = Payload::Pooled(vec![7; 100_000]);
@@ -407,7 +407,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
                 let (socket, own) = (exchange.id(), Arc::clone(exchange.backlog().unwrap()));
-                exchange.begin_reply(101);
+                exchange.begin_response(101);
                 link.send(Command::Respond(exchange));
                 fill(link, socket, &own);
                 backlog = Some(own);
@@ -417,7 +417,7 @@ fn an_application_that_counts_waits_and_is_told_to_go_on() {
                 assert!(own.waiting() < 1 << 20, "{}", own.waiting());
                 fill(link, socket, own);
             }
-            Event::Closed { .. } => assert_eq!(backlog.as_deref().unwrap().give(1), None),
+            Event::Closed { .. } => assert_eq!(backlog.as_deref().unwrap().count_sent(1), None),
             _ => {}
         }),
     );

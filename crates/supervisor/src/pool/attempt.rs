@@ -55,7 +55,9 @@ pub(super) fn start(
         if !waiting.is_head {
             state.counts().waited.add(waited);
         }
-        waiting.exchange.note_upstream(|upstream| upstream.goes(worker.as_upstream(), since));
+        waiting
+            .exchange
+            .update_upstream_log(|upstream| upstream.on_assigned(worker.as_upstream(), since));
         worker.member.load.asked.add(ticket, since, &waiting.exchange);
         let limit =
             state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
@@ -110,7 +112,7 @@ impl Attempt<'_> {
                 {
                     self.has_shown();
                     self.keep(connection);
-                    return self.state.command(Command::Proceed(deferred_body::goes_on(waiting)));
+                    return self.state.command(Command::ReadBody(deferred_body::goes_on(waiting)));
                 }
                 Ok((connection, head)) => {
                     self.has_answered(&waiting);
@@ -277,7 +279,7 @@ impl Attempt<'_> {
         if waiting.tells {
             let (cookie, session) = self.state.cookie(self.worker, waiting.exchange.is_https());
             if response_forwarder::set_cookie(&mut waiting.exchange, &cookie) {
-                waiting.exchange.note_upstream(|upstream| upstream.session = Some(session));
+                waiting.exchange.update_upstream_log(|upstream| upstream.session = Some(session));
             }
         }
     }
@@ -292,7 +294,7 @@ impl Attempt<'_> {
     fn has_answered(&self, waiting: &QueuedRequest) {
         let (counts, now) = (self.state.counts(), Instant::now());
         let took = now.duration_since(self.since);
-        waiting.exchange.note_upstream(|upstream| upstream.took = Some(took));
+        waiting.exchange.update_upstream_log(|upstream| upstream.response_time = Some(took));
         if waiting.is_head {
             counts.waited.add(self.waited);
         }

@@ -51,12 +51,12 @@ pub(super) fn goes_on(waiting: QueuedRequest) -> Box<Exchange> {
         exchange.set_head_seen();
     }
     // What the worker has said is no reply.
-    exchange.begin_reply(0);
+    exchange.begin_response(0);
     exchange
 }
 
 fn says(exchange: &Exchange, word: &str) -> bool {
-    exchange.reply_headers().any(|(name, value)| {
+    exchange.response_headers().any(|(name, value)| {
         name.eq_ignore_ascii_case(WORKER_HEADER.as_bytes()) && value == word.as_bytes()
     })
 }
@@ -104,12 +104,12 @@ mod tests {
             ("", false, false),
         ] {
             let mut waiting = waiting(&[]);
-            waiting.exchange.begin_reply(204);
-            waiting.exchange.push_reply_header(b"Rookery-Attempt", said.as_bytes()).unwrap();
+            waiting.exchange.begin_response(204);
+            waiting.exchange.push_response_header(b"Rookery-Call", said.as_bytes()).unwrap();
             assert_eq!(lets_body_come(&waiting.exchange), lets, "{said}");
             let exchange = goes_on(waiting);
             assert_eq!(
-                (exchange.is_head_seen(), exchange.reply_headers().count()),
+                (exchange.is_head_seen(), exchange.response_headers().count()),
                 (is_seen, 0),
                 "{said}"
             );

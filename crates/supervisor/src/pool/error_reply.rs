@@ -1,6 +1,6 @@
 //! What clients are told when no worker answers.
 
-use rookery_exchange::{EVENTS_LATER, Ended, Exchange, accepts_events};
+use rookery_exchange::{EVENTS_RETRY, Exchange, TerminationState, accepts_events};
 
 /// Seconds a client is asked to wait when there was nobody to answer: a worker starts again within that.
 const RETRY_SECONDS: &[u8] = b"1";
@@ -48,11 +48,11 @@ impl ErrorReply {
     }
 
     /// What the access log has for it.
-    pub(super) fn ended(self) -> Option<Ended> {
+    pub(super) fn ended(self) -> Option<TerminationState> {
         match self {
-            ErrorReply::NoWorker | ErrorReply::Full => Some(Ended::Queue),
-            ErrorReply::Returned | ErrorReply::Died => Some(Ended::Died),
-            ErrorReply::TookTooLong => Some(Ended::Time),
+            ErrorReply::NoWorker | ErrorReply::Full => Some(TerminationState::Queue),
+            ErrorReply::Returned | ErrorReply::Died => Some(TerminationState::WorkerDied),
+            ErrorReply::TookTooLong => Some(TerminationState::Timeout),
             ErrorReply::Unreadable | ErrorReply::Gone | ErrorReply::Unsendable => None,
         }
     }
@@ -65,19 +65,19 @@ impl ErrorReply {
         // At any status but 200 a browser gives up on events for good.
         let is_for_events = is_temporary && exchange.header(b"accept").is_some_and(accepts_events);
         let (status, kind, body) = if is_for_events {
-            (200, "text/event-stream", EVENTS_LATER)
+            (200, "text/event-stream", EVENTS_RETRY)
         } else {
             (status, "text/plain", text)
         };
-        exchange.begin_reply(status);
+        exchange.begin_response(status);
         // Names and values of ours: they are not refused.
-        let _ = exchange.push_reply_header(b"Content-Type", kind.as_bytes());
+        let _ = exchange.push_response_header(b"Content-Type", kind.as_bytes());
         if is_temporary {
-            let _ = exchange.push_reply_header(b"Cache-Control", b"no-store");
+            let _ = exchange.push_response_header(b"Cache-Control", b"no-store");
             let seconds = if self == ErrorReply::Full { RETRY_WHEN_FULL } else { RETRY_SECONDS };
-            let _ = exchange.push_reply_header(b"Retry-After", seconds);
+            let _ = exchange.push_response_header(b"Retry-After", seconds);
         }
-        exchange.set_reply_body(body.as_bytes());
+        exchange.set_response_body(body.as_bytes());
     }
 }
 
@@ -103,8 +103,8 @@ mod tests {
             exchange.push_header(b"accept", accept.as_bytes());
             exchange.end_head(None, None, false);
             refusal.answer(&mut exchange);
-            assert_eq!(exchange.reply().status(), status, "{refusal:?}");
-            let told = exchange.reply_headers().any(|(name, _)| name == b"Retry-After");
+            assert_eq!(exchange.response().status(), status, "{refusal:?}");
+            let told = exchange.response_headers().any(|(name, _)| name == b"Retry-After");
             assert_eq!(told, retries, "{refusal:?}");
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// takes some tens of microseconds, and no more of them wait behind a slow one than can be helped.
 const AHEAD: Duration = Duration::from_millis(1);
 
-/// For how long after its answer an R looks for what comes next, of the 200 us that it may (`Link::stay_awake`): the rest is the way there.
+/// For how long after its answer an R looks for what comes next, of the 200 us that it may (`Link::enable_long_busy_poll`): the rest is the way there.
 const AWAKE: Duration = Duration::from_micros(150);
 
 /// Up to which mean it has one ahead in any case: the time that a hand-over takes is a tenth of it or more, and an R that sleeps

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, Pushed, SocketId};
+use rookery_exchange::{Command, Event, Exchange, IoWaker, PushError, WakeUp, WebSocketId};
 use rookery_server::session_cookie::SessionCookie;
 use rookery_server::{Application, MakeApplication, Upstream};
 
@@ -145,7 +145,7 @@ pub fn told_for_fuzzer(query: &[u8]) -> (bool, bool) {
 struct Pool(Rc<State>);
 
 impl Application for Pool {
-    fn handle_event(&self, event: Event) -> Result<Pushed, PushError> {
+    fn handle_event(&self, event: Event) -> Result<WakeUp, PushError> {
         let state = &self.0;
         state.count_event();
         match event {
@@ -160,10 +160,10 @@ impl Application for Pool {
                     relay.end();
                 }
             }
-            Event::Room { stream, .. } => {
+            Event::Writable { stream, .. } => {
                 state.with_outlet(stream, response_forwarder::ResponseSink::has_room)
             }
-            Event::Departed { stream, .. } => {
+            Event::StreamEnded { stream, .. } => {
                 if let Some(outlet) = state.take_outlet(stream) {
                     outlet.depart();
                 }
@@ -171,11 +171,11 @@ impl Application for Pool {
             // Bodies are taken whole, no stream is pulled, and of WebSockets bytes are passed on.
             Event::Body { .. }
             | Event::BodyEnd { .. }
-            | Event::Want { .. }
+            | Event::Pull { .. }
             | Event::Message { .. }
             | Event::Drained { .. } => {}
         }
-        Ok(Pushed::Quiet)
+        Ok(WakeUp::NotNeeded)
     }
 
     fn wants_head(&self, exchange: &Exchange) -> bool {
@@ -199,7 +199,7 @@ impl Application for Pool {
         true
     }
 
-    fn take_upstream(&self, socket: SocketId) -> Option<Upstream> {
+    fn take_upstream(&self, socket: WebSocketId) -> Option<Upstream> {
         self.0.relay(socket)?.far_end()
     }
 

@@ -157,8 +157,9 @@ impl RequestQueue {
     pub(super) fn take_departed(&mut self) -> Vec<QueuedRequest> {
         let mut all_gone = Vec::new();
         for waiting in [&mut self.waiting, &mut self.parked] {
-            let (gone, left) =
-                waiting.drain(..).partition::<Vec<_>, _>(|waiting| waiting.exchange.is_departed());
+            let (gone, left) = waiting
+                .drain(..)
+                .partition::<Vec<_>, _>(|waiting| waiting.exchange.is_client_disconnected());
             *waiting = left.into();
             all_gone.extend(gone);
         }
@@ -192,11 +193,11 @@ mod tests {
     fn it_is_bounded_and_who_has_gone_has_no_place_in_it() {
         let mut queue = RequestQueue::default();
         let first = waiting(1);
-        let fate = first.exchange.fate();
+        let fate = first.exchange.shared_status();
         queue.push(first, 2).unwrap();
         queue.push(waiting(2), 2).unwrap();
         assert_eq!(queue.push(waiting(3), 2).unwrap_err().id(), 3);
-        fate.depart();
+        fate.set_disconnected();
         let departed = queue.take_departed();
         queue.push(waiting(3), 2).unwrap();
         assert_eq!(departed.iter().map(|gone| gone.exchange.id()).collect::<Vec<_>>(), [1]);
@@ -211,7 +212,7 @@ mod tests {
     fn who_is_put_aside_counts_and_is_the_first_afterwards_by_age() {
         let mut queue = RequestQueue::default();
         let [first, second, third, fourth] = [1, 2, 3, 4].map(waiting);
-        let gone = fourth.exchange.fate();
+        let gone = fourth.exchange.shared_status();
         for one in [third, first, fourth] {
             queue.park(one);
         }
@@ -219,7 +220,7 @@ mod tests {
         assert!(queue.is_full(4) && !queue.is_full(5) && queue.has_parked());
         assert_eq!(queue.pop().unwrap().exchange.id(), 2);
         assert!(queue.pop().is_none() && !queue.is_empty());
-        gone.depart();
+        gone.set_disconnected();
         assert_eq!(queue.take_departed().len(), 1);
         assert!(queue.take_overdue_parked(Duration::from_secs(600)).is_empty());
         queue.push(waiting(5), 4).unwrap();

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use httparse::Header;
 use rookery_exchange::{
-    Command, Departure, Exchange, Given, Payload, Stream, StreamId, StreamRules,
+    ChunkAdmission, Command, Exchange, Payload, StreamEnd, StreamId, StreamOptions, StreamedBody,
 };
 use rookery_server::session_cookie;
 use tokio::sync::Notify;
@@ -64,7 +64,7 @@ pub(super) enum Passed {
 
 /// Writes the head of a worker's reply into its exchange: what of it is the client's.
 pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) {
-    exchange.begin_reply(status);
+    exchange.begin_response(status);
     // Hardly any names one: else all lines would be gone through for each of them.
     let names_some = lines.iter().any(|line| line.name.eq_ignore_ascii_case("connection"));
     for line in lines {
@@ -72,7 +72,7 @@ pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) 
             || (names_some && is_named(lines, line.name));
         if !is_between {
             // It was read as one.
-            let _ = exchange.push_reply_header(line.name.as_bytes(), line.value);
+            let _ = exchange.push_response_header(line.name.as_bytes(), line.value);
         }
     }
 }
@@ -80,13 +80,13 @@ pub(super) fn begin(exchange: &mut Exchange, status: u16, lines: &[Header<'_>]) 
 /// Tells the client which worker it came to: not in what a cache would give to everybody. Says whether it has.
 pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &str) -> bool {
     // It has digits and words of ours.
-    !is_for_all(exchange) && exchange.push_reply_header(b"Set-Cookie", cookie.as_bytes()).is_ok()
+    !is_for_all(exchange) && exchange.push_response_header(b"Set-Cookie", cookie.as_bytes()).is_ok()
 }
 
 /// Whether a reply is for caches that many share (RFC 9111, 5.2.2).
 fn is_for_all(exchange: &Exchange) -> bool {
     let mut lines =
-        exchange.reply_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
+        exchange.response_headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"cache-control"));
     lines.any(|(_, value)| session_cookie::is_publicly_cacheable(value))
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn pass_on(
         Framing::None | Framing::Length(0) => state.respond(exchange),
         Framing::Length(len) if len <= WHOLE => match connection.whole(state, len as usize).await {
             Ok(whole) => {
-                exchange.set_reply_body(whole);
+                exchange.set_response_body(whole);
                 state.respond(exchange);
             }
             Err(error) => return refuse(state, exchange, &error),
@@ -114,7 +114,7 @@ pub(super) async fn pass_on(
 /// AdminHandler instead of a worker whose reply has broken off before anything of it was sent.
 fn refuse(state: &State, mut exchange: Box<Exchange>, error: &io::Error) -> Passed {
     let refusal = broken(error);
-    exchange.note_upstream(|upstream| upstream.ended = refusal.ended());
+    exchange.update_upstream_log(|upstream| upstream.termination_state = refusal.ended());
     refusal.answer(&mut exchange);
     state.respond(exchange);
     Passed::Cut
@@ -144,18 +144,18 @@ async fn in_pieces(
         return refuse(state, exchange, &error);
     }
     // Pulled, since a server that stops waits for such a one, and ends others where they are; but what there is goes on by itself.
-    let rules = StreamRules {
+    let rules = StreamOptions {
         is_pulled: true,
-        is_prompt: first.is_none(),
+        sends_head_first: first.is_none(),
         // Of all that may end it.
         failed_status: 502,
-        ..StreamRules::default()
+        ..StreamOptions::default()
     };
-    let stream = Stream::new(rules, state.limits.stream_bytes);
+    let stream = StreamedBody::new(rules, state.limits.stream_bytes);
     let (id, flow) = (exchange.id(), std::sync::Arc::clone(&stream.flow));
     let outlet = Rc::new(ResponseSink::default());
     state.add_outlet(id, Rc::clone(&outlet));
-    exchange.set_reply_stream(stream);
+    exchange.set_response_stream(stream);
     state.respond(exchange);
     loop {
         let piece = match first.take() {
@@ -175,13 +175,13 @@ async fn in_pieces(
                 }
             }
             None => {
-                state.command(Command::End { stream: id });
+                state.command(Command::EndStream { stream: id });
                 return Passed::Whole;
             }
             Some(Err(error)) => {
                 // Where nothing has been sent yet, it is said instead.
                 let page = broken(&error).text().as_bytes().to_vec();
-                state.command(Command::Cut { stream: id, reason: Departure::Error, page });
+                state.command(Command::AbortStream { stream: id, reason: StreamEnd::Error, page });
                 return Passed::Cut;
             }
         }
@@ -193,18 +193,19 @@ async fn send(
     state: &State,
     stream: StreamId,
     outlet: &ResponseSink,
-    flow: &rookery_exchange::Flow,
+    flow: &rookery_exchange::StreamFlow,
     piece: Vec<u8>,
 ) -> bool {
-    let given = flow.give(piece.len());
-    if !matches!(given, Given::More | Given::Enough) {
-        let reason = if given == Given::Slow { Departure::Slow } else { Departure::Error };
-        state.command(Command::Cut { stream, reason, page: Vec::new() });
+    let given = flow.admit(piece.len());
+    if !matches!(given, ChunkAdmission::Continue | ChunkAdmission::Pause) {
+        let reason =
+            if given == ChunkAdmission::ClientTooSlow { StreamEnd::Slow } else { StreamEnd::Error };
+        state.command(Command::AbortStream { stream, reason, page: Vec::new() });
         return false;
     }
-    state.command(Command::Piece { stream, payload: Payload::Pooled(piece), goes_on: true });
+    state.command(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: true });
     // UrlAffinity of room or of the end, whichever comes.
-    while given == Given::Enough && !flow.has_room() && !outlet.has_departed.get() {
+    while given == ChunkAdmission::Pause && !flow.has_capacity() && !outlet.has_departed.get() {
         outlet.news.notified().await;
     }
     !outlet.has_departed.get()

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Ended, Exchange, IoWaker, SocketId, StreamId, Upstream};
+use rookery_exchange::{
+    Command, Exchange, IoWaker, StreamId, TerminationState, UpstreamLog, WebSocketId,
+};
 use rookery_worker_protocol::TicketGuard;
 
 use super::PoolLimits;
@@ -69,7 +71,7 @@ pub(super) struct State {
     pub(super) given: Cell<u64>,
     /// Whether anything has gone to a worker since the thread slept.
     pub(super) has_passed_on: Cell<bool>,
-    relays: RefCell<HashMap<SocketId, Rc<Tunnel>>>,
+    relays: RefCell<HashMap<WebSocketId, Rc<Tunnel>>>,
     outlets: RefCell<HashMap<StreamId, Rc<ResponseSink>>>,
     /// Notified when the workers have changed, and when a request that was given to one has waited too long.
     pub(super) news: tokio::sync::Notify,
@@ -170,9 +172,9 @@ impl State {
     pub(super) fn enqueue(self: &Rc<Self>, waiting: QueuedRequest) -> Result<(), Box<Exchange>> {
         let most = self.limits.queue;
         waiting.exchange.set_waiting(true);
-        waiting.exchange.note_upstream(|upstream| {
+        waiting.exchange.update_upstream_log(|upstream| {
             // It may have been here before: then its head was.
-            *upstream = Upstream { waits_since: Some(waiting.since), ..Upstream::default() };
+            *upstream = UpstreamLog { queued_since: Some(waiting.since), ..UpstreamLog::default() };
         });
         if self.queue.borrow().is_full(most) {
             let departed = self.queue.borrow_mut().take_departed();
@@ -184,7 +186,9 @@ impl State {
         if let Err(refused) = pushed {
             self.counts().refused_full.add(1);
             refused.set_waiting(false);
-            refused.note_upstream(|upstream| upstream.ends(Some(Ended::Queue), Instant::now()));
+            refused.update_upstream_log(|upstream| {
+                upstream.on_terminated(Some(TerminationState::Queue), Instant::now())
+            });
             return Err(refused);
         }
         self.assign();
@@ -198,7 +202,7 @@ impl State {
         let now = Instant::now();
         waiting.since = now.checked_sub(waited).unwrap_or(now);
         waiting.exchange.set_waiting(true);
-        waiting.exchange.note_upstream(|upstream| upstream.waits(waiting.since));
+        waiting.exchange.update_upstream_log(|upstream| upstream.on_queued(waiting.since));
         self.queue.borrow_mut().insert(waiting);
         self.assign();
     }
@@ -322,7 +326,7 @@ impl State {
     fn next(&self) -> Option<QueuedRequest> {
         loop {
             let waiting = self.queue.borrow_mut().pop()?;
-            if !waiting.exchange.is_departed() {
+            if !waiting.exchange.is_client_disconnected() {
                 return Some(waiting);
             }
             self.respond(waiting.exchange);
@@ -434,15 +438,17 @@ impl State {
     /// AdminHandler in place of a worker.
     pub(super) fn refuse(&self, mut waiting: QueuedRequest, refusal: ErrorReply) {
         waiting.exchange.set_waiting(false);
-        waiting.exchange.note_upstream(|upstream| upstream.ends(refusal.ended(), Instant::now()));
+        waiting.exchange.update_upstream_log(|upstream| {
+            upstream.on_terminated(refusal.ended(), Instant::now())
+        });
         refusal.answer(&mut waiting.exchange);
         self.respond(waiting.exchange);
     }
 
     /// Gives an exchange back with its reply; where nobody waits for it, it may have none.
     pub(super) fn respond(&self, exchange: Box<Exchange>) {
-        if !exchange.is_departed() {
-            self.counts().answered.add(exchange.reply().status());
+        if !exchange.is_client_disconnected() {
+            self.counts().answered.add(exchange.response().status());
         }
         self.command(Command::Respond(exchange));
     }
@@ -478,15 +484,15 @@ impl State {
 
     // ---- WebSockets and streams ----
 
-    pub(super) fn add_relay(&self, socket: SocketId, relay: Rc<Tunnel>) {
+    pub(super) fn add_relay(&self, socket: WebSocketId, relay: Rc<Tunnel>) {
         self.relays.borrow_mut().insert(socket, relay);
     }
 
-    pub(super) fn relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
+    pub(super) fn relay(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow().get(&socket).cloned()
     }
 
-    pub(super) fn take_relay(&self, socket: SocketId) -> Option<Rc<Tunnel>> {
+    pub(super) fn take_relay(&self, socket: WebSocketId) -> Option<Rc<Tunnel>> {
         self.relays.borrow_mut().remove(&socket)
     }
 

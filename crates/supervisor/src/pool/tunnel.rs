@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Exchange, SocketId};
+use rookery_exchange::{Command, Exchange, WebSocketId};
 use rookery_server::Upstream;
 
 use super::pool_backend::PoolBackend;
@@ -21,7 +21,7 @@ const RESTARTS: u16 = 1012;
 const EACH_COMES_BACK: Duration = Duration::from_millis(50);
 
 /// When one of so many is closed, of a worker that ends within a time: spread by chance, and not for longer than the others need.
-fn closes_after(socket: SocketId, sessions: u32, within: Duration) -> Duration {
+fn closes_after(socket: WebSocketId, sessions: u32, within: Duration) -> Duration {
     let all = EACH_COMES_BACK.saturating_mul(sessions).min(within * 4 / 5);
     let chance = (socket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32;
     all.mul_f64(f64::from(chance) / f64::from(u32::MAX))
@@ -85,7 +85,7 @@ impl Tunnel {
     }
 
     /// Closes it, in its turn, when its worker is to end.
-    pub(super) fn look_for_end(&self, state: &Rc<State>, socket: SocketId) {
+    pub(super) fn look_for_end(&self, state: &Rc<State>, socket: WebSocketId) {
         let member = &self.worker.member;
         let Some(within) = member.ends_within() else { return };
         if self.is_ending.replace(true) {

@@ -166,13 +166,13 @@ fn nothing_else_is_a_control_channel() {
 
 #[test]
 fn the_end_of_a_process_is_the_end_of_its_channel() {
-    let mut worker = start("control::answers", "");
+    let mut worker = start("control_channel::answers", "");
     worker.control.send(Message::Ping(5)).unwrap();
     assert_eq!(wait(&worker.control), Received::Message(Message::Pong(5)));
     worker.process.kill().unwrap();
     assert_eq!(wait(&worker.control), Received::End);
     // And the other way: it ends because nobody is there.
-    let mut worker = start("control::answers", "");
+    let mut worker = start("control_channel::answers", "");
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
     assert!(worker.process.wait().unwrap().success());

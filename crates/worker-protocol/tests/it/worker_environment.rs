@@ -37,7 +37,7 @@ fn a_worker_has_three_descriptors_and_its_children_none() {
     let copied = unsafe { libc::dup(std::io::stderr().as_fd().as_raw_fd()) };
     // SAFETY: just made.
     let _leaky = unsafe { OwnedFd::from_raw_fd(copied) };
-    let mut worker = start("hand_over::tells_what_it_has", "");
+    let mut worker = start("worker_environment::tells_what_it_has", "");
     let mut said = String::new();
     worker.process.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(worker.process.wait().unwrap().success(), "{said}");
@@ -104,7 +104,7 @@ fn a_worker_accepts_on_public_listeners_that_it_inherits_and_its_children_do_not
         log: Some(log.as_fd()),
         cookie: Some("name=value"),
     };
-    let mut worker = start_with("hand_over::accepts_on_what_it_was_given", "", public);
+    let mut worker = start_with("worker_environment::accepts_on_what_it_was_given", "", public);
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
     assert_eq!(said, "from the worker");

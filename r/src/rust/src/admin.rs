@@ -97,13 +97,13 @@ impl Core {
         }
         let (handed, begun) = exchange.times();
         // The client disconnected before R began with the request, so there is no response.
-        if begun == 0 && exchange.is_departed() {
+        if begun == 0 && exchange.is_client_disconnected() {
             return;
         }
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
         } else if let Some(board) = self.supervised_scoreboard() {
-            board.tally().answer(exchange.reply().status(), handed, begun, now());
+            board.tally().answer(exchange.response().status(), handed, begun, now());
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ffi::{CString, c_char};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use rookery_exchange::{AppWaker, Backlog, Exchange, Link};
+use rookery_exchange::{AppWaker, Exchange, Link, SendBacklog};
 use rookery_server::tls::DevelopmentCertificate;
 use rookery_server::{Config, Server};
 
@@ -97,7 +97,7 @@ pub(crate) struct BoundWebSocket {
     /// C's token of the R object; 0 until there is one.
     pub(crate) token: u64,
     /// The queue of messages to send.
-    pub(crate) backlog: Arc<Backlog>,
+    pub(crate) backlog: Arc<SendBacklog>,
 }
 
 impl Core {

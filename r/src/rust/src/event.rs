@@ -49,7 +49,7 @@ pub struct RawEvent {
     data: Bytes,
     is_https: i32,
     has_client_certificate: i32,
-    is_named: i32,
+    has_supervisor_request_id: i32,
     is_head_seen: i32,
 }
 
@@ -91,7 +91,7 @@ impl RawEvent {
             data: Bytes::EMPTY,
             is_https: 0,
             has_client_certificate: 0,
-            is_named: 0,
+            has_supervisor_request_id: 0,
             is_head_seen: 0,
         }
     }
@@ -147,7 +147,7 @@ impl Core {
         let mut event = RawEvent::new(kind);
         event.listener = exchange.listener();
         event.id = exchange.id();
-        event.token = exchange.take_tag();
+        event.token = exchange.take_app_token();
         self.headers.clear();
         for header in exchange.headers() {
             let symbol = symbol(&mut self.names, &self.headers, &header);
@@ -172,7 +172,7 @@ impl Core {
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
         event.has_client_certificate = i32::from(exchange.client().is_some());
-        event.is_named = i32::from(exchange.is_named());
+        event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
         event.is_head_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
@@ -241,13 +241,13 @@ impl Core {
                 self.receivers.remove(&call);
                 event
             }
-            Event::Want { stream, listener } => {
+            Event::Pull { stream, listener } => {
                 self.raw_stream_event(STREAM_PULL, stream, listener)
             }
-            Event::Room { stream, listener } => {
+            Event::Writable { stream, listener } => {
                 self.raw_stream_event(STREAM_DRAINED, stream, listener)
             }
-            Event::Departed { stream, listener, reason } => {
+            Event::StreamEnded { stream, listener, reason } => {
                 let mut event = self.raw_stream_event(STREAM_ENDED, stream, listener);
                 event.code = reason as i32;
                 self.streams.remove(&stream);
@@ -282,7 +282,9 @@ impl Core {
             let Some(event) = self.link.next() else { return self.next_pull() };
             match event {
                 // The client has disconnected, so R is not called.
-                Event::Request(exchange) | Event::Head(exchange) if exchange.is_departed() => {
+                Event::Request(exchange) | Event::Head(exchange)
+                    if exchange.is_client_disconnected() =>
+                {
                     self.skip_request();
                     self.return_exchange(Command::Respond(exchange));
                 }
@@ -319,7 +321,7 @@ pub extern "C" fn rk_streams_yield() {
     entry((), || {
         core::with(|core| {
             while let Some(stream) = core.pull_queue.pop_front() {
-                core.link.send(Command::Ask { stream });
+                core.link.send(Command::ResumePulls { stream });
             }
         });
     });
@@ -413,7 +415,7 @@ pub extern "C" fn rk_has_failed() -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_take_failure() -> i32 {
     entry(0, || {
-        let Some(reason) = core::with(|core| core.link.failure()) else { return 0 };
+        let Some(reason) = core::with(|core| core.link.take_failure()) else { return 0 };
         core::set_error(&reason);
         1
     })
@@ -431,7 +433,7 @@ pub extern "C" fn rk_fail_for_test() {
 pub extern "C" fn rk_park() -> i32 {
     entry(0, || {
         let may = core::with(|core| {
-            let may = core.link.park();
+            let may = core.link.try_park();
             if may {
                 core.set_r_activity(RState::Idle);
             }

@@ -10,8 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 
 use rookery_exchange::{
-    Block, Command, EVENTS_LATER, Exchange, HeaderError, Lease, ReplyBody, RequestId, Tag,
-    accepts_events, write_shown,
+    AppToken, BodyBuffer, Command, EVENTS_RETRY, Exchange, HeaderError, Lease, RequestId,
+    ResponseBody, accepts_events, write_masked,
 };
 
 use crate::core::{Core, Receiver};
@@ -29,8 +29,8 @@ pub extern "C" fn rk_read_body(slot: u32, id: u64, token: u64) -> i32 {
     entry(result::STALE, || {
         core::with(|core| {
             let Some(mut exchange) = core.give(slot, id) else { return result::STALE };
-            exchange.set_tag(Tag::new(token, core.link.releases()));
-            core.return_exchange(Command::Proceed(exchange));
+            exchange.set_app_token(AppToken::new(token, core.link.releases()));
+            core.return_exchange(Command::ReadBody(exchange));
             result::OK
         })
     })
@@ -45,7 +45,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let (listener, place) = (exchange.listener(), exchange.slot());
             core.receivers.insert(id, Receiver { slot, token });
-            core.link.send(Command::Receive { call: id, listener, slot: place });
+            core.link.send(Command::StreamBody { call: id, listener, slot: place });
             result::OK
         })
     })
@@ -54,7 +54,7 @@ pub extern "C" fn rk_receive_body(slot: u32, id: u64, token: u64) -> i32 {
 /// Notes that the app has processed `bytes` bytes of a received body.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_body_consumed(id: u64, bytes: usize) {
-    entry((), || core::with(|core| core.link.send(Command::Taken { call: id, bytes })));
+    entry((), || core::with(|core| core.link.send(Command::BodyConsumed { call: id, bytes })));
 }
 
 /// Reads from the body. Returns the number of bytes, 0 at the end, or -1 with an error.
@@ -101,13 +101,13 @@ fn refuse(exchange: &mut Exchange) {
     let is_for_events = exchange.header(b"accept").is_some_and(accepts_events);
     // These names and values are valid, so they are not refused.
     let mut begin = |status, kind: &str, (name, value): (&str, &str), body: &str| {
-        exchange.begin_reply(status);
-        let _ = exchange.push_reply_header(b"content-type", kind.as_bytes());
-        let _ = exchange.push_reply_header(name.as_bytes(), value.as_bytes());
-        exchange.set_reply_body(body.as_bytes());
+        exchange.begin_response(status);
+        let _ = exchange.push_response_header(b"content-type", kind.as_bytes());
+        let _ = exchange.push_response_header(name.as_bytes(), value.as_bytes());
+        exchange.set_response_body(body.as_bytes());
     };
     if is_for_events {
-        begin(200, "text/event-stream", ("cache-control", "no-store"), EVENTS_LATER);
+        begin(200, "text/event-stream", ("cache-control", "no-store"), EVENTS_RETRY);
     } else {
         begin(503, "text/plain", ("retry-after", "1"), "503 Service Unavailable\n");
     }
@@ -142,12 +142,12 @@ pub extern "C" fn rk_refuse_held(listener: u32) {
 pub extern "C" fn rk_body_is_lendable(slot: u32, id: u64, len: usize) -> c_int {
     entry(0, || {
         core::with(|core| {
-            c_int::from(block_of(core, slot, id, len).is_some_and(Block::is_lendable))
+            c_int::from(block_of(core, slot, id, len).is_some_and(BodyBuffer::is_lendable))
         })
     })
 }
 
-fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&Block> {
+fn block_of(core: &mut Core, slot: u32, id: u64, len: usize) -> Option<&BodyBuffer> {
     core.held(slot, id)?.body().block().filter(|block| block.bytes().len() == len)
 }
 
@@ -158,7 +158,7 @@ pub extern "C" fn rk_body_lend(slot: u32, id: u64, len: usize) -> *mut u8 {
     entry(ptr::null_mut(), || {
         core::with(|core| {
             block_of(core, slot, id, len)
-                .and_then(Block::lend)
+                .and_then(BodyBuffer::lend)
                 .map_or(ptr::null_mut(), NonNull::as_ptr)
         })
     })
@@ -173,7 +173,7 @@ pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
     entry((), || {
         if let Some(start) = NonNull::new(start) {
             // SAFETY: guaranteed by the caller, see `# Safety`.
-            unsafe { Block::give_back(start) };
+            unsafe { BodyBuffer::give_back(start) };
         }
     });
 }
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn rk_body_return(start: *mut u8) {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
     with_held(slot, id, |exchange| {
-        exchange.begin_reply(u16::try_from(status).unwrap_or(500));
+        exchange.begin_response(u16::try_from(status).unwrap_or(500));
         result::OK
     })
 }
@@ -191,7 +191,7 @@ pub extern "C" fn rk_response_begin(slot: u32, id: u64, status: i32) -> i32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_response_mark_failed(slot: u32, id: u64) -> i32 {
     with_held(slot, id, |exchange| {
-        exchange.reply_mut().set_failure();
+        exchange.response_mut().set_failure();
         result::OK
     })
 }
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
     with_held(slot, id, |exchange| {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let (name, value) = unsafe { (name.get(), value.get()) };
-        match exchange.push_reply_header(name, value) {
+        match exchange.push_response_header(name, value) {
             Ok(()) => result::OK,
             Err(HeaderError::Name) => result::BAD_NAME,
             Err(_) => result::BAD_VALUE,
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn rk_response_header(slot: u32, id: u64, name: Bytes, val
 pub unsafe extern "C" fn rk_response_copy(slot: u32, id: u64, start: *const u8, len: usize) -> i32 {
     with_held(slot, id, |exchange| {
         // SAFETY: guaranteed by the caller, see `# Safety`.
-        exchange.set_reply_body(unsafe { slice(start, len) });
+        exchange.set_response_body(unsafe { slice(start, len) });
         result::OK
     })
 }
@@ -245,7 +245,7 @@ pub unsafe extern "C" fn rk_response_lend(
             let Some(start) = NonNull::new(start.cast_mut()) else { return result::STALE };
             // SAFETY: guaranteed by the caller, see `# Safety`.
             let lease = unsafe { Lease::new(start, len, token, &releases) };
-            exchange.reply_mut().set_body(ReplyBody::Lent(lease));
+            exchange.response_mut().set_body(ResponseBody::Lent(lease));
             result::OK
         })
     })
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn rk_response_file(
                     // The file is open. If the name cannot be removed, the app keeps it.
                     let _ = std::fs::remove_file(path);
                 }
-                exchange.reply_mut().set_body(ReplyBody::File { file, len: metadata.len() });
+                exchange.response_mut().set_body(ResponseBody::File { file, len: metadata.len() });
                 result::OK
             }
             Ok(_) => {
@@ -326,7 +326,7 @@ pub unsafe extern "C" fn rk_route(slot: u32, id: u64, out: *mut c_char, len: usi
             if let Some(exchange) = core.held(slot, id) {
                 text.extend_from_slice(exchange.method());
                 text.push(b' ');
-                write_shown(exchange.path(), len - 1, &mut text);
+                write_masked(exchange.path(), len - 1, &mut text);
             }
             text.truncate(len - 1);
             // SAFETY: guaranteed by the caller, because `text.len() < len`.
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn rk_request_id(slot: u32, id: u64, out: *mut c_char, len
 /// Returns the part of this server's request ids that identifies the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_request_process() -> u64 {
-    rookery_exchange::request_process()
+    rookery_exchange::request_id_prefix()
 }
 
 /// Writes the request id that the server of `process` has assigned to an exchange, as a C string.
@@ -370,7 +370,7 @@ pub extern "C" fn rk_request_process() -> u64 {
 pub unsafe extern "C" fn rk_format_request_id(id: u64, process: u64, out: *mut c_char) {
     entry((), || {
         // SAFETY: guaranteed by the caller, because these ids have 32 bytes.
-        unsafe { write_text(RequestId::own(id, process).as_bytes(), out) };
+        unsafe { write_text(RequestId::generated(id, process).as_bytes(), out) };
     });
 }
 

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rookery_exchange::shown;
+use rookery_exchange::masked;
 
 use crate::{Bytes, entry};
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn rk_uri_encode(text: Bytes, is_whole: i32) -> Bytes {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rk_mask_tokens(target: Bytes) -> Bytes {
     // SAFETY: guaranteed by the caller, see `# Safety`.
-    entry(Bytes::EMPTY, || lend(shown(unsafe { target.get() }).flatten().copied().collect()))
+    entry(Bytes::EMPTY, || lend(masked(unsafe { target.get() }).flatten().copied().collect()))
 }
 
 /// Decodes percent-escapes into `out`. Returns 0 if there is a `%00`.

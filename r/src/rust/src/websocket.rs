@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Compression, Lease, MessageKind, Payload};
+use rookery_exchange::{Command, Lease, MessageKind, Payload, WebSocketCompression};
 
 use crate::core::{BoundWebSocket, Core};
 use crate::{Bytes, core, entry, result, slice};
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn rk_ws_accept(
         core::with(|core| {
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let Some(backlog) = exchange.backlog().map(Arc::clone) else { return result::STALE };
-            exchange.begin_reply(101);
+            exchange.begin_response(101);
             // SAFETY: guaranteed by the caller, see `# Safety`.
             let mut ours = (0..count).map(|at| unsafe { *protocols.add(at) });
             let offered = exchange.header(SUBPROTOCOL).unwrap_or_default();
@@ -44,12 +44,12 @@ pub unsafe extern "C" fn rk_ws_accept(
             let found = ours.find(|own| is_offered(offered, unsafe { own.get() }));
             if let Some(found) = found {
                 // SAFETY: guaranteed by the caller, see `# Safety`.
-                if exchange.push_reply_header(SUBPROTOCOL, unsafe { found.get() }).is_err() {
+                if exchange.push_response_header(SUBPROTOCOL, unsafe { found.get() }).is_err() {
                     return result::BAD_VALUE;
                 }
             }
             if let Some(level) = u8::try_from(compression.level).ok().filter(|level| *level > 0) {
-                exchange.reply_mut().set_compression(Compression {
+                exchange.response_mut().set_compression(WebSocketCompression {
                     level,
                     threshold: usize::try_from(compression.threshold).unwrap_or(usize::MAX),
                     keeps_window: compression.keeps_window != 0,
@@ -138,7 +138,7 @@ fn send(
     len: usize,
     payload: impl FnOnce(&Core) -> Payload,
 ) -> i32 {
-    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.give(len)) else {
+    let Some(more) = core.sockets.get(&id).and_then(|bound| bound.backlog.count_sent(len)) else {
         return SEND_CLOSED;
     };
     core.link.send(Command::Send { socket: id, kind: kind(is_text), payload: payload(core) });

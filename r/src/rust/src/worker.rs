@@ -88,7 +88,7 @@ impl Core {
         if !worker.supervision.has_public_listeners() {
             // The I/O thread stays awake after a response, because the supervisor sends the next
             // request at once. Direct clients take longer.
-            self.link.stay_awake();
+            self.link.enable_long_busy_poll();
         }
         if let Err(error) = self.server().watch_supervisor(Arc::clone(&worker.supervision)) {
             self.worker_state = WorkerState::Failed(error.to_string());
@@ -191,7 +191,7 @@ impl Core {
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
         let Some(board) = self.board() else { return true };
         let now = now();
-        board.r_is(if event.is_of_websocket() { RState::Messages } else { RState::Busy }, now);
+        board.r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
             board.take();
@@ -203,7 +203,7 @@ impl Core {
             } else if exchange.ticket() == 0 {
                 // Requests of direct clients only; the supervisor counts those that it forwards.
                 let (handed, _) = exchange.times();
-                exchange.set_begun_at(now);
+                exchange.set_started_at(now);
                 if !is_head {
                     board.tally().begin(handed, now);
                 }

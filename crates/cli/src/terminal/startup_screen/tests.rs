@@ -8,11 +8,11 @@ fn certificate() -> DevelopmentCertificate {
     }
 }
 
-fn screen(shown: &str) -> Screen<'_> {
-    Screen {
+fn screen(address: &str) -> StartupScreen<'_> {
+    StartupScreen {
         what: "Shiny app (app.R) in /srv/app".to_owned(),
         workers: Some(1),
-        shown,
+        address,
         network: Vec::new(),
         development: None,
         admin: None,
@@ -22,7 +22,7 @@ fn screen(shown: &str) -> Screen<'_> {
 
 /// Compares with a snapshot, in which `VERSION` stands for the version and `^` for escape sequences' first character.
 #[track_caller]
-fn assert_shows(screen: &Screen<'_>, is_coloured: bool, snapshot: &str) {
+fn assert_shows(screen: &StartupScreen<'_>, is_coloured: bool, snapshot: &str) {
     let snapshot = snapshot.replace("VERSION", env!("CARGO_PKG_VERSION")).replace('^', "\x1b");
     assert_eq!(screen.text(is_coloured), snapshot.trim_start_matches('\n').trim_end());
 }
@@ -44,7 +44,7 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 #[test]
 fn several_workers_on_all_interfaces_show_network_and_admin_addresses() {
     let at = AdminAddress::Tcp("127.0.0.1:9100".parse().unwrap());
-    let four = Screen {
+    let four = StartupScreen {
         workers: Some(4),
         network: vec!["http://192.168.1.7:8000".to_owned()],
         admin: Some(&at),
@@ -70,7 +70,7 @@ Serving on ^[1;36mhttp://127.0.0.1:8000^[0m ^[2m(Ctrl-C stops)^[0m
 #[test]
 fn https_to_develop_with_shows_how_to_trust_its_certificate() {
     let (certificate, at) = (certificate(), AdminAddress::Unix("/run/admin".into()));
-    let dev = Screen {
+    let dev = StartupScreen {
         development: Some(&certificate),
         admin: Some(&at),
         reloads: true,
@@ -93,7 +93,7 @@ Serving on https://127.0.0.1:8000 (Ctrl-C stops)
 
 #[test]
 fn a_site_has_no_workers() {
-    let site = Screen {
+    let site = StartupScreen {
         what: "site in /srv/www".to_owned(),
         workers: None,
         ..screen("https://example.org")
@@ -148,5 +148,5 @@ fn other_machines_have_an_address_where_all_interfaces_are_listened_on() {
 fn a_path_is_quoted_where_a_shell_needs_that() {
     assert_eq!(shell_word("/a/b-c_d.pem"), "/a/b-c_d.pem");
     assert_eq!(shell_word("/a b/c'd"), "'/a b/c'\\''d'");
-    assert_eq!(spaced("00ab9f"), "00:AB:9F");
+    assert_eq!(with_colons("00ab9f"), "00:AB:9F");
 }

@@ -1,18 +1,22 @@
-//! What whoever looks after all connections is told of one: what it is doing, since when, how fast, and what it holds.
+//! The record of a connection's activity: its phase, since when it lasts, the transfer rate, and
+//! the memory that the connection holds.
 //!
-//! A connection that moves costs a cell or two; the rest is the sweep's.
+//! An event on a connection costs one or two writes to a `Cell`. The sweep does the rest.
 //!
 //! # One timestamp per purpose
-//! Each deadline is counted from a tick of its own, which the events named beside it set and nothing else does:
+//! Each deadline is counted from a tick of its own, which only the listed functions set:
 //!
-//! | tick | counts | set by |
+//! | tick | deadlines | set by |
 //! |---|---|---|
-//! | `entered_at` | handshakes, heads, idleness, the time of the application, and eviction between requests | [`Activity::enter`] |
-//! | `read_at` | bodies | [`Activity::on_read`] |
-//! | `taken_at` | replies | [`Activity::on_written`], and the sweep when the peer has acknowledged something |
+//! | `entered_at` | handshake, head, idle and request timeouts; eviction | [`Activity::enter`] |
+//! | `read_at` | idle timeout while a body is read | [`Activity::on_read`] |
+//! | `taken_at` | idle timeout while a response is written | [`Activity::on_written`], the sweep |
 //!
-//! Bytes move none of the first, so a connection without a request is idle whatever else its peer sends: blank lines over
-//! HTTP/1, and over HTTP/2 PING, SETTINGS, PRIORITY and `WINDOW_UPDATE`, which the server may have to answer.
+//! The sweep sets `taken_at` when the client has acknowledged bytes.
+//!
+//! Received bytes never change `entered_at`. A connection without a request is therefore idle even
+//! if the client sends blank lines (HTTP/1.1) or PING, SETTINGS, PRIORITY and `WINDOW_UPDATE`
+//! frames (HTTP/2) that the server may have to respond to.
 
 use std::cell::Cell;
 use std::io;
@@ -23,54 +27,76 @@ use rookery_exchange::Share;
 use crate::connections::clock::TimeLimits;
 use crate::connections::rate::RateMeter;
 
-/// What a connection is doing, which decides what it is given time for.
+/// The phase of a connection, which decides which deadlines apply.
+///
+/// ```text
+/// accepted ──TLS or PROXY protocol──▶ Handshake
+/// accepted ──plaintext HTTP─────────▶ Head
+///
+/// Handshake ───HTTP/1.1───▶ Head ──head complete──▶ Body ──body complete──▶ Application
+/// Handshake ───HTTP/2─────▶ Idle
+/// Idle ────────first byte─▶ Head
+///
+/// Application ──app wants the body──▶ Body
+/// Application ──whole response──────▶ Response ──all bytes passed to hyper──▶ Flush
+/// Application ──streamed response───▶ Stream ────all bytes passed to hyper──▶ Flush
+/// Body ─────────rejected────────────▶ Response
+/// Flush ────────all bytes written───▶ Idle
+///
+/// any phase ──timeout, error, shutdown──▶ Flush while the close lingers ──▶ closed
+/// ```
+///
+/// An HTTP/2 connection is in phase `Response` while it has streams, and in phase `Idle` otherwise.
+/// Each of its streams is an `HttpConnection` too, and begins in phase `Body`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// TLS is being agreed on, or a proxy names the client.
+    /// The TLS handshake or the PROXY protocol header is under way.
     Handshake,
-    /// Between requests.
+    /// No request is under way.
     Idle,
-    /// A head has begun to arrive.
+    /// A part of a head has been received, or the first head of a new connection is awaited.
     Head,
-    /// A body is arriving.
+    /// The body is being received.
     Body,
-    /// The application works.
+    /// The application is processing the request.
     Application,
-    /// The reply is being made and written.
+    /// The response is being made and written.
     Response,
-    /// The reply comes in pieces: the application makes more of it, or it is written.
+    /// A streamed response is being produced by the application and written.
     Stream,
-    /// The reply has been made; its last bytes are being written.
+    /// The response is complete, and its last bytes are being written.
     Flush,
 }
 
-/// See the module.
+/// The record of a connection's activity; the module documentation explains its timestamps.
 #[derive(Debug)]
 pub(crate) struct Activity {
     phase: Cell<Phase>,
     /// The tick at which the phase began.
     entered_at: Cell<u32>,
-    /// The tick at which a part of a body last came.
+    /// The tick at which a part of a body was last received.
     read_at: Cell<u32>,
-    /// The tick at which the peer last took a part of a reply.
+    /// The tick at which the client last accepted a part of a response.
     taken_at: Cell<u32>,
-    /// Whether the last read or write had to wait for the peer.
+    /// True if the last read had to wait for the client; likewise for the last write.
     is_read_blocked: Cell<bool>,
     is_write_blocked: Cell<bool>,
-    /// How fast the peer is at what it has to do.
-    pace: RateMeter,
-    /// Bytes of the head so far.
+    /// The transfer rate of the client in the current phase.
+    rate: RateMeter,
+    /// The number of bytes of the head that have been received.
     head_bytes: Cell<u32>,
-    /// Bytes that the request under way holds.
+    /// The number of bytes that the current request holds in memory.
     pub(crate) request_bytes: Cell<usize>,
-    /// Those of it that a thread has which works on them: they do not go with the connection.
+    /// The part of `request_bytes` that another thread is working on. Closing the connection does
+    /// not free these bytes.
     pub(crate) background_bytes: Cell<usize>,
-    /// Bytes that replies hold which have not been written.
+    /// The number of response bytes in memory that have not been written.
     pub(crate) response_bytes: Cell<usize>,
 }
 
 impl Activity {
-    /// That of a new connection: its first head has to come as soon as any other.
+    /// Creates the record of a new connection. The first head has the same deadline as any other
+    /// head.
     pub(crate) fn new(now: u32, has_handshake: bool) -> Activity {
         Activity {
             phase: Cell::new(if has_handshake { Phase::Handshake } else { Phase::Head }),
@@ -79,7 +105,7 @@ impl Activity {
             taken_at: Cell::new(now),
             is_read_blocked: Cell::new(false),
             is_write_blocked: Cell::new(false),
-            pace: RateMeter::default(),
+            rate: RateMeter::default(),
             head_bytes: Cell::new(0),
             request_bytes: Cell::new(0),
             background_bytes: Cell::new(0),
@@ -87,7 +113,7 @@ impl Activity {
         }
     }
 
-    /// That of a stream, whose head has come.
+    /// Creates the record of an HTTP/2 stream, whose head is complete.
     pub(crate) fn for_http2_stream(now: u32) -> Activity {
         let activity = Activity::new(now, false);
         activity.enter(Phase::Body, now);
@@ -103,16 +129,17 @@ impl Activity {
         self.entered_at.set(now);
         self.read_at.set(now);
         self.taken_at.set(now);
-        self.pace.start();
+        self.rate.start();
     }
 
-    /// The peer is to read what is left, or to go.
+    /// Begins the phase in which the client reads the rest of the response or closes the
+    /// connection.
     pub(crate) fn begin_lingering(&self, now: u32) {
         self.enter(Phase::Flush, now);
         self.is_write_blocked.set(true);
     }
 
-    /// Something was read, or nothing was there. The end of what the peer sends is no progress.
+    /// Notes the result of a read. The end of the client's input is not progress.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>, now: u32) {
         self.is_read_blocked.set(read.is_pending());
         let Poll::Ready(Ok(n @ 1..)) = *read else { return };
@@ -120,29 +147,32 @@ impl Activity {
             self.enter(Phase::Head, now);
         }
         match self.phase.get() {
-            // A head has all of its time from its first byte on, however it trickles.
+            // The deadline for a head counts from the first byte; later bytes do not extend it.
             Phase::Head => self.head_bytes.set(self.head_bytes.get().saturating_add(n as u32)),
             Phase::Body => self.read_at.set(now),
-            // The next request comes before this reply has been read: that is not reading it.
+            // These bytes belong to the next request. Sending them does not mean that the client
+            // reads the response.
             _ => return,
         }
-        self.pace.count(n);
+        self.rate.count(n);
     }
 
-    /// `n` bytes of blank lines were read between two requests (RFC 9112, 2.2): no request has begun.
+    /// Notes that `n` bytes of blank lines were read between two requests. They do not begin a
+    /// request (RFC 9112, 2.2).
     pub(crate) fn on_blank_lines(&self, n: usize) {
         self.is_read_blocked.set(false);
         self.head_bytes.set(self.head_bytes.get().saturating_add(n as u32));
     }
 
-    /// The buffers of an idle connection have been given up, and with them blank lines that were read.
+    /// Notes that the buffers of the idle connection were freed, including any blank lines in them.
     pub(crate) fn on_parked(&self) {
         if self.phase.get() == Phase::Idle {
             self.head_bytes.set(0);
         }
     }
 
-    /// Notes that the first `n` bytes of a head were there when the connection became idle.
+    /// Notes that the first `n` bytes of a head had already been read when the connection became
+    /// idle.
     pub(crate) fn on_head_left_over(&self, n: usize) {
         if self.phase.get() == Phase::Idle {
             self.phase.set(Phase::Head);
@@ -150,60 +180,66 @@ impl Activity {
         }
     }
 
-    /// What is written next has to be read first: the peer waits for the server.
+    /// Notes that the next bytes must be read from disk first, so the client is waiting for the
+    /// server.
     pub(crate) fn on_disk_wait(&self) {
         self.is_write_blocked.set(false);
     }
 
-    /// What it waits for is not its own to take: that begins anew.
+    /// Restarts the write deadline, because the client cannot read these bytes yet. Another stream
+    /// of the connection blocks them.
     pub(crate) fn restart_write_deadline(&self, now: u32) {
         if self.is_write_blocked.get() {
             self.taken_at.set(now);
-            self.pace.start();
+            self.rate.start();
         }
     }
 
-    /// What was taken, and had to wait here, has left: the peer waits for the server.
+    /// Notes that the system accepted all bytes that had been waiting, so the client is waiting for
+    /// the server.
     pub(crate) fn on_write_drained(&self) {
         self.is_write_blocked.set(false);
     }
 
-    /// The peer's bytes are not read: the application is waited for.
+    /// Notes that nothing is read from the client until the application has processed earlier
+    /// chunks.
     pub(crate) fn on_application_wait(&self) {
         self.is_read_blocked.set(false);
     }
 
-    /// Something was written, or had to wait. Only a reply's bytes are progress: what else is written answers frames of the
-    /// connection's own, or asks for a body.
+    /// Notes the result of a write. Only the bytes of a response count as progress: other bytes
+    /// answer control frames or ask for a body.
     pub(crate) fn on_written(&self, written: &Poll<io::Result<usize>>, now: u32) {
         self.is_write_blocked.set(written.is_pending());
         if let (Poll::Ready(Ok(n @ 1..)), Phase::Response | Phase::Stream | Phase::Flush) =
             (written, self.phase.get())
         {
             self.taken_at.set(now);
-            self.pace.count(*n);
+            self.rate.count(*n);
         }
     }
 
-    /// All has been written.
+    /// Notes that all bytes of the response have been written.
     pub(crate) fn on_flushed(&self, now: u32) {
         self.enter(Phase::Idle, now);
         self.head_bytes.set(0);
     }
 
-    /// Bytes of the head so far, and of blank lines before it; 0 when it is whole.
+    /// Returns the number of bytes of an incomplete head and of blank lines before it, or 0 once
+    /// the head is complete.
     pub(crate) fn head_bytes(&self) -> usize {
         let is_before = matches!(self.phase.get(), Phase::Idle | Phase::Head);
         if is_before { self.head_bytes.get() as usize } else { 0 }
     }
 
-    /// For how many ticks the phase has lasted.
+    /// Returns the number of ticks since the phase began.
     fn phase_age(&self, now: u32) -> u32 {
         now.wrapping_sub(self.entered_at.get())
     }
 
-    /// A tick has passed; says whether the peer is too late with what it has to do. What it has not taken of what was written is asked of the
-    /// transport: a system call, while a write waits.
+    /// Updates the rates after a tick and returns true if the client has exceeded a deadline.
+    /// `unsent` returns the number of written bytes that the client has not acknowledged; it costs
+    /// a system call and is called only while a write is blocked.
     pub(crate) fn check_deadlines(
         &self,
         ticks: &TimeLimits,
@@ -214,49 +250,51 @@ impl Activity {
             Phase::Application => false,
             Phase::Handshake => self.phase_age(now) > ticks.handshake,
             Phase::Idle => self.phase_age(now) > ticks.idle,
-            // A browser opens connections in advance: before the first byte only the deadline counts.
+            // Browsers open connections in advance, so no minimum rate applies before the first
+            // byte.
             Phase::Head => {
                 let has_begun = self.head_bytes.get() > 0;
                 self.phase_age(now) > ticks.head
-                    || (has_begun && self.pace.tick(ticks.head_rate, self.pace.take()))
+                    || (has_begun && self.rate.tick(ticks.head_rate, self.rate.take()))
             }
             Phase::Body if self.is_read_blocked.get() => {
                 now.wrapping_sub(self.read_at.get()) > ticks.idle
-                    || self.pace.tick(ticks.body_rate, self.pace.take())
+                    || self.rate.tick(ticks.body_rate, self.rate.take())
             }
             Phase::Response | Phase::Stream | Phase::Flush if self.is_write_blocked.get() => {
-                let taken = self.pace.taken(unsent());
+                let taken = self.rate.taken(unsent());
                 if taken > 0 {
                     self.taken_at.set(now);
                 }
                 let stands = taken == 0 && now.wrapping_sub(self.taken_at.get()) > ticks.idle;
-                stands || self.pace.tick(ticks.reply_rate, taken)
+                stands || self.rate.tick(ticks.reply_rate, taken)
             }
-            // It is the server that is waited for, or its disk.
+            // The client is waiting for the server or its disk.
             Phase::Body | Phase::Response | Phase::Stream | Phase::Flush => {
                 self.read_at.set(now);
                 self.taken_at.set(now);
-                self.pace.start();
+                self.rate.start();
                 false
             }
         }
     }
 
-    /// Whether the application takes longer than it may.
+    /// Returns true if the application has exceeded the request timeout.
     pub(crate) fn has_request_timed_out(&self, ticks: &TimeLimits, now: u32) -> bool {
         self.phase.get() == Phase::Application && self.phase_age(now) > ticks.request
     }
 
-    /// Whether it has been between requests for `ticks`.
+    /// Returns true if the connection has been between requests for at least `ticks`.
     pub(crate) fn is_idle_for(&self, ticks: u32, now: u32) -> bool {
         self.phase.get() == Phase::Idle && self.phase_age(now) >= ticks
     }
 
-    /// How long the connection has made no use of its seat, in ticks; `None` when it is being served.
+    /// Returns the number of ticks for which the connection has not used its slot, or `None` while
+    /// it is being served. Eviction closes the connection with the highest number.
     pub(crate) fn slowness(&self, ticks: &TimeLimits, now: u32) -> Option<u32> {
-        let lag = |rate| Some(self.pace.lag(rate)).filter(|lag| *lag > 0);
+        let lag = |min_rate| Some(self.rate.lag(min_rate)).filter(|lag| *lag > 0);
         match self.phase.get() {
-            // One that has just come, or has just been answered, is not slow, and a tick may end at once.
+            // A phase that just began is not slow, because the current tick may end immediately.
             Phase::Handshake | Phase::Idle | Phase::Head => {
                 Some(self.phase_age(now)).filter(|passed| *passed > 1)
             }
@@ -270,22 +308,25 @@ impl Activity {
         }
     }
 
-    /// Whether a refusal can still be said: no answer has begun, and the peer has sent something.
+    /// Returns true if an error response can still be sent: no response has begun, and the client
+    /// has sent at least one byte.
     pub(crate) fn can_send_rejection(&self) -> bool {
         match self.phase.get() {
             Phase::Head => self.head_bytes.get() > 0,
-            // With the answer to the request before on its way, another would land within it.
+            // The response to the previous request may still be blocked; an error response would be
+            // inserted into it.
             Phase::Body => !self.is_write_blocked.get(),
             _ => false,
         }
     }
 
-    /// What it holds of a share, if that can be had from it; `own` is what the connection itself is charged.
+    /// Returns the bytes of a memory share that closing this connection would free. `own` is the
+    /// charge of the connection itself.
     pub(crate) fn held(&self, share: Share, own: usize) -> usize {
         match (share, self.phase.get()) {
             (Share::Connections, Phase::Handshake | Phase::Idle | Phase::Head | Phase::Body) => own,
             (Share::Requests, Phase::Body) => self.request_bytes.get(),
-            // A body may come while the reply before it is not read.
+            // A body can arrive while the previous response is unread.
             (Share::Replies, Phase::Response | Phase::Flush | Phase::Body)
                 if self.is_write_blocked.get() =>
             {

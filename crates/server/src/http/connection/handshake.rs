@@ -1,4 +1,5 @@
-//! The first bytes of a connection: TLS where it is spoken, and what is said to those who speak the other of the two.
+//! The handshake of a connection: the PROXY protocol header, TLS, and error responses for clients
+//! that use plaintext HTTP on a TLS port.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,13 +18,14 @@ use crate::net::tls::certificate;
 use crate::net::tls::stream::HandshakeResult;
 use crate::rejection::Rejection;
 
-/// Bytes of a request in the clear that are read to name the URL that was meant.
+/// The maximum number of bytes of a plaintext request that are read to find the intended URL.
 const MAX_HEAD_BYTES: usize = 8 << 10;
 
-/// Hears whom the proxy speaks for, and agrees on TLS with the peer. `false` when that is the end of the connection, and all has been said.
+/// Reads the PROXY protocol header and performs the TLS handshake, as configured. Returns false if
+/// the connection must be closed; any error response has been written by then.
 pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     if connection.has_tls() {
-        // Whether the peer has said anything is known after the reactor's next turn.
+        // Only the next poll of the reactor shows whether the client has sent anything.
         tokio::task::yield_now().await;
     }
     if connection.config.proxy_protocol && !read_proxy_header(connection).await {
@@ -39,10 +41,12 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
         greeting
     });
     match greeting.await {
-        // An authority has seen what it came for: an answer to anything else would be taken for that of the host (RFC 8737, 3).
+        // The certificate authority has got the certificate that it asked for. If the server
+        // responded to requests on this connection, the response would be mistaken for one of the
+        // host (RFC 8737, 3).
         Some(Ok(HandshakeResult::Complete)) if is_challenge(connection) => false,
         Some(Ok(HandshakeResult::Complete)) => {
-            // What a client of HTTP/2 says first has to come in the time of the handshake.
+            // The HTTP/2 connection preface must arrive within the handshake timeout as well.
             if !connection.speaks_http2() {
                 connection.enter(Phase::Head);
             }
@@ -54,7 +58,8 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
             false
         }
         Some(Err(error)) => {
-            // Who goes in the middle of it has changed its mind; browsers do.
+            // Clients, especially browsers, abandon handshakes for harmless reasons. Only invalid
+            // data is reported.
             if error.kind() == io::ErrorKind::InvalidData {
                 connection.shared.report(Rejection::Handshake);
                 connection.has_unread_input.set(true);
@@ -65,7 +70,8 @@ pub(crate) async fn perform_handshake(connection: &HttpConnection) -> bool {
     }
 }
 
-/// Takes the header of the PROXY protocol: from now on the client is whom it names.
+/// Reads the PROXY protocol header, whose addresses replace those of the connection. Returns false
+/// if the connection must be closed.
 async fn read_proxy_header(connection: &HttpConnection) -> bool {
     if !connection.config.proxies.is_empty() && !connection.is_proxy {
         connection.shared.report(Rejection::Proxy);
@@ -106,14 +112,14 @@ fn record_client_certificate(connection: &HttpConnection) {
     let mut transport = connection.transport.borrow_mut();
     if let Some(der) = transport.tls().and_then(|tls| tls.peer_certificate()) {
         let (subject, fingerprint) = certificate::identity(der);
-        // The first and only time.
+        // The certificate is set only here, so setting it cannot fail.
         let _ =
             connection.client_certificate.set(Arc::new(ClientCertificate { subject, fingerprint }));
     }
 }
 
-/// A request in the clear, where TLS is spoken: an answer that a person understands. A redirect would hide that cookies may
-/// have gone in the clear.
+/// Responds to a plaintext HTTP request on a TLS port with a 400 response that people understand. A
+/// redirect would hide that cookies may have been sent in plaintext.
 async fn reject_plaintext(connection: &HttpConnection) {
     let head = read_head(connection).await;
     let url = intended_url(&head, connection.ends.get().local);
@@ -124,7 +130,7 @@ async fn reject_plaintext(connection: &HttpConnection) {
     lingering_close::reject_with_text(connection, Rejection::PlainOnTls, &text);
 }
 
-/// Reads to the end of a head, as far as it is needed, and as long as a handshake may take.
+/// Reads a head up to its end, up to [`MAX_HEAD_BYTES`], or until the handshake timeout.
 async fn read_head(connection: &HttpConnection) -> Vec<u8> {
     let mut head = Vec::new();
     poll_fn(|cx| {
@@ -150,7 +156,7 @@ fn has_complete_head(head: &[u8]) -> bool {
     head.windows(4).any(|window| window == b"\r\n\r\n")
 }
 
-/// The URL that was meant; empty when that cannot be told.
+/// Returns the `https` URL that the client intended, or an empty string if it is unknown.
 fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");
@@ -167,7 +173,7 @@ fn intended_url(head: &[u8], local: Option<SocketAddr>) -> String {
     }
 }
 
-/// What a TLS client begins with (RFC 8446, 5.1): a handshake's record.
+/// Returns true if the bytes begin like a TLS handshake record (RFC 8446, 5.1).
 pub(crate) fn looks_like_tls(read: &[u8]) -> bool {
     matches!(read, [22, 3, ..])
 }
@@ -177,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_url_that_was_meant() {
+    fn derives_the_intended_url_from_a_plaintext_request() {
         let local = Some("192.0.2.1:8443".parse().unwrap());
         for (head, expected) in [
             (

@@ -1,20 +1,22 @@
-//! How many handshakes of TLS are under way at a time.
+//! The limit on concurrent TLS handshakes.
 //!
-//! What a client says first takes the I/O thread for a tenth of a millisecond, or half of one with RSA. A crowd that comes at once is
-//! therefore taken in by and by: what is open already is answered in between, and the rest waits in the system's queue.
+//! The first message of a client costs the I/O thread 0.1 ms, or 0.5 ms with RSA. When many clients
+//! connect at the same time, they are therefore accepted gradually: the server serves open
+//! connections in between, and the remaining clients wait in the system's accept queue.
 //!
-//! A client that is waited for takes none of that time, and is not counted: otherwise a few that say nothing would keep all others
-//! out. It has a seat like any other, and [`handshake_time`](crate::Limits::handshake_time).
+//! A handshake that waits for its client uses no CPU time and is not counted, because otherwise a
+//! few silent clients could block all others. Such a connection occupies a slot like any other and
+//! is subject to [`handshake_time`](crate::Limits::handshake_time).
 
 use std::cell::Cell;
 
 use tokio::sync::Notify;
 
-/// The handshakes that are under way.
+/// The number of TLS handshakes that currently use CPU time.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeLimit {
     count: Cell<usize>,
-    /// Told whenever one has ended, or waits for its client.
+    /// Notified whenever a handshake completes or begins to wait for its client.
     ended: Notify,
 }
 
@@ -28,10 +30,12 @@ impl HandshakeLimit {
         self.ended.notify_waiters();
     }
 
-    /// Waits until fewer than `max` are under way, which is soon: each of them is ready to run.
+    /// Waits until fewer than `max` handshakes are counted. The wait is short, because each counted
+    /// handshake is ready to run.
     pub(crate) async fn wait_for_capacity(&self, max: usize) {
         loop {
-            // Before the look, so that an end between the look and the wait is not missed.
+            // Subscribes before the check, so that a handshake that ends between the check and the
+            // wait is noticed.
             let ended = self.ended.notified();
             if self.count.get() < max.max(1) {
                 return;
@@ -49,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_past_the_limit_waits_for_an_end() {
+    fn waits_while_the_limit_is_reached() {
         let handshakes = HandshakeLimit::default();
         let mut cx = Context::from_waker(Waker::noop());
         for _ in 0..2 {

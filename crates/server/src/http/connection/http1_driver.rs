@@ -1,4 +1,5 @@
-//! Drives hyper over a connection, to its end or to a WebSocket.
+//! The task of a connection: performs the handshake, drives hyper until the connection closes or
+//! becomes a WebSocket, and hands HTTP/2 connections over to the HTTP/2 driver.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -27,8 +28,8 @@ use crate::net::transport::Transport;
 use crate::rejection::Rejection;
 use crate::websocket::driver::{Upgraded, spawn as spawn_websocket};
 
-/// Starts to serve a connection that has been accepted. It is counted before its task first runs: of those that wait to be
-/// accepted, many are before that.
+/// Starts the task of an accepted connection. The handshake is counted here and not when the task
+/// first runs, because the acceptor may accept many more connections before that.
 pub(crate) fn spawn(
     shared: &Rc<HttpState>,
     listener: ListenerId,
@@ -43,7 +44,8 @@ pub(crate) fn spawn(
     tokio::task::spawn_local(serve(ConnectionGuard(connection), slot));
 }
 
-/// A connection that is driven: settled when this is dropped, also when its task panics, or ends with the thread.
+/// A guard that releases the request and its memory when dropped, even if the task panics or the
+/// I/O thread ends.
 struct ConnectionGuard(Rc<HttpConnection>);
 
 impl Drop for ConnectionGuard {
@@ -52,16 +54,16 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// The connection becomes a WebSocket.
+/// Turns the connection into the WebSocket that the application has accepted.
 fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>, read: Bytes) {
     let connection = Rc::clone(&guard.0);
     let shared = Rc::clone(&connection.shared);
     let (id, is_ending) = (exchange.id(), connection.is_ending());
-    // Those of the task and the table: then there is only this one.
+    // Drops the references of the task and the table, so that `connection` is the only one.
     drop(guard);
     slot.clear();
     let Some((transport, charge)) = connection.into_transport() else {
-        debug_assert!(false, "hyper and the table have let go of it");
+        debug_assert!(false, "hyper and the table have dropped their references");
         shared.dispatch.abandon(exchange.slot());
         return shared.discard_exchange(exchange);
     };
@@ -69,32 +71,33 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
     spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
-/// How driving hyper ended.
+/// The reason why hyper is no longer driven.
 enum HyperOutcome {
     Done,
     Closing(CloseState),
     Failed(hyper::Error),
-    /// Nothing has come for a while, and nothing is held.
+    /// The connection has been idle for some time, so its buffers are freed.
     Parked,
-    /// A reply in pieces goes on without hyper.
+    /// A streamed response continues without hyper.
     Detached,
-    /// A WebSocket has been accepted.
+    /// The application has accepted a WebSocket.
     Upgrade(Box<Exchange>),
 }
 
-/// hyper's own table of headers lies on its stack; one of 2,000 lines would be allocated for each request. So a
-/// connection starts with the small one, and the rare head that does not fit is read again with the large one.
+/// The number of headers that hyper parses into a table on its stack. Any larger limit makes hyper
+/// allocate a table for each request. A connection therefore starts with this limit, and the rare
+/// head that exceeds it is parsed again with the configured limit.
 const SMALL_HEADER_TABLE: usize = 100;
 
-/// What [`http::HeaderMap`] holds, which panics past that.
+/// The capacity of [`http::HeaderMap`], which panics beyond it.
 const MAX_HEADER_TABLE: usize = 24_576;
 
-/// What a supervisor may add to a head that its own limits have let through: what it says of the request, and a few lines for the application
-/// such as `X-Forwarded-For`.
+/// The bytes and headers that a supervisor may add to a head that its own limits accepted: the
+/// worker header, and a few headers such as `X-Forwarded-For`.
 const SUPERVISOR_HEAD_BYTES: usize = MAX_WORKER_HEADER_SIZE + 4096;
 const SUPERVISOR_HEADERS: usize = 16;
 
-/// Bytes and lines of a head.
+/// Returns the maximum number of bytes and of headers of a head.
 fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     let limits = &connection.shared.connections.limits;
     let (bytes, lines) = if connection.config.is_supervised() {
@@ -105,13 +108,13 @@ fn head_limits(connection: &HttpConnection) -> (usize, usize) {
     (limits.head_bytes.saturating_add(bytes), limits.header_lines.saturating_add(lines))
 }
 
-/// hyper takes no smaller buffer.
+/// The smallest buffer that hyper accepts.
 const MIN_HYPER_BUFFER: usize = 8192;
 
-/// Serves a connection to its end.
+/// Serves a connection until it is closed.
 async fn serve(guard: ConnectionGuard, slot: Slot) {
     let connection = &guard.0;
-    // Boxed: once, and a connection in the clear has none of it.
+    // Boxed because the future is needed only once, and never for plaintext connections.
     if connection.config.has_handshake() && !Box::pin(perform_handshake(connection)).await {
         connection.release_request();
         return close(connection).await;
@@ -124,14 +127,15 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
     let mut replay = Bytes::new();
     let mut has_small_table = true;
     loop {
-        // Boxed: with its buffers it is most of what a connection costs, and one that is idle has none of it.
+        // Boxed because this future with its buffers is most of a connection's memory, and an idle
+        // connection does not need it.
         let (outcome, mut read) =
             Box::pin(drive_hyper(connection, std::mem::take(&mut replay), has_small_table)).await;
         match outcome {
             HyperOutcome::Parked => {
                 read = without_blank_lines(&read);
                 if read.is_empty() {
-                    // Empty, it keeps its buffer all the same.
+                    // An empty `Bytes` still holds its buffer.
                     drop(read);
                     connection.shared.connections.trim.schedule();
                     wait_for_client(connection).await;
@@ -147,7 +151,7 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
                 read = without_blank_lines(&read);
                 replay = read;
                 if replay.is_empty() {
-                    // Empty, it keeps its buffer all the same.
+                    // An empty `Bytes` still holds its buffer.
                     replay = Bytes::new();
                 }
                 if Box::pin(chunked::write_stream(connection)).await
@@ -183,7 +187,7 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
             {
                 close_tls_client(connection);
             }
-            // The preface of HTTP/2 is refused without a word.
+            // A client that sends an HTTP/2 preface gets no response.
             HyperOutcome::Failed(error)
                 if connection.is_head_refused.get()
                     || (error.is_parse() && connection.activity.phase() == Phase::Head) =>
@@ -197,9 +201,9 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
         }
         break;
     }
-    // hyper is gone, and with it the request and the reply.
+    // hyper was dropped, and with it the request and the response.
     connection.release_request();
-    // A WebSocket that was accepted in the very turn in which the connection ended.
+    // The application may accept a WebSocket in the same iteration in which the connection closes.
     let accepted = connection.accepted_websocket.borrow_mut().take();
     if let Some(exchange) = accepted {
         connection.shared.dispatch.abandon(exchange.slot());
@@ -208,7 +212,8 @@ async fn serve(guard: ConnectionGuard, slot: Slot) {
     close(connection).await;
 }
 
-/// Drives hyper until it has ended, or is not wanted any more; with what it has read and not taken.
+/// Drives hyper until it ends or is no longer needed. Returns the reason, and the bytes that hyper
+/// has read but not parsed.
 async fn drive_hyper(
     connection: &Rc<HttpConnection>,
     replay: Bytes,
@@ -238,7 +243,8 @@ async fn drive_hyper(
                     return Poll::Ready(HyperOutcome::Upgrade(exchange));
                 }
                 match connection.close_state.get() {
-                    // A reply was flushed after `stop`: hyper waits for the next request, which is not wanted.
+                    // A response was flushed after `stop`, so hyper need not wait for another
+                    // request.
                     end if end.is_immediate() => Poll::Ready(HyperOutcome::Closing(end)),
                     _ if connection.can_park() => Poll::Ready(HyperOutcome::Parked),
                     _ if connection.can_detach_from_hyper() => Poll::Ready(HyperOutcome::Detached),
@@ -257,14 +263,14 @@ async fn drive_hyper(
     (outcome, parts.io.unparsed(parts.read_buf))
 }
 
-/// Waits until the peer of an idle connection sends, or the connection is to end.
+/// Waits until the client of an idle connection sends bytes or the connection must be closed.
 async fn wait_for_client(connection: &HttpConnection) {
     poll_fn(|cx| {
         connection.set_waker(cx);
         if connection.close_state.get().is_immediate() {
             return Poll::Ready(());
         }
-        // An error is for hyper to find.
+        // If there is an error, hyper's next read returns it.
         connection.transport.borrow().poll_read_ready(cx).map(drop)
     })
     .await;

@@ -1,4 +1,4 @@
-//! A connection: everything about it but hyper's state machine.
+//! The state of a connection, apart from hyper's own state.
 
 mod closing;
 mod request_lifecycle;
@@ -12,7 +12,9 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use rookery_exchange::{Charge, ClientCertificate, Departure, Exchange, Fate, ListenerId, Share};
+use rookery_exchange::{
+    Charge, ClientCertificate, Exchange, ExchangeStatus, ListenerId, Share, StreamEnd,
+};
 
 use crate::connections::admission::{CONNECTION_BYTES, UNCHARGED_BYTES};
 use crate::connections::table::TableEntry;
@@ -30,73 +32,81 @@ use crate::net::transport::Transport;
 
 pub(crate) use self::closing::{CloseState, ResetMode};
 
-/// What a connection is charged.
+/// Returns the number of bytes that a connection is charged for.
 pub(crate) fn connection_bytes(has_tls: bool) -> usize {
     if has_tls { CONNECTION_BYTES + TLS_BYTES } else { CONNECTION_BYTES }
 }
 
-/// Everything about a connection but hyper's state machine; or a stream of an HTTP/2 connection, which is one to its call: its
-/// own peer with its own deadlines, without a transport and without a seat.
+/// The state of a connection, apart from hyper's own state. Its [`Phase`] documents the state
+/// transitions.
+///
+/// A stream of an HTTP/2 connection has an `HttpConnection` of its own, with its own deadlines, but
+/// without a transport. In the connection table it is a substream.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     pub(crate) shared: Rc<HttpState>,
-    /// Its place among the peers.
+    /// The key of the connection in the connection table.
     pub(crate) key: Cell<usize>,
     pub(crate) listener: ListenerId,
     pub(crate) config: ListenerConfig,
     pub(crate) transport: RefCell<Transport>,
     pub(crate) ends: Cell<ConnectionAddresses>,
-    /// Whether the peer is a proxy whose word is taken.
+    /// True if the client is a trusted proxy, whose forwarding headers are used.
     pub(crate) is_proxy: bool,
-    /// Whom its certificate says the peer is.
+    /// The identity in the client's TLS certificate.
     pub(crate) client_certificate: OnceCell<Arc<ClientCertificate>>,
     pub(crate) activity: Activity,
-    /// What it is charged for: itself with what it reads into.
+    /// The charge for the connection and its read buffer.
     pub(crate) charge: Charge,
-    /// Bytes of the buffer it reads into.
+    /// The size of the read buffer in bytes.
     buffer: Cell<usize>,
-    /// Whether its handshake is among those under way.
+    /// True if the connection is counted as a handshake under way.
     is_handshaking: Cell<bool>,
-    /// What it was told to let go of, and has not yet.
+    /// The bytes that an eviction waits for and that have not been freed yet.
     pending_release: Cell<Option<(Share, usize)>>,
     serial: u64,
-    /// Whether the connection is to end: at once, or after the reply that the application owes.
+    /// Whether the connection must be closed, and when.
     pub(crate) close_state: Cell<CloseState>,
-    /// Whether it ends with its next reply, or once it has been idle for a while.
+    /// True if the connection closes after its next response, or after some idle time.
     pub(crate) is_draining: Cell<bool>,
-    /// Whether the end may wait for the peer to see it.
+    /// True if the close may wait until the client has read the response.
     pub(crate) may_linger: Cell<bool>,
-    /// Whether it has been idle for long enough to give up its buffers.
+    /// True if the connection has been idle for long enough to free its buffers.
     is_parked: Cell<bool>,
     waker: RefCell<Option<Waker>>,
-    /// Whether hyper has written an answer of its own to a head it could not read. It is not sent: ours is.
+    /// True if hyper has rejected a head that it could not parse. hyper's error response is
+    /// discarded, and the server sends its own.
     pub(crate) is_head_refused: Cell<bool>,
-    /// Whether the peer is looked at while the application works: not after a FIN or with bytes waiting.
+    /// True while a disconnect of the client is watched for during the application's work. This
+    /// ends when the client sends a FIN or further bytes.
     is_watched: Cell<bool>,
-    /// Whether the peer has sent a FIN while the application works: it is asked each tick whether it is still there.
+    /// True if the client sent a FIN during the application's work. Each sweep then checks whether
+    /// the client is still connected.
     is_half_closed: Cell<bool>,
-    /// Whether it has been found that it is not.
+    /// True once a sweep has found that the half-closed client disconnected.
     is_disconnected: Cell<bool>,
-    /// Whether the application has had its time for the request.
+    /// True once the application has exceeded the request timeout.
     has_request_timed_out: Cell<bool>,
-    /// Whether a request's body was left unread.
+    /// True if input of the client was left unread, so that the close must linger.
     pub(crate) has_unread_input: Cell<bool>,
-    /// The accepted handshake of a WebSocket.
+    /// The exchange of an opening handshake that the application has accepted.
     pub(crate) accepted_websocket: RefCell<Option<Box<Exchange>>>,
     /// The files that are being sent.
     sendfile_queue: RefCell<Option<Box<SendfileQueue>>>,
-    /// Those of the call whose reply has been made, and whose last bytes are being written.
+    /// The parts of a request context whose response is complete but not fully written.
     flushing: RefCell<Option<Box<ContextParts>>>,
-    /// The reply that comes in pieces, until its last byte has been written.
+    /// The streamed response, until its last byte has been written.
     response_stream: RefCell<Option<Rc<ResponseStream>>>,
-    /// Why it ends, where that is not its peer's doing.
-    end_reason: Cell<Option<Departure>>,
-    /// Whether the connection is to end with a reset, because what its peer has of a reply must not look whole.
+    /// The reason why the connection ends, unless the client caused it.
+    end_reason: Cell<Option<StreamEnd>>,
+    /// Whether the connection is closed with a reset, so that the client cannot mistake an
+    /// incomplete response for a complete one.
     pub(crate) reset_mode: Cell<ResetMode>,
-    /// Over HTTP/2: what the streams have in common.
+    /// The state that all streams of an HTTP/2 connection share.
     http2_session: OnceCell<Rc<Http2Session>>,
     is_http2_stream: bool,
-    /// Whether a stream has a part of a piece that has not been handed over: then not all has been written.
+    /// True if a part of a chunk has not been passed to h2 yet, so that a flush does not complete
+    /// the response.
     pub(crate) has_partial_chunk: Cell<bool>,
 }
 
@@ -117,7 +127,7 @@ impl HttpConnection {
         })
     }
 
-    /// A stream of an HTTP/2 connection, with what it is charged.
+    /// Creates the state of an HTTP/2 stream, with the charge for it.
     pub(crate) fn for_http2_stream(
         connection: &HttpConnection,
         session: &Rc<Http2Session>,
@@ -129,7 +139,7 @@ impl HttpConnection {
             is_proxy: connection.is_proxy,
             client_certificate: connection.client_certificate.clone(),
             may_linger: Cell::new(false),
-            // Its task is told by h2 when the peer gives it up.
+            // h2 notifies the stream's task when the client resets the stream.
             is_watched: Cell::new(false),
             http2_session: OnceCell::from(Rc::clone(session)),
             is_http2_stream: true,
@@ -145,7 +155,7 @@ impl HttpConnection {
         })
     }
 
-    /// One that nothing has happened on.
+    /// Returns the state of a connection on which nothing has happened yet.
     fn initial(
         shared: &Rc<HttpState>,
         listener: ListenerId,
@@ -193,41 +203,41 @@ impl HttpConnection {
         }
     }
 
-    /// It is one of HTTP/2 from now on.
+    /// Makes this an HTTP/2 connection.
     pub(crate) fn set_http2_session(&self, session: Rc<Http2Session>) -> Rc<Http2Session> {
         Rc::clone(self.http2_session.get_or_init(|| session))
     }
 
-    /// Whether it is a stream of an HTTP/2 connection.
+    /// Returns true if this is a stream of an HTTP/2 connection.
     pub(crate) fn is_http2_stream(&self) -> bool {
         self.is_http2_stream
     }
 
-    /// The session of an HTTP/2 connection, not of its streams.
+    /// Returns the HTTP/2 session if this is an HTTP/2 connection and not one of its streams.
     fn own_session(&self) -> Option<&Http2Session> {
         self.http2_session.get().filter(|_| !self.is_http2_stream).map(|session| &**session)
     }
 
-    /// A head of so many bytes has been read, by h2: what is longer than usual is charged with its request.
+    /// Notes the size of a head that h2 has read. A large head is charged to its request.
     pub(crate) fn on_head_read(&self, bytes: usize) {
         self.buffer.set(bytes);
     }
 
-    /// What the application has of a call whose client has gone.
-    pub(crate) fn on_request_abandoned(&self, fate: &Arc<Fate>) {
+    /// Notes that the application still has a request whose client disconnected.
+    pub(crate) fn on_request_abandoned(&self, fate: &Arc<ExchangeStatus>) {
         if let Some(session) = self.http2_session.get() {
             session.add_abandoned(fate);
         }
     }
 
-    /// Has its task polled.
+    /// Wakes the connection's task.
     pub(crate) fn wake_task(&self) {
         TableEntry::wake(self);
     }
 
-    /// Tells the application how the client came, and who it is.
+    /// Tells the application whether the client used HTTPS, and passes on the client's certificate.
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
-        exchange.set_believed(self.is_proxy);
+        exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
             came_by_https(headers, self.has_tls(), self.is_proxy),
             self.client_certificate.get().cloned(),
@@ -246,20 +256,21 @@ impl HttpConnection {
         self.activity.enter(phase, self.now());
     }
 
-    /// Whether its peer speaks HTTP/2, as TLS has agreed on (RFC 7301).
+    /// Returns true if HTTP/2 was negotiated in the TLS handshake (RFC 7301).
     pub(crate) fn speaks_http2(&self) -> bool {
         self.has_tls() && self.transport.borrow_mut().tls().is_some_and(|tls| tls.speaks_http2())
     }
 
-    /// What browsers are told of coming by HTTPS alone, where the head of a request says nothing of its host: by the name that TLS was told,
-    /// which is never an address.
+    /// Returns the `Strict-Transport-Security` value for a response to an unreadable head, whose
+    /// host is unknown. It is sent only if the client named a host in the TLS handshake, which is
+    /// never an address.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         let hsts = self.config.tls.as_ref()?.hsts()?;
         self.transport.borrow_mut().tls()?.server_name()?;
         Some(hsts)
     }
 
-    /// Its handshake is under way.
+    /// Counts the connection among the handshakes under way.
     pub(crate) fn begin_handshake(&self) {
         if self.has_tls() {
             self.is_handshaking.set(true);
@@ -267,16 +278,16 @@ impl HttpConnection {
         }
     }
 
-    /// Its handshake has ended, or waits for the peer.
+    /// Stops counting the handshake, because it has completed or waits for the client.
     pub(crate) fn end_handshake(&self) {
         if self.is_handshaking.replace(false) {
             self.shared.handshake_limit.end();
         }
     }
 
-    // ---- what its transport did ----
+    // ---- transport events ----
 
-    /// Something was read, or nothing was there.
+    /// Notes the result of a read.
     pub(crate) fn on_read(&self, read: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(n)) = *read {
             self.is_watched.set(n > 0);
@@ -284,26 +295,26 @@ impl HttpConnection {
         self.activity.on_read(read, self.now());
     }
 
-    /// Blank lines were read between two requests.
+    /// Notes that `n` bytes of blank lines were read between two requests.
     pub(crate) fn on_blank_lines(&self, n: usize) {
         self.is_watched.set(true);
         self.activity.on_blank_lines(n);
     }
 
-    /// Whether no request is under way and none has begun to come.
+    /// Returns true if no request is under way and no part of a head has arrived.
     pub(crate) fn is_between_requests(&self) -> bool {
         self.activity.phase() == Phase::Idle
     }
 
-    /// Notes that `bytes` of the next head were read behind the request before, if any were: it has the time of a head from
-    /// the end of the reply on.
+    /// Notes that `bytes` of the next head have already been read, if any. Its deadline counts from
+    /// the end of the previous response.
     pub(crate) fn on_head_left_over(&self, bytes: usize) {
         if bytes > 0 {
             self.activity.on_head_left_over(bytes);
         }
     }
 
-    /// Writes what hyper has for the peer, and the files whose place is among it.
+    /// Writes the bytes that hyper provides, and the files whose placeholders are among them.
     pub(crate) fn poll_write(
         &self,
         cx: &mut Context<'_>,
@@ -338,12 +349,13 @@ impl HttpConnection {
         written
     }
 
-    /// Queues a part of a file, of `left` bytes at most, to be sent where hyper writes what it is given for it.
+    /// Queues at most `left` bytes of a file, and returns the placeholder that hyper writes in
+    /// place of the file's bytes.
     pub(crate) fn queue_file(&self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         self.sendfile_queue.borrow_mut().get_or_insert_default().push(file, at, left)
     }
 
-    /// Waits, over TLS, until the system has all that was written.
+    /// Over TLS, waits until the system has accepted all encrypted bytes.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_tls() {
             return Poll::Ready(Ok(()));
@@ -357,7 +369,7 @@ impl HttpConnection {
         flushed
     }
 
-    /// hyper has nothing more to write.
+    /// Notes that hyper has written all bytes that it had.
     pub(crate) fn on_all_written(&self) {
         if self.activity.phase() == Phase::Flush {
             self.activity.on_flushed(self.now());
@@ -370,16 +382,19 @@ impl HttpConnection {
         }
     }
 
-    /// Whether what hyper writes is an answer of its own to a head it could not read: those are ours to give.
+    /// Returns true if the bytes that hyper wants to write are its own error response to an
+    /// unreadable head, and notes that the head was refused. The server discards these bytes and
+    /// sends its own error response.
     pub(crate) fn suppress_hyper_error(&self) -> bool {
         let suppress_hyper_error = matches!(self.activity.phase(), Phase::Idle | Phase::Head);
         self.is_head_refused.set(self.is_head_refused.get() || suppress_hyper_error);
         suppress_hyper_error
     }
 
-    // ---- room ----
+    // ---- memory ----
 
-    /// Charges a buffer of `bytes` to read into. `false` when the connection ends for want of it.
+    /// Charges the connection for a read buffer of `bytes`. If the memory budget is exhausted,
+    /// closes the connection and returns false.
     pub(crate) fn charge_buffer(&self, bytes: usize) -> bool {
         if bytes <= self.buffer.get() {
             return true;
@@ -394,12 +409,13 @@ impl HttpConnection {
         true
     }
 
-    /// Whether its head is in hyper's first buffer, which every connection is charged for.
+    /// Returns true if the head fits into hyper's first buffer, which every connection is charged
+    /// for.
     pub(crate) fn has_small_buffer(&self) -> bool {
         self.buffer.get() <= UNCHARGED_BYTES
     }
 
-    /// Notes whose task drives the connection.
+    /// Stores the waker of the task that drives the connection.
     pub(crate) fn set_waker(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         if waker.as_ref().is_none_or(|waker| !waker.will_wake(cx.waker())) {

@@ -1,5 +1,5 @@
-//! A connection's transport as hyper sees it. It keeps the connection's deadlines, at the cost of a cell written per read and
-//! write, and no timer.
+//! The transport of a connection, as hyper reads and writes it. Reads and writes update the
+//! connection's deadlines, which costs a write to a `Cell` each and needs no timer.
 
 use std::io;
 use std::pin::Pin;
@@ -12,11 +12,12 @@ use tokio::io::ReadBuf;
 
 use crate::http::connection::http_connection::HttpConnection;
 
-/// See the module.
+/// The transport of a connection, as hyper reads and writes it.
 #[derive(Debug)]
 pub(crate) struct HyperIo {
     connection: Rc<HttpConnection>,
-    /// Bytes that an earlier hyper read and did not take, until this one has read them all; and how many of them it has.
+    /// Bytes that a previous hyper instance read but did not parse, and how many of them this
+    /// instance has read.
     replay: Bytes,
     replayed: usize,
 }
@@ -26,22 +27,24 @@ impl HyperIo {
         HyperIo { connection: Rc::clone(connection), replay, replayed: 0 }
     }
 
-    /// All that has been read from the peer and not been taken by hyper, which has `read` of it.
+    /// Returns all bytes that were read from the client and that hyper has not parsed. `read` are
+    /// those in hyper's own buffer.
     pub(crate) fn unparsed(self, read: Bytes) -> Bytes {
         if self.replay.is_empty() {
             return read;
         }
-        // Left for a stream, it may have had no room for all that lies behind the request.
+        // hyper may have been dropped before it read all bytes after the request.
         self.replay.slice(self.replayed - read.len()..)
     }
 }
 
-/// Whether `bytes` are ends of lines and nothing else: before a request line these are ignored (RFC 9112, 2.2).
+/// Returns true if `bytes` consists only of line ends, which are ignored before a request line (RFC
+/// 9112, 2.2).
 fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
-/// Drops the blank lines that `read` begins with.
+/// Returns `read` without the blank lines at its beginning.
 pub(crate) fn without_blank_lines(read: &Bytes) -> Bytes {
     let blank = read.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     read.slice(blank..)
@@ -63,12 +66,13 @@ impl Read for HyperIo {
             }
             return Poll::Ready(Ok(()));
         }
-        // hyper keeps a head in one buffer, of which this is the rest.
+        // hyper reads a head into one buffer, and `buffer` is its unfilled part.
         let size = self.connection.activity.head_bytes() + buffer.remaining();
         if !self.connection.charge_buffer(size) {
             return Poll::Pending;
         }
-        // SAFETY: the cursor's unfilled part is only written to, by the read, which initialises what it counts.
+        // SAFETY: the unfilled part of the cursor is only written to, by the read, which
+        // initialises all bytes that it counts.
         let mut unfilled = ReadBuf::uninit(unsafe { buffer.as_mut() });
         let polled = self.connection.transport.borrow_mut().poll_read_buf(cx, &mut unfilled);
         let n = unfilled.filled().len();
@@ -79,7 +83,7 @@ impl Read for HyperIo {
             self.connection.on_read(&read);
         }
         ready!(read)?;
-        // SAFETY: `n` bytes of the unfilled part were initialised by the read.
+        // SAFETY: the read has initialised `n` bytes of the unfilled part.
         unsafe { buffer.advance(n) };
         Poll::Ready(Ok(()))
     }

@@ -1,5 +1,5 @@
-//! How a connection says goodbye: with an answer where none of hyper's can be sent, and without throwing away what was
-//! written.
+//! Closing a connection: error responses that hyper cannot send, and the lingering close, which
+//! makes sure that the client can read what was written.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -11,13 +11,13 @@ use crate::http::connection::http_connection::{CloseState, HttpConnection, Reset
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// Writes the answer to a head that could not be read; the connection is closed after it.
+/// Writes an error response to a head that could not be read. The connection is closed afterwards.
 pub(crate) fn reject(connection: &HttpConnection, rejection: Rejection) {
     reject_with_text(connection, rejection, rejection.text());
 }
 
-/// [`reject`], in other words than the rejection's own. What does not fit the socket's buffer is lost, with a client that does
-/// not read.
+/// Does the same as [`reject`] with a text other than the rejection's own. Bytes that do not fit
+/// into the socket buffer are lost if the client does not read.
 pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection, text: &str) {
     connection.shared.report(rejection);
     record_unreadable(
@@ -30,7 +30,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\n\
+         Content-Length: {len}\r\n\r\n",
         status = rejection.status_line(),
         date = httpdate::fmt_http_date(std::time::SystemTime::now()),
         len = text.len(),
@@ -42,7 +43,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
     connection.has_unread_input.set(true);
 }
 
-/// Closes on a peer that speaks TLS where HTTP is spoken in the clear: it understands no answer, but a person wants to know.
+/// Handles a client that speaks TLS on a plaintext port. It could not read an HTTP response, so the
+/// connection is closed and the operator is notified.
 pub(crate) fn close_tls_client(connection: &HttpConnection) {
     let rejection = Rejection::TlsOnPlain;
     connection.shared.report(rejection);
@@ -55,14 +57,15 @@ pub(crate) fn close_tls_client(connection: &HttpConnection) {
             .map_or_else(|| "a client".to_owned(), |remote| remote.ip().to_string());
         let notice = connection.config.notice.0;
         notice(&format!(
-            "{who} asked for HTTPS where HTTP is spoken: give the server a certificate, or use http://"
+            "{who} sent a TLS handshake to a plaintext HTTP port: give the server a certificate, \
+             or use http://"
         ));
     }
     connection.has_unread_input.set(true);
 }
 
-/// Says goodbye: a FIN, and when the peer is still sending, reading on for a while, so that what was written is not
-/// thrown away by a reset (RFC 9112, 9.6).
+/// Closes the sending direction, and then reads and discards input for a limited time, because the
+/// system would otherwise send a reset that discards the response (RFC 9112, 9.6).
 pub(crate) async fn close(connection: &HttpConnection) {
     if connection.reset_mode.get() != ResetMode::None {
         return reset(connection).await;
@@ -72,7 +75,7 @@ pub(crate) async fn close(connection: &HttpConnection) {
         return;
     }
     connection.close_state.set(CloseState::Open);
-    // The sweep gives it `idle_time`, this loop less.
+    // The sweep allows the idle timeout, but this loop ends after the shorter close timeout.
     connection.activity.begin_lingering(connection.shared.connections.clock.now());
     let limit = connection.shared.connections.limits.close_time;
     let mut left = LINGER_BYTES;
@@ -89,19 +92,20 @@ pub(crate) async fn close(connection: &HttpConnection) {
     let _ = tokio::time::timeout(limit, rest).await;
 }
 
-/// What a client may send after its request was refused before the connection is reset all the same.
+/// The maximum number of bytes that a client may send after its request was rejected. Further bytes
+/// cause a reset.
 const LINGER_BYTES: usize = 16 << 20;
 
-/// How often it is asked whether the peer's system has all.
+/// The interval at which the connection is checked for unacknowledged bytes.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Ends a connection with a reset, behind what was written of a reply that is not whole: a FIN would look like its end
-/// (HTTP/1.0 has no other).
+/// Closes a connection with a reset after the bytes of an incomplete response have been written. A
+/// FIN would make the response look complete, at least to HTTP/1.0 clients.
 async fn reset(connection: &HttpConnection) {
     if connection.reset_mode.get() == ResetMode::AfterWrite && connection.may_linger.get() {
         connection.close_state.set(CloseState::Open);
         connection.activity.begin_lingering(connection.shared.connections.clock.now());
-        // A reset throws away what the peer's system has not acknowledged.
+        // A reset discards bytes that the client's system has not acknowledged.
         let written = async {
             let has_unsent = || {
                 let mut transport = connection.transport.borrow_mut();

@@ -1,4 +1,5 @@
-//! The date of a reply, which hyper adds over HTTP/1.1 (RFC 9110, 6.6.1): made once a second.
+//! The `Date` header of HTTP/2 responses (RFC 9110, 6.6.1), formatted once a second. Over HTTP/1.1,
+//! hyper adds the header.
 
 use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,11 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::HeaderValue;
 
 thread_local! {
-    /// The last one, and the second that it is of.
+    /// The last value, and the second that it belongs to.
     static LAST: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
 }
 
-/// That of now.
+/// Returns the current value of the header.
 pub(super) fn now() -> HeaderValue {
     let time = SystemTime::now();
     let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

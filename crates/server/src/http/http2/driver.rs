@@ -1,4 +1,4 @@
-//! Drives h2 over a connection, to its end.
+//! The driver of an HTTP/2 connection: runs h2 until the connection closes.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -18,16 +18,18 @@ use crate::http::connection::http_connection::{CloseState, HttpConnection};
 use crate::net::tls::certificate_store::Tls;
 use crate::rejection::Rejection;
 
-/// Bytes of a reply that h2 holds of each stream.
+/// The maximum number of response bytes that h2 buffers for each stream.
 const SEND_BUFFER: usize = 64 << 10;
 
-/// Streams that the peer resets before they have been looked at, until it is told to stop.
+/// The maximum number of streams that the client may reset before the server has looked at them.
+/// After that, h2 closes the connection.
 const MAX_EARLY_RESETS: usize = 20;
 
-/// Streams that h2 resets because of what the peer sends on them, or refuses because there are too many.
+/// The maximum number of streams that h2 may reset because of errors of the client, or refuse
+/// because too many are open.
 const MAX_LOCAL_RESETS: usize = 128;
 
-/// Bytes of the table of headers (RFC 7541, 4.2), each way.
+/// The size of the dynamic header table in each direction (RFC 7541, 4.2).
 const HEADER_TABLE_BYTES: u32 = 4 << 10;
 
 fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
@@ -49,13 +51,14 @@ fn builder(connections: &ConnectionTable, has_websockets: bool) -> Builder {
     builder
 }
 
-/// The name that the peer gave to TLS, where another name may be another's.
+/// Returns the server name that the client sent in the TLS handshake, if requests on the connection
+/// must be for that name.
 fn bound_name(connection: &HttpConnection) -> Option<Rc<str>> {
     connection.config.tls.as_ref().filter(|tls| tls.binds_names())?;
     connection.transport.borrow_mut().tls()?.server_name().map(Rc::from)
 }
 
-/// Ends a session, also when its task panics, or ends with the thread.
+/// A guard that closes the session when dropped, even if the task panics or the I/O thread ends.
 struct SessionGuard(Rc<Http2Session>);
 
 impl Drop for SessionGuard {
@@ -65,7 +68,8 @@ impl Drop for SessionGuard {
     }
 }
 
-/// Serves a connection whose peer speaks HTTP/2. What it is charged, its seat and its deadlines are those of any other.
+/// Serves an HTTP/2 connection. The connection has the same charge, slot and deadlines as any
+/// other.
 pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     let connections = &connection.shared.connections;
     let session =
@@ -123,7 +127,7 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
         }
         session.notify_flushed();
         if !is_aborted && session.is_abusive() {
-            // To be polled again: it is said there.
+            // The connection must be polled again, because the next poll closes it.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -131,18 +135,19 @@ pub(crate) async fn serve(connection: &Rc<HttpConnection>) {
     .await;
     match outcome {
         Some(Ok(())) if !is_aborted => {}
-        // What it has sent is read, so that it sees why.
         Some(Err(error)) if error.is_go_away() && error.is_remote() => {}
         Some(Err(error)) if error.is_io() => {}
+        // The close lingers, so that the client can read the reason in the GOAWAY frame.
         Some(_) => {
             connection.shared.report(Rejection::Http2);
             connection.has_unread_input.set(true);
         }
-        // It has been idle, or is to go for others: told, as far as the socket takes it.
+        // The connection is idle or was evicted. The client is notified if the socket accepts the
+        // frame immediately.
         None => {
             h2.abrupt_shutdown(Reason::NO_ERROR);
             poll_fn(|cx| {
-                // What it does not take now is lost.
+                // Bytes that the socket does not accept now are lost.
                 let _ = h2.poll_closed(cx);
                 Poll::Ready(())
             })

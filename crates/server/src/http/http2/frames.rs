@@ -1,4 +1,4 @@
-//! Follows the frames of an HTTP/2 connection as they are read, on their way to h2.
+//! A filter for the frames of an HTTP/2 connection, between the socket and h2.
 //!
 //! [`Frames`] measures two things that h2 does not report: for how long a header block has been
 //! incomplete, and which share of the received bytes is payload. It also rewrites two kinds of
@@ -15,16 +15,17 @@ use std::collections::VecDeque;
 
 use super::trailers::{self, MARKER};
 
-/// Bytes of a client's connection preface (RFC 9113, 3.4).
+/// The length of a client's connection preface in bytes (RFC 9113, 3.4).
 const PREFACE: u32 = 24;
 
-/// Bytes of a frame's header (RFC 9113, 4.1).
+/// The length of a frame header in bytes (RFC 9113, 4.1).
 const HEADER: usize = 9;
 
-/// Bytes of a frame's payload, each way: how long one stream keeps the others waiting.
+/// The maximum payload of a frame in bytes, in each direction. It limits how long one stream blocks
+/// the others.
 pub(super) const FRAME: u32 = 16 << 10;
 
-/// Types of frames that carry something (RFC 9113, 6.1, 6.2, 6.10).
+/// The types of frames with payload, and of RST_STREAM (RFC 9113, 6.1, 6.2, 6.4, 6.10).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
@@ -33,55 +34,56 @@ const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// Bytes of frames without payload that a connection may send before [`RATIO`] applies. They
-/// suffice for days of pings and window updates.
+/// The number of bytes in frames without payload that a connection may send before [`RATIO`]
+/// applies. They suffice for days of pings and window updates.
 const FREE_OVERHEAD: u64 = 1 << 20;
 
-/// Once more than [`FREE_OVERHEAD`] bytes were received, at least one byte in `RATIO`, sent or received, has
-/// to be payload. nginx has the same limit.
+/// Once more than [`FREE_OVERHEAD`] bytes were received, at least one byte in `RATIO`, sent or
+/// received, must be payload. nginx has the same limit.
 const RATIO: u64 = 8;
 
-/// Maximum number of empty CONTINUATION frames in a header block.
+/// The maximum number of empty CONTINUATION frames in a header block.
 const MAX_EMPTY: u32 = 16;
 
-/// Number of open streams that are tracked beyond the concurrent streams allowed. [`Frames`] does
-/// not see the streams that h2 resets by itself, and h2 closes a connection after 128 of them.
+/// The number of open streams that are tracked beyond the concurrent streams allowed. [`Frames`]
+/// does not see the streams that h2 resets by itself, and h2 closes a connection after 128 of them.
 const MAX_EXTRA_OPEN: usize = 1024;
 
-/// Follows the frames of a connection as they are read. Costs a few comparisons a frame; copies the payloads of those frames
-/// alone that are rewritten.
+/// A filter for the frames of a connection. It costs a few comparisons per frame, and copies only
+/// the payloads of frames that it rewrites.
 #[derive(Debug)]
 pub(super) struct Frames {
     header: [u8; HEADER],
-    /// Bytes of the header so far. They are kept back until it is whole.
+    /// The number of header bytes so far. They are held back until the header is complete.
     filled: usize,
-    /// Bytes of the payload that have not come yet.
+    /// The number of payload bytes that have not arrived yet.
     left: u32,
     is_data: bool,
-    /// Whether the payload is collected in `block`, to be rewritten.
+    /// True if the payload is collected in `block` to be rewritten.
     is_collected: bool,
-    /// The stream whose head has begun and not ended: CONTINUATION has to follow.
+    /// The stream whose header block is incomplete, so that a CONTINUATION frame must follow.
     head: Option<u32>,
-    /// Streams that the peer has opened and neither side has ended: another head for one of them is trailers. h2 judges heads for others.
+    /// The streams that the client has opened and that neither side has ended. A HEADERS frame for
+    /// one of them contains trailers; h2 checks all others.
     open: VecDeque<u32>,
-    /// The most that are remembered.
-    most_open: usize,
+    /// The maximum number of streams in `open`.
+    max_open: usize,
     /// The part of a header block that has not been passed on, or the payload of trailers.
     block: Vec<u8>,
-    /// Rewritten bytes for h2, which follow the bytes that are passed on in place, and how many of
-    /// the rewritten bytes h2 has got already.
+    /// The rewritten bytes for h2, which follow the bytes that are passed on in place, and how many
+    /// of the rewritten bytes h2 has got already.
     out: Vec<u8>,
     taken: usize,
-    /// Empty CONTINUATION frames of the head so far.
+    /// The number of empty CONTINUATION frames in the current header block.
     empty: u32,
-    /// The tick in which what is unfinished began.
+    /// The tick in which the unfinished frame or header block began.
     unfinished_since: u32,
     received: u64,
     payload: u64,
 }
 
 impl Frames {
-    /// Starts before the preface of a connection on which so many streams are served at a time.
+    /// Creates a filter for a new connection with at most `streams` concurrent streams.
     pub(super) fn new(streams: usize) -> Frames {
         Frames {
             header: [0; HEADER],
@@ -91,7 +93,7 @@ impl Frames {
             is_collected: false,
             head: None,
             open: VecDeque::new(),
-            most_open: streams.saturating_add(MAX_EXTRA_OPEN),
+            max_open: streams.saturating_add(MAX_EXTRA_OPEN),
             block: Vec::new(),
             out: Vec::new(),
             taken: 0,
@@ -102,8 +104,9 @@ impl Frames {
         }
     }
 
-    /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; those that come after them
-    /// are in [`rewritten`](Self::rewritten), and are to be taken before more is read.
+    /// Processes received bytes. Returns the number of bytes at the beginning that h2 gets
+    /// unchanged. The bytes after them are in [`rewritten`](Self::rewritten), and must be taken
+    /// before the next call.
     pub(super) fn follow(&mut self, bytes: &[u8], now: u32) -> usize {
         self.received += bytes.len() as u64;
         let (mut at, mut kept) = (0, 0);
@@ -137,7 +140,8 @@ impl Frames {
         kept
     }
 
-    /// Passes bytes on, in place where they lie at `at` in what was read and nothing before them is left out.
+    /// Passes bytes on. They stay in place if they are at offset `at` of the input and no byte
+    /// before them was left out.
     fn pass(&mut self, at: Option<usize>, bytes: &[u8], kept: &mut usize) {
         if at == Some(*kept) && self.out.is_empty() {
             *kept += bytes.len();
@@ -146,7 +150,8 @@ impl Frames {
         }
     }
 
-    /// Begins a frame, whose header lies at `at` in what was read unless its first bytes came before.
+    /// Begins a frame. Its header is at offset `at` of the input, unless its first bytes arrived
+    /// earlier.
     fn begin(&mut self, at: Option<usize>, kept: &mut usize) {
         let header = self.header;
         let (kind, flags, stream) = parse_header(header);
@@ -166,7 +171,8 @@ impl Frames {
             return;
         }
         if let (Some(head), false) = (self.head, self.block.is_empty()) {
-            // This frame may not come here: h2 sees that the head before it has not ended.
+            // This frame is not allowed here. h2 detects that the header block before it is
+            // incomplete.
             self.emit_block(0, head);
         }
         match kind {
@@ -184,7 +190,7 @@ impl Frames {
         self.pass(at, &header, kept);
     }
 
-    /// Notes a frame that begins a head, and perhaps ends it.
+    /// Notes a frame that begins a header block, and may also end it.
     fn begin_head(&mut self, flags: u8, stream: u32) {
         self.head = (flags & END_HEADERS == 0).then_some(stream);
         if self.empty <= MAX_EMPTY {
@@ -192,15 +198,15 @@ impl Frames {
         }
     }
 
-    /// Notes that the peer has opened a stream.
+    /// Notes that the client has opened a stream.
     fn open(&mut self, stream: u32) {
-        if self.open.len() == self.most_open {
+        if self.open.len() == self.max_open {
             self.open.pop_front();
         }
         self.open.push_back(stream);
     }
 
-    /// Notes that a stream has ended, by the peer's side or the server's.
+    /// Notes that either side has ended a stream.
     pub(super) fn close(&mut self, stream: u32) {
         if let Some(at) = self.open.iter().position(|open| *open == stream) {
             self.open.remove(at);
@@ -218,10 +224,10 @@ impl Frames {
             }
             let payload = std::mem::take(&mut self.block);
             let Some(fields) = trailers::fields(flags, &payload) else {
-                // It is wrongly padded, which h2 finds as well.
+                // The padding is invalid, which h2 detects as well.
                 return self.emit(HEADERS, flags, stream, &[&payload]);
             };
-            // What is said of the table has to come before any field.
+            // Table size updates must precede the first field.
             let (updates, rest) = fields.split_at(trailers::updates(fields));
             self.emit(HEADERS, flags & END_STREAM, stream, &[updates, MARKER]);
             self.block.extend_from_slice(rest);
@@ -232,8 +238,8 @@ impl Frames {
         }
     }
 
-    /// Appends payload to what is collected, and passes on full frames that more bytes follow. So a block comes in as
-    /// few frames as it can, whatever the frames are that the client sends it in.
+    /// Appends payload to the collected bytes, and passes on full frames. A header block thus has
+    /// as few frames as possible, whatever frames the client sends.
     fn collect(&mut self, mut bytes: &[u8]) {
         let (_, _, stream) = parse_header(self.header);
         while self.block.len() + bytes.len() > FRAME as usize {
@@ -261,12 +267,12 @@ impl Frames {
         }
     }
 
-    /// Bytes for h2 that come after those that stayed in place.
+    /// Returns the bytes for h2 that follow those that stayed in place.
     pub(super) fn rewritten(&self) -> &[u8] {
         &self.out[self.taken..]
     }
 
-    /// Drops the first `len` bytes of [`rewritten`](Self::rewritten), which h2 has been given.
+    /// Drops the first `len` bytes of [`rewritten`](Self::rewritten), which h2 has got.
     pub(super) fn take(&mut self, len: usize) {
         self.taken += len;
         if self.taken == self.out.len() {
@@ -274,32 +280,34 @@ impl Frames {
         }
     }
 
-    /// Bytes of memory that frames hold which are rewritten.
+    /// Returns the number of bytes of memory that rewritten frames occupy.
     pub(super) fn held(&self) -> usize {
         self.block.capacity() + self.out.capacity()
     }
 
-    /// Returns the tick in which a head began that has not ended, or a frame that has to come at once.
+    /// Returns the tick in which the unfinished header block or frame began, if there is one. DATA
+    /// frames may stay unfinished.
     pub(super) fn unfinished_since(&self) -> Option<u32> {
         let is_unfinished =
             self.head.is_some() || self.filled > 0 || (self.left > 0 && !self.is_data);
         is_unfinished.then_some(self.unfinished_since)
     }
 
-    /// Returns whether most of what the peer sends is frames that carry nothing, also when the
-    /// `sent` bytes of DATA that have left are taken into account.
+    /// Returns true if the client sends mostly frames without payload, even when the `sent` bytes
+    /// of DATA are counted as payload.
     pub(super) fn is_flood(&self, sent: u64) -> bool {
         self.empty > MAX_EMPTY || self.received / RATIO > self.payload + sent + FREE_OVERHEAD
     }
 }
 
-/// The type, the flags and the stream of a frame. The first bit of the stream is reserved.
+/// Returns the type, the flags and the stream of a frame. The first bit of the stream is reserved.
 fn parse_header(header: [u8; HEADER]) -> (u8, u8, u32) {
     let [_, _, _, kind, flags, stream @ ..] = header;
     (kind, flags, u32::from_be_bytes(stream) & (u32::MAX >> 1))
 }
 
-/// Returns what h2 is given of the bytes behind a preface, which come in pieces of `size` bytes. For the fuzzer.
+/// Returns the bytes that h2 gets when the bytes after a preface arrive in chunks of `size` bytes.
+/// For the fuzzer.
 #[doc(hidden)]
 pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
     let mut frames = Frames::new(100);
@@ -330,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_unfinished_from_its_first_byte_to_its_last_frame() {
+    fn head_is_unfinished_from_its_first_byte_to_its_last_frame() {
         let bytes = [
             frame(HEADERS, 0, b"abc"),
             frame(CONTINUATION, 0, b""),
@@ -345,7 +353,8 @@ mod tests {
             let expected = (at + 1 < all.len()).then_some(10);
             assert_eq!(frames.unfinished_since(), expected, "after byte {at}");
         }
-        // Of DATA only its header is waited for: its stream has a rate.
+        // Only the header of a DATA frame has this deadline. Its payload is subject to the stream's
+        // minimum rate.
         frames.follow(&frame(DATA, 0, &[0; 100])[..5], 90);
         assert_eq!(frames.unfinished_since(), Some(90));
         frames.follow(&frame(DATA, 0, &[0; 100])[5..50], 91);
@@ -353,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_carry_nothing_are_a_flood_when_they_are_most_of_all() {
+    fn too_many_frames_without_payload_are_a_flood() {
         const PING: u8 = 6;
         let pings = frame(PING, 0, &[0; 8]).repeat(1000);
         let (mut frames, mut sent) = (after_preface(), 0);
@@ -362,13 +371,13 @@ mod tests {
             sent += pings.len() as u64;
         }
         assert!((FREE_OVERHEAD * RATIO..FREE_OVERHEAD * RATIO + 50_000).contains(&sent), "{sent}");
-        // With as much payload as one byte in eight it is none, whichever way that went.
+        // A payload of one byte in eight is not a flood, in whichever direction it was sent.
         assert!(!frames.is_flood(sent / RATIO));
         frames.follow(&frame(DATA, 0, &vec![0; 1 << 20]), 1);
         assert!(!frames.is_flood(0));
     }
 
-    /// Returns the bytes that h2 gets when `bytes` arrive in pieces.
+    /// Returns the bytes that h2 gets when `bytes` arrive in chunks.
     fn given<'a>(frames: &mut Frames, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut given = Vec::new();
         for piece in pieces {
@@ -380,7 +389,7 @@ mod tests {
         given
     }
 
-    /// Pieces of one to twenty bytes, or whatever `size` says.
+    /// Splits bytes into chunks of the sizes that `size` returns.
     fn pieces(bytes: &[u8], mut size: impl FnMut() -> usize) -> Vec<&[u8]> {
         let (mut rest, mut all) = (bytes, Vec::new());
         while !rest.is_empty() {
@@ -392,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_continuation_of_a_head_is_joined() {
+    fn merges_continuation_frames() {
         let small = (0..100u8).map(|at| frame(CONTINUATION, 0, &[at])).collect::<Vec<_>>().concat();
         let all =
             [frame(HEADERS, END_STREAM, b"ab"), small, frame(CONTINUATION, END_HEADERS, b"c")]
@@ -401,7 +410,7 @@ mod tests {
         let expected =
             [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, &fields)].concat();
         assert_eq!(given(&mut after_preface(), [&all[..]]), expected);
-        // Frames are as long as h2 takes them, but for the last, and no byte is lost.
+        // All frames but the last are as long as h2 accepts, and no byte is lost.
         for (size, count) in [(9000, 4), (8193, 10), (FRAME as usize, 3), (1, 2 * FRAME as usize)] {
             let large =
                 [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, &vec![7; size]).repeat(count)]
@@ -421,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_begin_with_an_ordinary_field() {
+    fn inserts_an_ordinary_field_before_trailers() {
         let head = frame(HEADERS, END_HEADERS, b"head");
         let data = frame(DATA, 0, b"data");
         let next = frame(DATA, END_STREAM, b"of another");
@@ -439,7 +448,7 @@ mod tests {
                     .concat(),
                 marked(b"", b"abc"),
             ),
-            // What is wrong with it is h2's to say.
+            // h2 rejects invalid padding.
             (
                 frame(HEADERS, END_HEADERS | END_STREAM | 8, b"\x09abc"),
                 frame(HEADERS, END_HEADERS | END_STREAM | 8, b"\x09abc"),
@@ -453,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_for_a_stream_that_is_not_open_is_left_to_h2() {
+    fn passes_on_heads_for_closed_streams_unchanged() {
         let (whole, half) = (END_HEADERS | END_STREAM, END_HEADERS);
         let again = frame(HEADERS, whole, b"again");
         for before in [
@@ -464,10 +473,10 @@ mod tests {
             let all = [&before[..], &again, &again].concat();
             assert_eq!(given(&mut after_preface(), pieces(&all, || 4)), all);
         }
-        // Nor are trailers followed by others.
+        // A stream has only one set of trailers.
         let all = [frame(HEADERS, half, b"ab"), again.clone(), again.clone()].concat();
         assert!(given(&mut after_preface(), [&all[..]]).ends_with(&again));
-        // However many are opened and left.
+        // The number of tracked streams is limited.
         let mut frames = after_preface();
         for stream in 0..3000u32 {
             let mut head = frame(HEADERS, half, b"");
@@ -478,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_stream_is_remembered_however_many_the_server_has_ended() {
+    fn tracks_an_open_stream_while_thousands_are_closed() {
         let mut frames = after_preface();
         frames.follow(&frame(HEADERS, END_HEADERS, b"head"), 1);
         for stream in 1..5000u32 {
@@ -488,7 +497,7 @@ mod tests {
             frames.close(2 * stream + 1);
         }
         assert_eq!(frames.open, [1]);
-        // What comes of it now is trailers.
+        // The next HEADERS frame of the stream contains trailers.
         let trailers = frame(HEADERS, END_HEADERS | END_STREAM, b"abc");
         assert!(
             given(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER)
@@ -496,14 +505,14 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_may_not_come_within_a_head_is_left_to_h2() {
+    fn passes_on_frames_that_interrupt_a_head_unchanged() {
         for stray in
             [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")]
         {
             let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), stray].concat();
             assert_eq!(given(&mut after_preface(), pieces(&all, || 5)), all);
         }
-        // Of another stream.
+        // A frame of another stream.
         let mut other = frame(CONTINUATION, END_HEADERS, b"ef");
         other[8] = 3;
         let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), other].concat();
@@ -511,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_frames_of_a_head_are_a_flood() {
+    fn too_many_empty_continuation_frames_are_a_flood() {
         let mut frames = after_preface();
         frames.follow(&frame(HEADERS, 0, b"ab"), 1);
         frames.follow(&frame(CONTINUATION, 0, b"").repeat(MAX_EMPTY as usize), 1);
@@ -520,9 +529,10 @@ mod tests {
         assert!(frames.is_flood(0));
     }
 
-    /// A model: whatever frames come, in whatever pieces, h2 is given the same bytes, and all of every header block.
+    /// A model: for any frames in any chunks, h2 gets the same bytes, and all of every header
+    /// block.
     #[test]
-    fn how_bytes_come_in_pieces_changes_nothing() {
+    fn output_does_not_depend_on_how_the_input_is_split() {
         let mut state = 0x2545_F491_4F6C_DD1Du64;
         let mut random = move |below: usize| {
             state ^= state << 13;

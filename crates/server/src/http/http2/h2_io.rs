@@ -1,4 +1,4 @@
-//! A connection's transport as h2 sees it.
+//! The transport of a connection, as h2 reads and writes it.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use super::session::Http2Session;
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::http::connection::http_connection::HttpConnection;
 
-/// See the module.
+/// The transport of a connection, as h2 reads and writes it.
 pub(super) struct H2Io {
     pub(super) connection: Rc<HttpConnection>,
     pub(super) session: Rc<Http2Session>,
@@ -83,7 +83,7 @@ impl AsyncWrite for H2Io {
         flushed
     }
 
-    /// The FIN is the connection's to send.
+    /// Only flushes, because the connection sends the FIN itself.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_flush(cx)
     }

@@ -1,5 +1,6 @@
-//! HTTP/2 (RFC 9113) over the crate h2: a connection, and its streams, of which each is a [`Connection`](super::connection::http_connection::HttpConnection) to its
-//! call. So whatever a call may do, and every limit on it, is as over HTTP/1.1.
+//! HTTP/2 (RFC 9113) with the h2 crate. Each stream has an
+//! [`HttpConnection`](super::connection::http_connection::HttpConnection) of its own, so requests
+//! have the same features and limits as over HTTP/1.1.
 
 #[doc(hidden)]
 pub use frames::frames_for_fuzzer;

@@ -1,4 +1,4 @@
-//! A request's head: what h2 lets through and a server must not, and the form that it has over HTTP/1.1.
+//! Validation of HTTP/2 request heads, and their conversion into the form of HTTP/1.1.
 
 use h2::ext::Protocol;
 use http::header::{CONNECTION, CONTENT_LENGTH, COOKIE, HOST, UPGRADE};
@@ -8,11 +8,13 @@ use http::{HeaderMap, HeaderValue, Method, Uri};
 use crate::rejection::Rejection;
 use crate::websocket::handshake::KEY;
 
-/// Gives a head the form that it has over HTTP/1.1: a target without an authority, a Host, one Cookie (RFC 9113, 8.2.3 and
-/// 8.3.1); and a request for a WebSocket that of a handshake without a key (RFC 8441, 5), which it says.
+/// Converts a head into the form of HTTP/1.1: a target without an authority, a Host header and a
+/// single Cookie header (RFC 9113, 8.2.3 and 8.3.1). An extended CONNECT becomes an opening
+/// handshake without a key (RFC 8441, 5). Returns true for an extended CONNECT.
 ///
 /// # Errors
-/// What it is refused for (RFC 9113, 8.1.1): each of them is read in two ways by somebody.
+/// Returns the rejection to respond with if the head is malformed (RFC 9113, 8.1.1), because other
+/// programs may interpret such a head differently.
 pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Rejection> {
     if head.headers.len() > max_headers {
         return Err(Rejection::HeadTooLarge);
@@ -33,10 +35,10 @@ pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Re
         head.headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         head.headers.remove(KEY);
     }
-    // CONNECT has no path, and is refused as over HTTP/1.1.
+    // CONNECT has no path and is rejected later, as over HTTP/1.1.
     if head.method != Method::CONNECT {
-        // `path_and_query` is `Some` even if `:path` has no path, as in `?x`. Such a target is refused
-        // here. All other targets are checked later, as over HTTP/1.1.
+        // `path_and_query` is `Some` even if `:path` has no path, as in `?x`. Such a target is
+        // rejected here. All other targets are checked later, as over HTTP/1.1.
         let target = head.uri.path_and_query().filter(|_| !head.uri.path().is_empty());
         head.uri = target.cloned().map(Uri::from).ok_or(Rejection::Target)?;
     }
@@ -45,13 +47,13 @@ pub(super) fn normalize(head: &mut Parts, max_headers: usize) -> Result<bool, Re
     Ok(protocol.is_some())
 }
 
-/// Whether a value begins or ends with what is no part of it (RFC 9113, 8.2.1).
+/// Returns true if a value begins or ends with whitespace, which is not allowed (RFC 9113, 8.2.1).
 fn has_outer_whitespace(value: &[u8]) -> bool {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     is_space(value.first()) || is_space(value.last())
 }
 
-/// The host that is meant, by one name or by two that are the same.
+/// Returns the host of a request. If both `:authority` and Host are present, they must be equal.
 fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
@@ -68,7 +70,7 @@ fn host(head: &Parts) -> Result<HeaderValue, Rejection> {
     }
 }
 
-/// What a client says in several Cookies, in one.
+/// Joins several Cookie headers into one.
 fn join_cookies(headers: &mut HeaderMap) {
     let mut cookies = headers.get_all(COOKIE).iter();
     if let (Some(first), Some(second)) = (cookies.next(), cookies.next()) {
@@ -80,15 +82,16 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Bytes that a head holds, as RFC 9113 (6.5.2) counts them.
+/// Returns the size of a header list as defined in RFC 9113, 6.5.2.
 pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
-/// Whether a host is not the one that the client named to TLS (RFC 9110, 15.5.20).
+/// Returns true if the host of a request differs from the server name in the TLS handshake (RFC
+/// 9110, 15.5.20).
 pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
     let host = headers.get(HOST).map_or(&b""[..], HeaderValue::as_bytes);
-    // A name to TLS is never an address, and has no port.
+    // The server name in TLS is never an address and has no port.
     let name = host.split(|byte| *byte == b':').next().unwrap_or_default();
     !name.eq_ignore_ascii_case(named.as_bytes())
 }
@@ -97,7 +100,7 @@ pub(super) fn is_misdirected(headers: &HeaderMap, named: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A head as h2 gives it, with `:authority` if there is one.
+    /// Returns a head as h2 provides it, with an optional `:authority`.
     fn head(authority: Option<&str>, path: &str, lines: &[(&'static str, &str)]) -> Parts {
         let uri = authority
             .map_or_else(|| path.to_owned(), |authority| format!("https://{authority}{path}"));
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_becomes_what_it_is_over_http_1() {
+    fn converts_heads_to_the_form_of_http_1() {
         let lines = [
             ("accept", "a"),
             ("cookie", "a=1"),
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_a_websocket_becomes_a_handshake_without_a_key() {
+    fn extended_connect_becomes_a_handshake_without_a_key() {
         let connect = |protocol: &'static str| {
             let mut head =
                 head(Some("a"), "/ws?x=1", &[("sec-websocket-key", "x"), ("origin", "https://a")]);
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn rejects_ambiguous_heads() {
         let own = Some("a");
         for (authority, path, lines, expected) in [
             (own, "/", &[("x", " a")][..], Rejection::Unreadable),
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_the_one_that_tls_was_told() {
+    fn detects_misdirected_requests() {
         let of =
             |host: &'static str| HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
         for (host, expected) in [

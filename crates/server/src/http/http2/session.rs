@@ -1,4 +1,4 @@
-//! What the streams of an HTTP/2 connection have in common, and what is counted of them.
+//! The state that all streams of an HTTP/2 connection share, and the counters that detect abuse.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -6,67 +6,70 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use rookery_exchange::{Charge, Fate, Share};
+use rookery_exchange::{Charge, ExchangeStatus, Share};
 use tokio::io::ReadBuf;
 
 use super::frames::Frames;
 use crate::connections::table::ConnectionTable;
 
-/// Bytes that a peer may send of a stream before they are read, and of all streams of a connection: different, so that one that
-/// nobody reads does not stop the others.
+/// The flow-control windows in bytes: what a client may send before it is read, for one stream and
+/// for all streams. They differ, so that an unread stream does not block the others.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 
-/// Bytes that are read before the streams are polled: what is in h2's buffer besides, in frames of a byte, is what h2 lets lie unread
-/// of small ones.
+/// The maximum number of bytes that are read before the streams are polled. This also bounds the
+/// number of tiny frames that h2 buffers, because h2 closes a connection on which too many of them
+/// are unread.
 const MAX_READ_PER_POLL: usize = 8 << 10;
 
-/// Bytes of the buffer that messages of WebSockets leave by: small ones share it.
+/// The size of the buffer for outgoing WebSocket messages. Small messages share a buffer.
 const WEBSOCKET_BUFFER: usize = 4 << 10;
 
-/// Requests of a connection that may come to nothing, reset by its peer or refused for being wrong, while they are less than half
-/// of all: a browser that leaves a page resets what is under way.
+/// The number of wasted requests from which a connection may be abusive. A request is wasted if the
+/// client resets it or if it is malformed. Wasted requests are tolerated while they are less than
+/// half of all requests, because a browser that leaves a page resets all requests under way.
 const MAX_WASTED: u64 = 100;
 
-/// Whoever waits for what it has handed over to be written.
+/// An object that waits until the data that it has passed to h2 has been written.
 pub(crate) trait FlushListener {
-    /// All of it has been.
+    /// Called when all data has been written.
     fn on_flushed(&self);
 
-    /// It never will be.
+    /// Called when the connection closed before all data was written.
     fn on_lost(&self);
 }
 
-/// See the module.
+/// The state that all streams of an HTTP/2 connection share.
 pub(crate) struct Http2Session {
     connections: Rc<ConnectionTable>,
-    /// The keys of the streams that are open.
+    /// The connection-table keys of the open streams.
     streams: RefCell<Vec<usize>>,
-    /// Those of them whose reply has been handed over: to their peer they may be over.
+    /// The number of open streams whose response has been passed to h2. The client may consider
+    /// them closed.
     responses_sent: Cell<usize>,
-    /// Streams that have handed something over since all was written.
+    /// The streams that have passed data to h2 since everything was last written.
     unflushed: RefCell<Vec<Rc<dyn FlushListener>>>,
-    /// Whether nothing leaves any more.
+    /// True once nothing can be written any more.
     is_closed: Cell<bool>,
-    /// Whether all that was written has left, and whether the socket takes no more.
+    /// True if all written bytes have been sent; and true if the socket accepts no more bytes.
     is_clean: Cell<bool>,
     is_blocked: Cell<bool>,
-    /// Bytes that have been read in this turn.
+    /// The number of bytes read in the current poll.
     read_in_poll: Cell<usize>,
-    /// The name that the peer gave to TLS, where another name may be another's.
+    /// The server name from the TLS handshake, if requests must be for that name.
     tls_name: Option<Rc<str>>,
     frames: RefCell<Frames>,
-    /// Bytes of DATA that have been sent.
+    /// The number of bytes of DATA that have been sent.
     sent: Cell<u64>,
     opened: Cell<u64>,
     wasted: Cell<u64>,
-    /// How many of the streams are WebSockets.
+    /// The number of streams that are WebSockets.
     websockets: Cell<usize>,
-    /// What those write is put into before it is handed over, one after the other.
+    /// The buffer for outgoing WebSocket messages.
     websocket_buffer: RefCell<BytesMut>,
-    /// Requests whose streams are over, and which the application has all the same.
-    abandoned: RefCell<Vec<Arc<Fate>>>,
-    /// What may come of bodies before it is read, and what that is charged.
+    /// The requests whose streams have ended while the application still processes them.
+    abandoned: RefCell<Vec<Arc<ExchangeStatus>>>,
+    /// The number of body bytes that may arrive before they are read, and the charge for them.
     incoming: Cell<usize>,
     charge: Charge,
 }
@@ -98,9 +101,9 @@ impl Http2Session {
         })
     }
 
-    // ---- its streams ----
+    // ---- streams ----
 
-    /// A stream begins. Says whether it is the only one.
+    /// Notes that a stream was opened. Returns true if it is the only one.
     pub(super) fn on_stream_opened(&self, key: usize) -> bool {
         self.opened.set(self.opened.get() + 1);
         let mut streams = self.streams.borrow_mut();
@@ -108,12 +111,12 @@ impl Http2Session {
         streams.len() == 1
     }
 
-    /// The whole reply of a stream has been handed over.
+    /// Notes that the complete response of a stream has been passed to h2.
     pub(super) fn on_response_sent(&self) {
         self.responses_sent.set(self.responses_sent.get() + 1);
     }
 
-    /// It has ended. Says whether it was the last one.
+    /// Notes that a stream was closed. Returns true if no other stream is open.
     pub(super) fn on_stream_closed(&self, key: usize, is_response_sent: bool) -> bool {
         self.responses_sent.set(self.responses_sent.get() - usize::from(is_response_sent));
         let mut streams = self.streams.borrow_mut();
@@ -123,7 +126,7 @@ impl Http2Session {
         streams.is_empty()
     }
 
-    /// A stream has become a WebSocket, or is one no longer: says whether there is no other.
+    /// Notes that a stream became a WebSocket. Returns true if it is the only WebSocket.
     pub(super) fn on_websocket_opened(&self) -> bool {
         self.websockets.replace(self.websockets.get() + 1) == 0
     }
@@ -133,7 +136,8 @@ impl Http2Session {
         self.websockets.get() == 0
     }
 
-    /// Whether there are WebSockets and nothing else: how long their peer may stand still is theirs to say.
+    /// Returns true if all streams are WebSockets, and there is at least one. WebSockets have their
+    /// own stall timeout.
     pub(crate) fn has_only_websockets(&self) -> bool {
         let websockets = self.websockets.get();
         websockets > 0 && websockets == self.streams.borrow().len()
@@ -143,14 +147,15 @@ impl Http2Session {
         !self.streams.borrow().is_empty()
     }
 
-    /// Whether the application owes one of them a reply.
+    /// Returns true if the application owes a response to one of the streams.
     pub(crate) fn is_awaiting_response(&self) -> bool {
         self.streams.borrow().iter().any(|key| {
             self.connections.get(*key).is_some_and(|stream| stream.is_awaiting_response())
         })
     }
 
-    /// For how many ticks none of its streams has been of use to anybody; `None` when one is being served.
+    /// Returns the number of ticks for which all streams have been unused, or `None` if one is
+    /// being served.
     pub(crate) fn slowness(&self, now: u32) -> Option<u32> {
         let streams = self.streams.borrow();
         let mut all = streams
@@ -159,25 +164,26 @@ impl Http2Session {
         all.try_fold(u32::MAX, |least, ticks| Some(least.min(ticks?)))
     }
 
-    /// Requests that its peer has under way: those of streams that are not answered, and those that it gave up and the application still has.
+    /// Counts the requests under way: streams without a complete response, and abandoned requests
+    /// that the application still processes.
     pub(super) fn count_requests_under_way(&self) -> usize {
         let mut left = self.abandoned.borrow_mut();
-        // Whoever has the exchange has its fate as well, and lets go of it with the exchange.
+        // The application holds the exchange, and with it a reference to its status.
         left.retain(|fate| Arc::strong_count(fate) > 1);
         left.len() + self.streams.borrow().len() - self.responses_sent.get()
     }
 
-    /// A stream is over, and the application has its request.
-    pub(crate) fn add_abandoned(&self, fate: &Arc<Fate>) {
+    /// Adds a request whose stream ended while the application still processes it.
+    pub(crate) fn add_abandoned(&self, fate: &Arc<ExchangeStatus>) {
         self.abandoned.borrow_mut().push(Arc::clone(fate));
     }
 
-    /// A request has come to nothing.
+    /// Counts a request that was reset or malformed.
     pub(super) fn count_wasted(&self) {
         self.wasted.set(self.wasted.get() + 1);
     }
 
-    /// Whether the peer has the server work for nothing.
+    /// Returns true if the client makes the server work for nothing.
     pub(super) fn is_abusive(&self) -> bool {
         let wasted = self.wasted.get();
         (wasted > MAX_WASTED && wasted > self.opened.get() / 2)
@@ -188,20 +194,21 @@ impl Http2Session {
         self.tls_name.as_deref()
     }
 
-    // ---- what is written ----
+    // ---- writing ----
 
-    /// Something was written, or it was waited for until all had left.
+    /// Notes the result of a write or flush. `is_clean` is true for a flush.
     pub(super) fn on_written(&self, is_pending: bool, is_clean: bool) {
         self.is_blocked.set(is_pending);
         self.is_clean.set(is_clean && !is_pending);
     }
 
-    /// Whether the socket takes no more: then no stream can be told to be slow.
+    /// Returns true if the socket accepts no more bytes. A stream's lack of progress is then not
+    /// the fault of its client.
     pub(crate) fn is_blocked(&self) -> bool {
         self.is_blocked.get()
     }
 
-    /// A stream has handed something over: so many bytes of DATA, or a head.
+    /// Notes that a stream has passed a head or `bytes` of DATA to h2.
     pub(super) fn on_data_sent(&self, stream: Rc<dyn FlushListener>, bytes: usize) {
         self.sent.set(self.sent.get() + bytes as u64);
         if self.is_closed.get() {
@@ -213,8 +220,9 @@ impl Http2Session {
         }
     }
 
-    /// The first `len` bytes of what a WebSocket has to write, to be handed over. Of the buffer that it comes from there is one for all of a
-    /// session, which is used again when what it held has left.
+    /// Copies the first `len` bytes of an outgoing WebSocket message into a chunk for h2. All
+    /// WebSockets of a session share one buffer, whose memory is reused once its contents have been
+    /// sent.
     pub(super) fn copy_chunk(&self, buffers: &[IoSlice<'_>], len: usize) -> Bytes {
         let mut websocket_buffer = self.websocket_buffer.borrow_mut();
         if websocket_buffer.capacity() < len {
@@ -230,7 +238,8 @@ impl Http2Session {
         websocket_buffer.split().freeze()
     }
 
-    /// h2 has nothing more to write: whoever waits for that is told, if all has left.
+    /// Notifies the waiting streams if all data has been written. Called when h2 has nothing to
+    /// write.
     pub(super) fn notify_flushed(&self) {
         if self.is_clean.get() {
             let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -240,7 +249,8 @@ impl Http2Session {
         }
     }
 
-    /// The connection is over: what has not left never will. h2 does not tell that to a stream whose reply it has whole.
+    /// Notifies the waiting streams that the connection closed. h2 does not notify streams whose
+    /// complete response it has.
     pub(super) fn on_closed(&self) {
         self.is_closed.set(true);
         let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
@@ -249,25 +259,26 @@ impl Http2Session {
         }
     }
 
-    // ---- what comes ----
+    // ---- reading ----
 
-    /// The connection is polled: so much may be read again.
+    /// Begins a poll of the connection, which may read up to the limit again.
     pub(super) fn begin_poll(&self) {
         self.read_in_poll.set(0);
     }
 
-    /// Whether no more is to be read before the streams have had their turn.
+    /// Returns true if the streams must be polled before more is read.
     pub(super) fn has_read_enough(&self) -> bool {
         self.read_in_poll.get() >= MAX_READ_PER_POLL
     }
 
-    /// Follows what has been read. Returns how many of the first bytes are for h2 as they are; see [`Frames::follow`].
+    /// Passes received bytes through the filter. Returns the number of bytes at the beginning that
+    /// h2 gets unchanged; [`Frames::follow`] explains the others.
     pub(super) fn follow(&self, bytes: &[u8]) -> usize {
         self.read_in_poll.set(self.read_in_poll.get() + bytes.len());
         self.frames.borrow_mut().follow(bytes, self.connections.clock.now())
     }
 
-    /// Moves what comes next for h2 into `buffer`, of frames that were rewritten. Returns whether there was any.
+    /// Moves rewritten bytes into `buffer` for h2. Returns true if there were any.
     pub(super) fn take_rewritten(&self, buffer: &mut ReadBuf<'_>) -> bool {
         let mut frames = self.frames.borrow_mut();
         let rest = frames.rewritten();
@@ -279,12 +290,13 @@ impl Http2Session {
         len > 0
     }
 
-    /// Bytes of memory that frames hold which are rewritten.
+    /// Returns the number of bytes of memory that rewritten frames occupy.
     pub(super) fn held_for_frames(&self) -> usize {
         self.frames.borrow().held()
     }
 
-    /// A body of so many bytes is to come. `false` when there is no room for what of it may lie here unread.
+    /// Charges a body of `bytes` that may arrive before it is read. Returns false if the memory
+    /// budget is exhausted.
     pub(super) fn reserve_body(&self, bytes: usize) -> bool {
         let incoming = self.incoming.get() + bytes;
         let (has, needs) = (self.charge.bytes(), incoming.min(CONNECTION_WINDOW as usize));
@@ -302,12 +314,12 @@ impl Http2Session {
         self.charge.set(incoming.min(CONNECTION_WINDOW as usize));
     }
 
-    /// Notes that the server is done with a stream: frames that still come for it are h2's to judge.
+    /// Notes that the server has ended a stream. h2 checks frames that still arrive for it.
     pub(super) fn on_stream_done(&self, stream: u32) {
         self.frames.borrow_mut().close(stream);
     }
 
-    /// Since which tick a head is on its way.
+    /// Returns the tick in which an unfinished head began, if there is one.
     pub(crate) fn unfinished_since(&self) -> Option<u32> {
         self.frames.borrow().unfinished_since()
     }

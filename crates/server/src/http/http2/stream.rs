@@ -1,4 +1,5 @@
-//! A stream: one request, answered as any other, and its reply, written as far as the peer takes it.
+//! The task of an HTTP/2 stream: handles the request as over HTTP/1.1 and sends the response within
+//! the client's flow-control window.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -28,10 +29,12 @@ use crate::http::response::response_body::ResponseBody;
 use crate::logging::access_log::pending_record::record_unreadable;
 use crate::rejection::Rejection;
 
-/// What a stream is charged: its head, with as much in h2's tables, and what h2 holds of its reply.
+/// The charge for a stream: its head, as much again in h2's tables, and the response bytes that h2
+/// buffers.
 pub(crate) const STREAM_BYTES: usize = 32 << 10;
 
-/// Starts to serve a stream. Refused, its peer may ask again.
+/// Starts the task of a stream. If there are too many requests or too little memory, refuses the
+/// stream with an error code that lets the client retry.
 pub(super) fn spawn(
     connection: &Rc<HttpConnection>,
     session: &Rc<Http2Session>,
@@ -66,14 +69,14 @@ pub(super) fn spawn(
     tokio::task::spawn_local(serve(guard, slot, request, responder));
 }
 
-/// How far answering came.
+/// The result of handling a request.
 enum StreamOutcome {
     Response(Response<ResponseBody>),
-    /// A WebSocket has been accepted.
+    /// The application has accepted a WebSocket.
     Upgrade(Box<Exchange>),
-    /// The stream is to end.
+    /// The stream must be closed.
     Closing(CloseState),
-    /// Its peer does not want it any more, or is gone.
+    /// The client has reset the stream or disconnected.
     Disconnected,
 }
 
@@ -122,7 +125,7 @@ async fn serve(
     }
 }
 
-/// Answers as over HTTP/1.1; `None` when there is nobody to answer.
+/// Handles the request as over HTTP/1.1. Returns `None` if the client disconnected.
 async fn respond(
     guard: &StreamGuard,
     request: Request<RecvStream>,
@@ -156,7 +159,8 @@ async fn respond(
     }
 }
 
-/// Ends a stream that was too slow, or for which there is no room: with an answer, where none has begun.
+/// Closes a stream because of a timeout or overload, with an error response if no response has
+/// begun.
 fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     let rejection = match end {
         CloseState::HeadTimeout | CloseState::BodyTimeout => Rejection::BodyTimeout,
@@ -180,18 +184,19 @@ fn reject(guard: &StreamGuard, responder: &SharedResponder, end: CloseState) {
     }
     let sent = responder.borrow_mut().send_response(response, false);
     if let Ok(mut frames) = sent {
-        // A text of ours: shorter than what every peer takes at once, or else not waited for.
+        // The text fits into the initial window of any reasonable client. If not, it is not waited
+        // for.
         let _ = frames.send_data(Bytes::from_static(text.as_bytes()), true);
     }
 }
 
-/// The stream has been reset: by its peer, or here.
+/// The side that has reset a stream.
 enum StreamReset {
     ByClient,
     ByServer,
 }
 
-/// Sends a reply, and waits until it has left.
+/// Sends a response and waits until it has been written.
 async fn send_response(
     guard: &StreamGuard,
     responder: &SharedResponder,
@@ -202,11 +207,13 @@ async fn send_response(
     let (mut parts, body) = response.into_parts();
     let is_interim = parts.status.is_informational();
     if is_interim {
-        // No answer ends with one, and none changes protocols (RFC 9113, 8.6): what hyper says then over HTTP/1.1.
+        // An informational response cannot be final, and HTTP/2 has no 101 (RFC 9113, 8.6). hyper
+        // also responds with 500 in this case over HTTP/1.1.
         parts.status = StatusCode::INTERNAL_SERVER_ERROR;
         parts.headers.clear();
     }
-    // Of one connection for many there is nothing to say in a reply (RFC 9113, 8.2.2); the other fields of that kind are no reply's at all.
+    // Headers about the connection are not allowed in HTTP/2 (RFC 9113, 8.2.2). Others of this kind
+    // cannot occur in a response.
     parts.headers.remove(CONNECTION);
     parts.headers.remove(TE);
     parts.headers.entry(DATE).or_insert_with(date::now);
@@ -224,7 +231,7 @@ async fn send_response(
     poll_fn(|cx| sending.poll(cx)).await?;
     guard.session.on_response_sent();
     guard.is_response_sent.set(true);
-    // With it the call ends, but for what is not written yet.
+    // Ends the request context, except for bytes that are not written yet.
     drop(sending);
     poll_fn(|cx| {
         stream.set_waker(cx);
@@ -240,12 +247,12 @@ async fn send_response(
     Ok(())
 }
 
-/// A reply whose head has been handed over.
+/// A response whose head has been passed to h2.
 struct ResponseSender<'a> {
     guard: &'a StreamGuard,
     body: ResponseBody,
     frames: SendStream<Bytes>,
-    /// What is left of a piece of the body.
+    /// The rest of the current chunk of the body.
     chunk: Bytes,
     is_end: bool,
 }
@@ -282,7 +289,7 @@ impl ResponseSender<'_> {
                     self.chunk = frame.into_data().unwrap_or_default();
                     stream.has_partial_chunk.set(!self.chunk.is_empty());
                 }
-                // A file that has become shorter.
+                // The file has become shorter.
                 Some(Err(_)) => return self.reset(Reason::INTERNAL_ERROR),
                 None => {
                     self.send_chunk(Bytes::new())?;
@@ -292,7 +299,8 @@ impl ResponseSender<'_> {
         }
     }
 
-    /// How much the peer takes. Nothing is reserved for what is not there.
+    /// Returns the number of bytes that the client's window allows. Window capacity is reserved
+    /// only for existing bytes.
     fn poll_window(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, StreamReset>> {
         let stream = &self.guard.stream;
         loop {

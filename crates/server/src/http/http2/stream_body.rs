@@ -1,5 +1,5 @@
-//! A request's body, as a stream of frames. What is read is granted again at once: whoever reads puts it away, and does not read on
-//! while it cannot.
+//! The body of an HTTP/2 request. Reading a frame releases its flow-control window immediately,
+//! because the reader stores the bytes and stops reading while it cannot.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -17,29 +17,30 @@ use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_body::RequestBody;
 use crate::rejection::Rejection;
 
-/// Where the reply of a stream goes; its body says `100 Continue` there.
+/// The handle to respond on a stream, which the body also uses to send `100 Continue`.
 pub(super) type SharedResponder = Rc<RefCell<SendResponse<Bytes>>>;
 
-/// See the module.
+/// The body of an HTTP/2 request.
 pub(super) struct StreamBody {
-    /// None: there is no body.
+    /// The DATA frames; `None` if there is no body.
     frames: Option<RecvStream>,
     connection: Rc<HttpConnection>,
-    /// Its length, if the peer told it.
+    /// The length that the client declared.
     length: Option<u64>,
     read: u64,
-    /// Bytes that were taken from h2 and have not been read, at most a stream's window.
+    /// Bytes that were taken from h2 but not read. They never exceed the window of a stream.
     buffered: Vec<u8>,
-    /// How the frames ended, once they have.
+    /// The result of the last frame, once it has been read.
     end: Option<Result<(), h2::Error>>,
-    /// For what of it may lie here unread.
+    /// The charge for bytes that may be unread.
     _reservation: Option<BodyReservation>,
-    /// Whom it is to be said that the body is wanted.
+    /// The handle for sending `100 Continue`, if the client waits for it.
     continue_to: Option<SharedResponder>,
 }
 
 impl StreamBody {
-    /// The body of a request with these headers. `None` when there is no room for it.
+    /// Creates the body of a request with these headers. Returns `None` if the memory budget is
+    /// exhausted.
     pub(super) fn new(
         frames: RecvStream,
         headers: &HeaderMap,
@@ -76,7 +77,7 @@ impl StreamBody {
         })
     }
 
-    /// None at all: what comes of the stream is somebody else's.
+    /// Creates an empty body, for a stream whose frames are read elsewhere.
     pub(super) fn empty(connection: &Rc<HttpConnection>) -> StreamBody {
         let connection = Rc::clone(connection);
         let (buffered, end) = (Vec::new(), None);
@@ -93,7 +94,7 @@ impl StreamBody {
         }
     }
 
-    /// Returns the bytes that were held, or the next frame, or the end.
+    /// Returns the buffered bytes, the next frame, or the end.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
         if !self.buffered.is_empty() {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.buffered).into())));
@@ -110,14 +111,15 @@ impl StreamBody {
     }
 }
 
-/// What may come of a stream before it is read, charged to its session until this is dropped.
+/// The charge for bytes of a stream that may arrive before they are read. Dropping it ends the
+/// charge.
 pub(super) struct BodyReservation {
     session: Rc<Http2Session>,
     bytes: usize,
 }
 
 impl BodyReservation {
-    /// `None` when there is none.
+    /// Charges the session for `bytes`. Returns `None` if the memory budget is exhausted.
     pub(super) fn reserve(session: &Rc<Http2Session>, bytes: usize) -> Option<BodyReservation> {
         session.reserve_body(bytes).then(|| BodyReservation { session: Rc::clone(session), bytes })
     }
@@ -145,7 +147,7 @@ impl Body for StreamBody {
             if let Some(responder) = self.continue_to.take() {
                 let mut response = Response::new(());
                 *response.status_mut() = StatusCode::CONTINUE;
-                // Failing means that the stream is over, which reading tells as well.
+                // Fails only if the stream has ended, which reading reports as well.
                 let _ = responder.borrow_mut().send_informational(response);
             }
         }
@@ -160,7 +162,7 @@ impl Body for StreamBody {
             Some(Ok(data)) => {
                 self.continue_to = None;
                 self.read += data.len() as u64;
-                // Failing means that the stream is over.
+                // Fails only if the stream has ended.
                 if let Some(frames) = &mut self.frames {
                     let _ = frames.flow_control().release_capacity(data.len());
                 }
@@ -183,7 +185,8 @@ impl Body for StreamBody {
 }
 
 impl RequestBody for StreamBody {
-    /// Its stream has been reset, by h2 if what came was wrong, or the connection is over: there is nobody to answer.
+    /// The stream or the connection was reset, by h2 if the client violated the protocol, so no
+    /// response can be sent.
     fn rejection(_: &h2::Error) -> Option<Rejection> {
         None
     }

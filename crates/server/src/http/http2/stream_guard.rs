@@ -1,4 +1,4 @@
-//! A stream that is served, whatever becomes of it.
+//! A guard that ends an HTTP/2 stream.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,20 +8,22 @@ use super::session::Http2Session;
 use crate::http::connection::activity::Phase;
 use crate::http::connection::http_connection::{CloseState, HttpConnection};
 
-/// Bytes that are handed over at once, so that streams alternate: with the head of their frame (RFC 9113, 4.1) one record of TLS. A whole
-/// 16 KiB would leave nine bytes for a record, and a system call, of their own.
+/// The maximum number of bytes that are passed to h2 at once, so that streams take turns. Together
+/// with a frame header (RFC 9113, 4.1) they fill exactly one TLS record; nine more bytes would need
+/// a record and a system call of their own.
 pub(super) const MAX_SEND: usize = (16 << 10) - 9;
 
-/// A stream that is served: everything is given back when this is dropped, also when its task panics, or ends with the thread.
+/// A stream that is being served. Dropping it releases everything, even if the task panics or the
+/// I/O thread ends.
 pub(super) struct StreamGuard {
     pub(super) connection: Rc<HttpConnection>,
     pub(super) session: Rc<Http2Session>,
     pub(super) stream: Rc<HttpConnection>,
-    /// The number of the stream (RFC 9113, 5.1.1).
+    /// The stream identifier (RFC 9113, 5.1.1).
     pub(super) stream_id: u32,
-    /// Whether its whole reply has been handed over.
+    /// True once the complete response has been passed to h2.
     pub(super) is_response_sent: Cell<bool>,
-    /// Whether it came to nothing.
+    /// True if the client reset the stream, so that the work for it was wasted.
     pub(super) is_wasted: bool,
 }
 
@@ -42,7 +44,7 @@ impl Drop for StreamGuard {
 }
 
 impl StreamGuard {
-    /// Has the system keep the connection for so long while its peer takes nothing.
+    /// Sets for how long the system keeps the connection while the client acknowledges nothing.
     pub(super) fn set_stall_timeout(&self, time: Duration) {
         self.connection.transport.borrow().set_for_streaming(time);
     }

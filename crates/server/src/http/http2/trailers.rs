@@ -10,7 +10,8 @@ const PRIORITY_BYTES: usize = 5;
 /// byte, and an empty value.
 pub(super) const MARKER: &[u8] = &[0, 1, b'x', 0];
 
-/// Returns the part of a payload that is a header block, or `None` when the padding is longer than the rest.
+/// Returns the part of a payload that is a header block, or `None` if the padding is longer than
+/// the rest.
 pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
     let (padding, rest) = match flags & PADDED {
         0 => (0, payload),
@@ -25,13 +26,14 @@ pub(super) fn fields(flags: u8, payload: &[u8]) -> Option<&[u8]> {
 pub(super) fn updates(block: &[u8]) -> usize {
     let mut len = 0;
     while let Some(first) = block.get(len).filter(|first| **first >> 5 == 1) {
-        // An integer of five bits, and of seven in each byte that follows while its first bit is set (RFC 7541, 5.1).
+        // An integer with a prefix of five bits. Seven bits follow in each further byte, and the
+        // last byte has a first bit of 0 (RFC 7541, 5.1).
         let rest = &block[len + 1..];
         let more = match first & 0x1F {
             0x1F => rest.iter().position(|byte| byte & 0x80 == 0).map(|last| last + 1),
             _ => Some(0),
         };
-        // One that goes on in the next frame stays in front of it.
+        // An update that continues in the next frame is not counted.
         let Some(more) = more else { break };
         len += 1 + more;
     }
@@ -43,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn padding_and_priority_are_no_fields() {
+    fn strips_padding_and_priority() {
         for (flags, payload, expected) in [
             (0, &b"abc"[..], Some(&b"abc"[..])),
             (PADDED, b"\x02abc..", Some(b"abc")),
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_the_table_come_first() {
+    fn measures_leading_table_size_updates() {
         for (block, expected) in [
             (&[][..], 0),
             (&[0x82], 0),

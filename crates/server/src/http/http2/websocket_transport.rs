@@ -1,4 +1,4 @@
-//! A stream that has become a WebSocket (RFC 8441): its frames of DATA as a transport.
+//! The transport of a WebSocket within an HTTP/2 stream (RFC 8441).
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -21,21 +21,22 @@ use crate::net::transport::{MultiplexedStream, PeerState, Transport};
 use crate::websocket::driver::{Upgraded, spawn};
 use crate::websocket::handshake::accepted_headers;
 
-/// What comes of a stream while the application decides whether it is to become a WebSocket.
+/// The DATA frames of a stream for which the application has not accepted the WebSocket yet.
 pub(super) struct IncomingFrames {
     frames: RecvStream,
     _reservation: BodyReservation,
 }
 
 impl IncomingFrames {
-    /// `None` when there is no room for what may come before it is read.
+    /// Creates the object. Returns `None` if the memory budget does not allow for unread bytes.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })
     }
 }
 
-/// A stream becomes the WebSocket that the application has accepted. Its place among the streams of its session it keeps.
+/// Turns a stream into the WebSocket that the application has accepted. It remains a stream of its
+/// session.
 pub(super) fn open_websocket(
     guard: StreamGuard,
     slot: Slot,
@@ -54,14 +55,15 @@ pub(super) fn open_websocket(
         Some((incoming.frames, outgoing))
     });
     let Some((incoming, outgoing)) = opened else {
-        // Reset in the very turn in which it was accepted.
+        // The client reset the stream in the same iteration in which the application accepted the
+        // WebSocket.
         shared.dispatch.abandon(exchange.slot());
         return shared.discard_exchange(exchange);
     };
     shared.dispatch.finish(exchange);
     let tunnel = StreamTransport::new(guard, incoming, outgoing);
     let transport = Transport::multiplexed(Box::new(tunnel));
-    // The stream is charged what every stream is.
+    // The stream itself is already charged.
     let charge = shared.connections.charge(Share::Connections, 0);
     spawn(
         &shared.websockets,
@@ -70,28 +72,29 @@ pub(super) fn open_websocket(
     );
 }
 
-/// How what comes has ended.
+/// The reason for which the input ended.
 #[derive(Debug, Clone, Copy)]
 enum InputEnd {
-    /// The peer has ended its side.
+    /// The client has ended its side of the stream.
     Finished,
-    /// The stream has been reset, or its connection is over.
+    /// The stream was reset, or the connection closed.
     Reset,
 }
 
-/// See the module.
+/// The transport of a WebSocket within an HTTP/2 stream.
 struct StreamTransport {
     guard: StreamGuard,
     incoming: RecvStream,
     outgoing: SendStream<Bytes>,
-    /// What has come and has not been read, of which the first `read` bytes have: no more than a stream's window, because what is not read is
-    /// not granted again. Empty, it holds nothing.
+    /// Bytes that were received, of which the first `consumed` have been read. They never exceed
+    /// the window of a stream, because the window is released only when bytes are read. The buffer
+    /// is freed when it is empty.
     buffered: Vec<u8>,
     consumed: usize,
     end: Option<InputEnd>,
-    /// Whether anything has come at all.
+    /// True once any bytes were received.
     has_received: bool,
-    /// Whether the server has ended its side.
+    /// True once the server has ended its side of the stream.
     is_shut: bool,
 }
 
@@ -102,7 +105,8 @@ impl StreamTransport {
         outgoing: SendStream<Bytes>,
     ) -> StreamTransport {
         if guard.session.on_websocket_opened() {
-            // As long as over a connection of its own; other streams are still looked at by the sweep.
+            // The stall timeout of WebSockets applies as on a connection of its own. The sweep
+            // still checks the other streams.
             let limits = &guard.stream.shared.connections.limits;
             guard.set_stall_timeout(limits.stall_time.max(limits.idle_time));
         }
@@ -119,7 +123,8 @@ impl StreamTransport {
         }
     }
 
-    /// Waits for what comes next, and does not grant it again; `None` at the end, which is noted.
+    /// Waits for the next frame, without releasing its window. Returns `None` at the end, and notes
+    /// the reason.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end.is_some() {
             return Poll::Ready(None);
@@ -140,16 +145,16 @@ impl StreamTransport {
         })
     }
 
-    /// Grants what has been read again.
+    /// Releases the flow-control window of bytes that have been read.
     fn release_window(&mut self, bytes: usize) {
-        // Failing means that the stream is over.
+        // Fails only if the stream has ended.
         let _ = self.incoming.flow_control().release_capacity(bytes);
     }
 }
 
 impl MultiplexedStream for StreamTransport {
-    /// Fills `buffer` from as many frames as have come: small frames arrive faster than a task that
-    /// takes one at a time could take them, and h2 closes a connection with too many of them.
+    /// Fills `buffer` from all frames that have arrived. If only one frame was taken per poll,
+    /// small frames would accumulate, and h2 closes a connection with too many of them.
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -210,7 +215,7 @@ impl MultiplexedStream for StreamTransport {
         })
     }
 
-    /// Room that was asked for and is not needed after all is the other streams'.
+    /// Returns unused window capacity to the other streams.
     fn flush(&mut self) {
         if self.outgoing.capacity() > 0 {
             self.outgoing.reserve_capacity(0);
@@ -240,7 +245,7 @@ impl MultiplexedStream for StreamTransport {
 
     fn shut_down(&mut self) {
         if !std::mem::replace(&mut self.is_shut, true) {
-            // Failing means that the stream is over.
+            // Fails only if the stream has ended.
             let _ = self.outgoing.send_data(Bytes::new(), true);
         }
     }
@@ -256,7 +261,7 @@ impl Drop for StreamTransport {
         if self.guard.session.on_websocket_closed() {
             self.guard.set_stall_timeout(self.guard.stream.shared.connections.limits.idle_time);
         }
-        // Opened and given up without a word, again and again, it is work for nothing.
+        // A client that opens WebSockets and resets them without sending anything wastes work.
         self.guard.is_wasted = !self.has_received && matches!(self.end, Some(InputEnd::Reset));
     }
 }

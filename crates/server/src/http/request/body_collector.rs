@@ -1,4 +1,5 @@
-//! A request's body: in the exchange's memory while it is small, in a temporary file when it is not.
+//! Collects a request's body before the application is called: in memory while the body is small,
+//! and in a temporary file once it is large.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -15,34 +16,36 @@ use crate::http::request::request_context::RequestContext;
 use crate::http::request::spool_folder::{DiskReserve, SpoolFolder};
 use crate::rejection::Rejection;
 
-/// Bytes gathered before they are written to the file in one go, on another thread: a fraction of a millisecond of
-/// disk, and 4,000 hand-overs for a gigabyte.
+/// The number of bytes that are gathered before another thread writes them to the file. Writing
+/// them takes a fraction of a millisecond, and a gigabyte needs 4,000 such writes.
 const WRITE_BATCH: usize = 256 << 10;
 
-/// Bytes that have arrived before a block is taken for a body: nothing is reserved for what is only announced, and a
-/// copy of this much is a small part of what the block saves.
+/// The number of bytes that must arrive before a memory block is taken for the body. No memory is
+/// reserved for bytes that are only announced, and copying this many bytes costs little compared
+/// with what the block saves.
 const MIN_BLOCK_BODY: u64 = 64 << 10;
 
 /// Reads the body into the exchange.
 ///
 /// # Errors
-/// What to answer instead; `None` when there is nobody to answer.
+/// Fails with the rejection to respond with if the body is invalid or too large, or if memory or
+/// disk space is exhausted. Fails with `None` if the client disconnected.
 pub(crate) async fn collect<B: RequestBody>(
     mut body: B,
     mut exchange: Box<Exchange>,
     context: &RequestContext,
 ) -> Result<Box<Exchange>, Option<Rejection>> {
     let limits = &context.shared().connections.limits;
-    // Whatever is wrong with the folder has been said there; to the client it is one and the same.
+    // The spool folder reports the cause itself. The client gets the same response for every cause.
     let refused = |_: io::Error| Some(Rejection::DiskFull);
     let mut spool: Option<Spool> = None;
     let mut len = 0u64;
-    // A body of unknown length, or one that will not stay in memory, needs no block.
+    // A body of unknown length, or one that will be spooled, does not need a block.
     let mut announced =
         body.size_hint().exact().filter(|total| *total <= limits.body_memory as u64);
     while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
         let frame = frame.map_err(|error| B::rejection(&error))?;
-        // Trailers are read and dropped, as with httpuv.
+        // Trailers are read and dropped, as in httpuv.
         let Ok(data) = frame.into_data() else { continue };
         len += data.len() as u64;
         if len > limits.body_bytes {
@@ -86,7 +89,7 @@ pub(crate) async fn collect<B: RequestBody>(
     Ok(exchange)
 }
 
-/// Awaits `work`, during which the body is held and not read.
+/// Awaits `work`. Meanwhile, frames of the body are buffered but not processed.
 async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     poll_fn(|cx| {
@@ -96,18 +99,18 @@ async fn with_body_held<B: RequestBody, T>(body: &mut B, work: impl Future<Outpu
     .await
 }
 
-/// A temporary file without a name: nothing is left behind, whatever happens.
+/// A temporary file without a name, which the system deletes in any case once the file is closed.
 struct Spool {
     file: UnnamedFile,
     batch: Vec<u8>,
-    /// For the batch, wherever it is.
+    /// The charge for the batch, which moves with it between threads.
     charge: Charge,
     reserve: DiskReserve,
     folder: Arc<SpoolFolder>,
 }
 
 impl Spool {
-    /// Makes the file and moves into it what is in memory.
+    /// Creates the file and moves the bytes in memory into it.
     async fn start(exchange: &Exchange, context: &RequestContext) -> io::Result<Spool> {
         let batch = exchange.body().segments().collect::<Vec<_>>().concat();
         let charge = context.shared().connections.charge(Share::Requests, batch.capacity());
@@ -145,7 +148,8 @@ impl Spool {
             .check(&self.file, self.batch.len() as u64)
             .and_then(|()| (&*self.file).write_all(&self.batch))
             .inspect_err(|error| self.folder.report_failure(error));
-        // The first one was all that had been in memory.
+        // The first batch consists of all bytes that were in memory and can be larger than later
+        // ones.
         self.batch.clear();
         self.batch.shrink_to(2 * WRITE_BATCH);
         self.charge.set(self.batch.capacity());

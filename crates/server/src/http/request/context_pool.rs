@@ -1,4 +1,4 @@
-//! What a call has that is used again by another one, so that a call allocates nothing.
+//! A pool of the parts that request contexts reuse, so that a request allocates no memory for them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,26 +10,28 @@ use rookery_exchange::{Budget, Charge, Share};
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// Parts kept for reuse: those of as many calls as are answered between two looks at the application.
+/// The maximum number of pooled parts. It covers the requests that complete between two visits of
+/// the I/O thread to the application's queue.
 const MAX_POOLED: usize = 256;
 
-/// Bytes of a reply whose buffer is kept: 16 MiB in all.
+/// The maximum size of a response whose buffer is kept for reuse. All pooled buffers together take
+/// up to 16 MiB.
 pub(crate) const MAX_POOLED_BUFFER: usize = 64 << 10;
 
-/// What a call has that is used again.
+/// The reusable parts of a request context.
 #[derive(Debug)]
 pub(crate) struct ContextParts {
-    /// Knows which request is being served.
+    /// The error hook, which knows the request that is being served.
     pub(crate) hook: Arc<RequestHook<Rejection>>,
-    /// The access log's entry.
+    /// The pending access log record.
     pub(crate) pending_record: PendingRecord,
-    /// What the reply is charged for until it has been written.
+    /// The charge for the response until it has been written.
     pub(crate) response_charge: Charge,
-    /// The bytes of replies: split off, sent, and used again.
+    /// The buffer that responses are copied into, split off and sent from.
     pub(crate) buffer: BytesMut,
 }
 
-/// Parts that are not in use.
+/// A pool of parts that are not in use.
 #[derive(Debug, Default)]
 #[expect(
     clippy::vec_box,
@@ -54,7 +56,7 @@ impl ContextPool {
         })
     }
 
-    /// Takes parts back; their entry is recorded.
+    /// Writes the access log record and returns the parts to the pool.
     pub(crate) fn put_back(&self, mut parts: Box<ContextParts>) {
         parts.pending_record.end();
         parts.response_charge.set(0);

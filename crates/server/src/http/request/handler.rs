@@ -1,11 +1,11 @@
-//! What is called for each request: from its head to its reply.
+//! The handler of a request, from its head to its response.
 
 use std::rc::Rc;
 
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use rookery_error::ErrorHookFuture;
-use rookery_exchange::{Departure, Event, Exchange};
+use rookery_exchange::{Event, Exchange, StreamEnd};
 use rookery_worker_protocol::{HEAD_ACCEPTED, HEAD_UNDECIDED, WorkerHeader};
 
 use crate::application::dispatch::{AppDecision, is_accepted, is_streamed};
@@ -27,7 +27,8 @@ use crate::http::response::stream::head::respond_streamed;
 use crate::rejection::Rejection;
 use crate::websocket::handshake;
 
-/// Answers a request. What goes wrong on the way is thrown to the call's hook, which is lent to each poll.
+/// Handles a request. Errors on the way are passed to the request's error hook, which is active
+/// during each poll.
 pub(crate) fn handle<B: RequestBody>(
     connection: &Rc<HttpConnection>,
     request: Request<B>,
@@ -35,7 +36,7 @@ pub(crate) fn handle<B: RequestBody>(
     let mut context = RequestContext::begin(connection);
     ErrorHookFuture::with_hook(Some(context.hook()), async move {
         let response = handle_request(context, request).await?;
-        // Boxed, so that every connection is not as large as the few that need it.
+        // Boxed, so that only the few connections that need this future pay for its size.
         Ok(if response.body().needs_compression() {
             Box::pin(compress_body(response)).await
         } else {
@@ -44,7 +45,7 @@ pub(crate) fn handle<B: RequestBody>(
     })
 }
 
-/// Answers a request that is not to be read any further.
+/// Rejects a request whose body is not read.
 pub(crate) fn reject(
     connection: &Rc<HttpConnection>,
     head: Parts,
@@ -78,10 +79,11 @@ async fn handle_request<B: RequestBody>(
     if is_upgrade && is_origin_forbidden(&context, &head.headers) {
         return Ok(builder::reject(context, head.headers, Rejection::Origin));
     }
-    // Only what opens a WebSocket goes past the files: whatever else a client would upgrade to, the header is ignored.
+    // Opening handshakes of WebSockets bypass static files. An `Upgrade` to any other protocol is
+    // ignored.
     if !is_upgrade && !context.connection.config.files.is_empty() {
         let outcome = match static_file::try_respond(context, &mut head, has_body, options) {
-            // Boxed, so that every connection is not as large as the few that need it.
+            // Boxed, so that only the few connections that need this future pay for its size.
             StaticOutcome::Pending(context, waiting) => {
                 Box::pin(static_file::respond_when_ready(
                     context, waiting, &mut head, has_body, options,
@@ -106,7 +108,8 @@ async fn handle_request<B: RequestBody>(
     }
     let mut exchange = begin_exchange(&context, &head, worker_header, is_upgrade);
     let mut headers = head.headers;
-    // A head in hyper's first buffer is small: what its exchange holds of earlier use has been the pool's.
+    // A head that fits into hyper's first buffer is not charged: memory that its exchange kept from
+    // earlier use belongs to the pool.
     if !context.connection.has_small_buffer() {
         if let Err(rejection) = context.charge_request(&mut exchange, 0) {
             context.shared().dispatch.finish(exchange);
@@ -114,13 +117,13 @@ async fn handle_request<B: RequestBody>(
             return Ok(builder::reject(context, headers, rejection));
         }
         if context.connection.is_http2_stream() {
-            // A connection may have many such heads: they end here.
+            // Frees the headers early, because an HTTP/2 connection may have many such heads.
             headers = HeaderMap::new();
         }
     }
 
     if announced.is_some() {
-        // Boxed, so that every connection is not as large as the few that need it.
+        // Boxed, so that only the few connections that need this future pay for its size.
         return Box::pin(pass_announced_head(context, exchange, headers, options)).await;
     }
     if has_body {
@@ -130,7 +133,7 @@ async fn handle_request<B: RequestBody>(
             match send_to_application(&mut context, exchange, Event::Head).await {
                 Ok(AppDecision::ReadBody(returned)) => exchange = returned,
                 Ok(AppDecision::Respond(exchange)) => {
-                    // The body has not been read: nothing after it can be.
+                    // The body has not been read, so no further request can be read after it.
                     context.set_unread_body(true);
                     return Ok(respond(context, exchange, headers, options).await);
                 }
@@ -142,7 +145,8 @@ async fn handle_request<B: RequestBody>(
                     return Ok(reject_busy(context, exchange, headers, true));
                 }
                 Err(NoResponse::StreamsBody(pending)) => {
-                    // Boxed, so that every connection is not as large as the few that need it.
+                    // Boxed, so that only the few connections that need this future pay for its
+                    // size.
                     return match Box::pin(request_stream::stream_to_application(
                         context, body, pending,
                     ))
@@ -177,7 +181,7 @@ async fn handle_request<B: RequestBody>(
     match send_to_application(&mut context, exchange, Event::Request).await {
         Ok(AppDecision::Respond(exchange)) if is_accepted(&exchange) => {
             accept_websocket(&mut context, exchange);
-            // The connection is taken from hyper before this is polled again.
+            // The driver takes the connection from hyper before this future is polled again.
             std::future::pending().await
         }
         Ok(AppDecision::Respond(exchange)) => {
@@ -190,10 +194,10 @@ async fn handle_request<B: RequestBody>(
     }
 }
 
-/// What a supervisor says of a request, if it comes from one.
+/// Reads the worker header of a request that a supervisor forwarded, and checks the head.
 ///
 /// # Errors
-/// When that, or the head, is wrong.
+/// Returns the rejection to respond with if the worker header or the head is invalid.
 fn check_request(
     context: &mut RequestContext,
     head: &mut Parts,
@@ -208,21 +212,22 @@ fn check_request(
     Ok(worker_header)
 }
 
-/// The application has accepted the handshake of a WebSocket.
+/// Hands the exchange of an accepted opening handshake to the driver.
 fn accept_websocket(context: &mut RequestContext, mut exchange: Box<Exchange>) {
     if let Some(cookie) =
         context.connection.config.session_cookie.as_deref().filter(|_| context.needs_session_cookie)
     {
-        // A name and a value of ours: they are not refused.
+        // The name and the value are the server's own and therefore valid, so this cannot fail.
         let text = cookie.set_cookie(exchange.is_https());
-        let _ = exchange.push_reply_header(b"Set-Cookie", text.as_bytes());
+        let _ = exchange.push_response_header(b"Set-Cookie", text.as_bytes());
     }
     let is_stream = context.connection.is_http2_stream();
     context.pending_record().set_status(if is_stream { 200 } else { 101 });
     context.connection.accepted_websocket.replace(Some(exchange));
 }
 
-/// Shows the application a head whose body is to come later, and tells the supervisor whether it is.
+/// Passes a head to the application whose body the supervisor has not sent yet, and reports to the
+/// supervisor whether it should send the body.
 async fn pass_announced_head(
     mut context: RequestContext,
     exchange: Box<Exchange>,
@@ -242,12 +247,14 @@ async fn pass_announced_head(
             Ok(respond(context, exchange, headers, options).await)
         }
         Err(NoResponse::StreamsBody(pending)) => {
-            // Nothing of it comes here: what was to receive it ends as if the client had gone, and is made anew with the body.
+            // No part of the body arrives with this request. The application sees its body stream
+            // end as if the client had disconnected, and creates a new stream once the supervisor
+            // sends the head with the body.
             let (id, listener) = (context.id, context.connection.listener);
             context.shared().dispatch.notify(Event::BodyEnd {
                 call: id,
                 listener,
-                reason: Departure::Client,
+                reason: StreamEnd::Client,
             });
             drop(pending);
             Ok(worker_header::respond_to_head(context, headers, HEAD_UNDECIDED, options))
@@ -258,7 +265,7 @@ async fn pass_announced_head(
     }
 }
 
-/// The exchange of a request, with its head and with what is known of its client.
+/// Creates the exchange of a request, with its head and the information about the client.
 fn begin_exchange(
     context: &RequestContext,
     head: &Parts,
@@ -280,7 +287,7 @@ fn begin_exchange(
     exchange
 }
 
-/// Whether the page that opens a WebSocket may not do so.
+/// Returns true if the origin of a page does not allow it to open a WebSocket.
 fn is_origin_forbidden(context: &RequestContext, headers: &HeaderMap) -> bool {
     let origins = context.connection.config.origins.as_ref();
     origins.is_some_and(|policy| !handshake::is_origin_allowed(policy, headers))
@@ -293,11 +300,11 @@ async fn respond(
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
     if is_streamed(&exchange) {
-        // Boxed, so that every connection is not as large as the few that need it.
+        // Boxed, so that only the few connections that need this future pay for its size.
         return Box::pin(respond_streamed(context, exchange, headers, options)).await;
     }
     context.begin_response();
-    if exchange.reply().is_failure() {
+    if exchange.response().is_failure() {
         rookery_error::throw(Rejection::Application.error());
     }
     let shared = Rc::clone(&context.connection.shared);

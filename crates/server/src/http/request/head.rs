@@ -1,4 +1,4 @@
-//! A request's head: what is refused, and what goes into the exchange.
+//! The head of a request: its validation, and its transfer into the exchange.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use rookery_exchange::{Exchange, ExchangeId, RequestId, Version};
 use crate::net::addresses::ConnectionAddresses;
 use crate::rejection::Rejection;
 
-/// What a request is called, as its exchange has it ([`Exchange::request_id`]).
+/// Returns the request id for the exchange ([`Exchange::request_id`]).
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,
@@ -23,11 +23,12 @@ pub(crate) fn request_id(
         lines.next().filter(|_| lines.next().is_none())
     };
     let given = told.or_else(|| if is_believed { only("x-request-id") } else { None });
-    RequestId::of(id, given, only("traceparent"))
+    RequestId::choose(id, given, only("traceparent"))
 }
 
-/// What hyper lets through and a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110, 4.2.4 and 9.3.6). The Host of
-/// an absolute target becomes the request's (RFC 9112, 3.2.2).
+/// Rejects heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110,
+/// 4.2.4 and 9.3.6). If the target is absolute, its host replaces the Host header (RFC 9112,
+/// 3.2.2).
 pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     let mut hosts = head.headers.get_all(HOST).iter();
     let is_fine = match (hosts.next(), hosts.next()) {
@@ -51,14 +52,15 @@ pub(crate) fn check(head: &mut Parts, has_body: bool) -> Result<(), Rejection> {
     if has_body { check_coding(&head.headers) } else { Ok(()) }
 }
 
-/// Returns whether a target without a host names a path, or is the `*` of OPTIONS (RFC 9112, 3.2.1 and 3.2.4). `http` reads
-/// others as well: a query alone, and the `*` of any method.
+/// Returns true if a target without a host contains a path, or is the `*` of OPTIONS (RFC 9112,
+/// 3.2.1 and 3.2.4). The `http` crate also accepts a query without a path, and `*` for any method.
 fn names_path(head: &Parts) -> bool {
     let target = head.uri.path_and_query().map_or("", |target| target.as_str());
     target.starts_with('/') || (target == "*" && head.method == Method::OPTIONS)
 }
 
-/// What is in front has gone by the target: were the app to go by another Host, the two could be played against one another.
+/// Replaces the Host header by the host of the target. A proxy has routed the request by the
+/// target, so an application that used a different Host could be tricked into serving another site.
 fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     let authority = head.uri.authority().map(http::uri::Authority::as_str);
     let host = authority.filter(|host| is_host(host.as_bytes()) && !host.starts_with(':'));
@@ -67,7 +69,8 @@ fn take_host(head: &mut Parts) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Chunked, once, is all that is undone here. What does not end with chunked hyper has refused.
+/// Accepts only the transfer coding `chunked`, and only once. hyper has already rejected bodies
+/// whose last coding is not `chunked`.
 fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     let lines = headers.get_all(TRANSFER_ENCODING);
     let codings = || {
@@ -85,11 +88,12 @@ fn check_coding(headers: &HeaderMap) -> Result<(), Rejection> {
     }
 }
 
-/// Whether a Host is one: empty, or a host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2 and 3.2.3).
+/// Returns true if a Host is valid: empty, or a host with an optional port (RFC 9110, 7.2; RFC
+/// 3986, 3.2.2 and 3.2.3).
 pub(crate) fn is_host(value: &[u8]) -> bool {
     let (is_fine, port) = if let Some(literal) = value.strip_prefix(b"[") {
-        // What an address is made of within the brackets nobody here looks at; that it cannot be taken for
-        // something else is enough.
+        // The address within the brackets is not parsed. It is enough that it cannot be mistaken
+        // for anything else.
         let Some(end) = literal.iter().position(|byte| *byte == b']') else { return false };
         let is_fine =
             end > 0 && literal[..end].iter().all(|byte| is_host_byte(*byte) || *byte == b':');
@@ -101,14 +105,15 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     is_fine && (port.is_empty() || (port[0] == b':' && port[1..].iter().all(u8::is_ascii_digit)))
 }
 
-/// Whether the Host is a name, and not an address (RFC 6797, 8.1.1).
+/// Returns true if the Host is a name and not an address (RFC 6797, 8.1.1).
 pub(crate) fn names_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.split(':').next().unwrap_or_default();
     !name.is_empty() && !name.starts_with('[') && name.parse::<Ipv4Addr>().is_err()
 }
 
-/// `unreserved`, `sub-delims` and the `%` of `pct-encoded`. A table, because each byte of each request's Host is looked at.
+/// Returns true for bytes of `unreserved` and `sub-delims`, and for the `%` of `pct-encoded` (RFC
+/// 3986). Uses a table, because it checks each byte of each request's Host.
 fn is_host_byte(byte: u8) -> bool {
     const MARKS: &[u8] = b"-._~!$&'()*+,;=%";
     const TABLE: [bool; 256] = {
@@ -128,7 +133,7 @@ fn is_host_byte(byte: u8) -> bool {
     TABLE[usize::from(byte)]
 }
 
-/// Whether two hexadecimal digits follow each `%`.
+/// Returns true if each `%` is followed by two hexadecimal digits.
 fn has_whole_escapes(host: &[u8]) -> bool {
     !host.contains(&b'%')
         || host.split(|byte| *byte == b'%').skip(1).all(|part| {
@@ -136,7 +141,7 @@ fn has_whole_escapes(host: &[u8]) -> bool {
         })
 }
 
-/// Whether a comma-separated list has a token, in whatever case.
+/// Returns true if a comma-separated list contains a token, ignoring case.
 pub(crate) fn has_token(list: &[u8], token: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(token))
 }
@@ -152,14 +157,16 @@ pub(crate) fn fill(
         if head.version == http::Version::HTTP_10 { Version::Http10 } else { Version::Http11 };
     let method = head.method.as_str().as_bytes();
     if head.uri.scheme().is_some() {
-        // The absolute form keeps scheme and authority, as httpuv has it. Only proxies' clients send it.
+        // The absolute form keeps its scheme and authority, as in httpuv. Only clients of proxies
+        // send it.
         exchange.set_request_line(method, head.uri.to_string().as_bytes(), version);
     } else {
         let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
         exchange.set_request_line(method, target.as_bytes(), version);
     }
     for (name, value) in &head.headers {
-        // No header that anybody has defined, but one that programs of CGI take for the address of a proxy (httpoxy).
+        // No standard defines this header, but CGI programs take it for a proxy's address
+        // (httpoxy).
         if name == "proxy" {
             continue;
         }
@@ -168,15 +175,16 @@ pub(crate) fn fill(
     exchange.end_head(ends.remote, ends.local, is_upgrade);
 }
 
-/// Whether the client came by `https`, as far as this end knows (`is_own`), or a proxy that is believed says. Of several values
-/// the last is the proxy's: those before it are what it was sent.
+/// Returns true if the client used HTTPS. `is_own` says whether this connection uses TLS; the
+/// `X-Forwarded-Proto` header of a trusted proxy takes precedence. The last of several values is
+/// the proxy's, because the values before it come from the client.
 pub(crate) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool) -> bool {
     if !is_believed {
         return is_own;
     }
     let last = headers.get_all("x-forwarded-proto").iter().next_back();
     let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
-    // Of a WebSocket some say `wss`.
+    // Some proxies send `wss` for a WebSocket.
     let is_secure =
         |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
     told.map_or(is_own, |told| is_secure(told.trim_ascii()))
@@ -187,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_of_a_list() {
+    fn finds_tokens_in_lists_ignoring_case() {
         for (list, expected) in [
             ("close", true),
             ("Close", true),
@@ -200,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_that_is_believed_says_how_the_client_came() {
+    fn trusted_proxy_determines_the_scheme() {
         let headers = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -231,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_a_name_or_an_address() {
+    fn distinguishes_host_names_from_addresses() {
         for (host, expected) in [
             ("a.example", true),
             ("localhost:8443", true),
@@ -249,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn host_rules_of_rfc_9112() {
+    fn requires_exactly_one_host_header() {
         let head = |version, hosts: &[&str]| {
             let mut request = http::Request::builder().version(version).uri("/");
             for host in hosts {
@@ -269,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_names_a_path() {
+    fn requires_a_path_in_the_target() {
         for (method, target, expected) in [
             ("GET", "/", Ok(())),
             ("GET", "/?x", Ok(())),
@@ -279,7 +287,7 @@ mod tests {
             ("GET", "?x", Err(Rejection::Target)),
             ("GET", "a", Err(Rejection::Target)),
         ] {
-            // A path is all that h2 gives; over HTTP/1.1 hyper refuses some of these itself.
+            // h2 accepts only a path. Over HTTP/1.1, hyper already rejects some of these targets.
             let path = http::uri::PathAndQuery::try_from(target).map(http::Uri::from);
             let uri = path.unwrap_or_else(|_| target.parse().unwrap());
             let request = http::Request::builder().method(method).uri(uri).header(HOST, "a");

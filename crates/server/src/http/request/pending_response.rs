@@ -1,17 +1,17 @@
-//! Asking the application, and waiting for its answer.
+//! Sending a request to the application, and the wait for its response.
 
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rookery_exchange::{Ended, Event, Exchange, Fate, PushError};
+use rookery_exchange::{Event, Exchange, ExchangeStatus, PushError, TerminationState};
 
 use crate::application::dispatch::AppDecision;
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::request::request_context::RequestContext;
 
-/// The client has gone: there is nobody to answer.
+/// The client disconnected, so no response can be sent.
 #[derive(Debug)]
 pub(crate) struct ClientDisconnected;
 
@@ -23,34 +23,34 @@ impl std::fmt::Display for ClientDisconnected {
 
 impl std::error::Error for ClientDisconnected {}
 
-/// Why the application is not waited for any more.
+/// The reason why the application's response is no longer awaited.
 #[derive(Debug)]
 pub(crate) enum WaitAborted {
-    /// The client has gone.
+    /// The client disconnected.
     Disconnected,
-    /// The application has had its time.
+    /// The application exceeded the request timeout.
     TimedOut,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response of the application.
 pub(crate) enum NoResponse {
-    /// Too many wait for the application: the exchange has come back.
+    /// The application's queue is full, so the exchange was returned.
     QueueFull(Box<Exchange>),
-    /// The client has gone.
+    /// The client disconnected.
     Disconnected,
-    /// The application has had its time.
+    /// The application exceeded the request timeout.
     TimedOut,
-    /// The application keeps the exchange, and has its body come in pieces.
+    /// The application keeps the exchange and wants to receive the body chunk by chunk.
     StreamsBody(PendingResponse),
 }
 
-/// Hands the exchange of a call to the application and waits for its answer.
+/// Sends the exchange of a request to the application and waits for its decision.
 pub(crate) async fn send_to_application(
     context: &mut RequestContext,
     exchange: Box<Exchange>,
     event: fn(Box<Exchange>) -> Event,
 ) -> Result<AppDecision, NoResponse> {
-    context.is_asked();
+    context.begin_waiting();
     let mut pending = PendingResponse::new(&context.connection, &exchange);
     let mut log_guard = UpstreamLogGuard::new(context, &exchange);
     match log_guard.context.shared().dispatch.push(event(exchange)) {
@@ -62,7 +62,7 @@ pub(crate) async fn send_to_application(
             Ok(answer) => Ok(answer),
             Err(WaitAborted::Disconnected) => Err(NoResponse::Disconnected),
             Err(WaitAborted::TimedOut) => {
-                log_guard.ended = Some(Ended::Time);
+                log_guard.ended = Some(TerminationState::Timeout);
                 Err(NoResponse::TimedOut)
             }
         },
@@ -74,38 +74,40 @@ pub(crate) async fn send_to_application(
     }
 }
 
-/// Has the log's entry say what became of the request at workers, however the asking ends: also when it is dropped, since the client has
-/// gone and the application keeps the exchange.
+/// A guard that, when dropped, copies the outcome of the request at its workers into the pending
+/// access log record. It is also dropped when the client disconnects while the application keeps
+/// the exchange.
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
-    /// Of a request that is logged.
-    fate: Option<Arc<Fate>>,
-    ended: Option<Ended>,
+    /// The status of the exchange, if the request is logged.
+    fate: Option<Arc<ExchangeStatus>>,
+    ended: Option<TerminationState>,
 }
 
 impl<'a> UpstreamLogGuard<'a> {
     fn new(context: &'a mut RequestContext, exchange: &Exchange) -> UpstreamLogGuard<'a> {
-        let fate = context.is_logged().then(|| exchange.fate());
+        let fate = context.is_logged().then(|| exchange.shared_status());
         UpstreamLogGuard { context, fate, ended: None }
     }
 }
 
 impl Drop for UpstreamLogGuard<'_> {
     fn drop(&mut self) {
-        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream()) else {
+        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream_log()) else {
             return;
         };
-        upstream.ended = self.ended.or(upstream.ended);
+        upstream.termination_state = self.ended.or(upstream.termination_state);
         self.context.pending_record().set_upstream(upstream);
     }
 }
 
-/// Waits for the application. Dropped before, it tells the application that nobody waits for its answer.
+/// The wait for the application's decision. If it is dropped early, the application is notified
+/// that its response is no longer needed.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
     slot: u32,
-    fate: Arc<Fate>,
+    fate: Arc<ExchangeStatus>,
     is_over: bool,
 }
 
@@ -114,19 +116,20 @@ impl PendingResponse {
         PendingResponse {
             connection: Rc::clone(connection),
             slot: exchange.slot(),
-            fate: exchange.fate(),
+            fate: exchange.shared_status(),
             is_over: false,
         }
     }
 
-    /// The answer, when it has come. Does not look whether there is anybody to answer.
+    /// Returns the application's decision if it has arrived, without checking whether the client is
+    /// still connected.
     pub(crate) fn take_decision(&mut self) -> Option<AppDecision> {
         let answer = self.connection.shared.dispatch.take_decision(self.slot);
         self.is_over |= answer.is_some();
         answer
     }
 
-    /// The exchange was not handed over after all.
+    /// Ends the wait, because the exchange did not reach the application.
     fn cancel(mut self) {
         self.is_over = true;
     }
@@ -136,14 +139,15 @@ impl Future for PendingResponse {
     type Output = Result<AppDecision, WaitAborted>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Woken by the connection's own waker, which it keeps while it is driven.
+        // The connection's own waker, which stays registered while the connection is driven, wakes
+        // this task.
         if let Some(answer) = self.take_decision() {
             return Poll::Ready(Ok(answer));
         }
         if self.connection.has_request_timed_out() {
             return Poll::Ready(Err(WaitAborted::TimedOut));
         }
-        // Asked first, since that is what finds a FIN.
+        // This check comes first because it detects a FIN.
         let is_disconnected = self.connection.detect_disconnect(cx)
             || (self.fate.is_waiting() && self.connection.counts_as_disconnected());
         if is_disconnected { Poll::Ready(Err(WaitAborted::Disconnected)) } else { Poll::Pending }
@@ -153,7 +157,7 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if !self.is_over {
-            self.fate.depart();
+            self.fate.set_disconnected();
             let shared = &self.connection.shared;
             if self.fate.is_waiting() {
                 shared.dispatch.application.on_client_disconnect();
@@ -166,7 +170,8 @@ impl Drop for PendingResponse {
     }
 }
 
-/// Closes the place of an exchange whose body is being read, should that end before [`BodyReadGuard::done`].
+/// A guard that frees the slot of an exchange if reading its body ends before
+/// [`BodyReadGuard::done`] is called.
 #[derive(Debug)]
 pub(crate) struct BodyReadGuard {
     connection: Rc<HttpConnection>,

@@ -1,4 +1,4 @@
-//! What bodies of requests over HTTP/1.1 and HTTP/2 have in common.
+//! The common interface of request bodies over HTTP/1.1 and HTTP/2.
 
 use std::io;
 use std::task::Context;
@@ -8,16 +8,17 @@ use hyper::body::Incoming;
 
 use crate::rejection::Rejection;
 
-/// A request's body, as its protocol reads it.
+/// The body of a request, as read by its protocol.
 pub(crate) trait RequestBody: http_body::Body<Data = Bytes> + Unpin {
-    /// What is answered when it could not be read; `None`: there is nobody to answer.
+    /// Returns the rejection to respond with after a read error, or `None` if the client
+    /// disconnected.
     fn rejection(error: &Self::Error) -> Option<Rejection>;
 
-    /// Whether it ended before its end, because its client has gone, or sends no more.
+    /// Returns true if the body ended early because the client disconnected or stopped sending.
     fn is_cut_short(error: &Self::Error) -> bool;
 
-    /// Takes over what has arrived while nobody reads. HTTP/2 needs this: h2 closes a connection on
-    /// which too many small frames wait.
+    /// Buffers what has arrived while the body is not being read. HTTP/2 needs this because h2
+    /// closes a connection on which too many small frames are waiting.
     fn buffer_unread(&mut self, _cx: &mut Context<'_>) {}
 }
 

@@ -1,4 +1,4 @@
-//! A call: one request and its reply.
+//! The context of a request: what the server keeps for it until its response is complete.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,40 +21,42 @@ use crate::http::response::stream::response_stream::ResponseStream;
 use crate::logging::access_log::pending_record::PendingRecord;
 use crate::rejection::Rejection;
 
-/// A reply counts as no more than this part of its share: its size is the application's choice, and one that is larger
-/// than the share must not be impossible.
+/// The charge of a response is at most the share divided by this number. The application chooses
+/// the size of a response, and a response that is larger than the share must remain possible.
 const MAX_RESPONSE_PART: usize = 4;
 
-/// A call, from the end of its request's head until its reply has been made; owned by whoever works on it. Its connection
-/// is told of each step, and keeps the rest until the last byte has been written.
+/// The context of a request, from the end of its head until its response has been made. The
+/// function that currently works on the request owns it. The context notifies its connection of
+/// each step; the connection keeps the remaining parts until the last byte has been written.
 ///
-/// A connection may have several at once; nothing here knows that HTTP/1 has one after the other.
+/// A connection may have several request contexts at the same time. Nothing here assumes that
+/// HTTP/1.1 processes requests one after the other.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
     pub(crate) connection: Rc<HttpConnection>,
     pub(crate) id: ExchangeId,
     state: State,
-    /// Whether the Host is a name that browsers may be told to come to by HTTPS alone.
+    /// True if the Host is a name, which a `Strict-Transport-Security` header may be sent for.
     has_host_name: bool,
-    /// Whether the client is given the cookie that names this process.
+    /// True if the response must set the session cookie of this process.
     pub(crate) needs_session_cookie: bool,
-    /// `None` when the connection has them.
+    /// The reusable parts; `None` once the connection has taken them.
     parts: Option<Box<ContextParts>>,
 }
 
-/// How far a call is.
+/// The step that a request has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The request is being read.
     Request,
-    /// The application has it.
+    /// The application is processing the request.
     Application,
-    /// The reply is being made and sent.
+    /// The response is being made and sent.
     Response,
 }
 
 impl RequestContext {
-    /// Begins a call whose head has been read.
+    /// Creates the context of a request whose head has been read.
     pub(crate) fn begin(connection: &Rc<HttpConnection>) -> RequestContext {
         connection.begin_request();
         let id = Dispatch::next_id();
@@ -75,36 +77,37 @@ impl RequestContext {
     }
 
     fn parts(&mut self) -> &mut ContextParts {
-        self.parts.as_mut().expect("taken by `drop` alone")
+        self.parts.as_mut().expect("only `drop` takes them")
     }
 
-    /// Whom errors of this call are thrown to.
+    /// Returns the hook that errors of this request are passed to.
     pub(crate) fn hook(&mut self) -> Arc<dyn ErrorHook> {
         Arc::clone(&self.parts().hook) as _
     }
 
-    /// The access log's entry.
+    /// Returns the pending access log record.
     pub(crate) fn pending_record(&mut self) -> &mut PendingRecord {
         &mut self.parts().pending_record
     }
 
-    /// Whether a line of the access log is made of it.
+    /// Returns true if the request is written to the access log.
     pub(crate) fn is_logged(&self) -> bool {
         self.parts.as_ref().is_some_and(|parts| parts.pending_record.is_begun())
     }
 
-    /// What the bytes of the reply are copied into, and the names of its headers.
+    /// Returns the buffer that the response is copied into, and the cache of header names.
     pub(crate) fn buffer_and_names(&mut self) -> (&mut BytesMut, &HeaderNameCache) {
-        let parts = self.parts.as_mut().expect("taken by `drop` alone");
+        let parts = self.parts.as_mut().expect("only `drop` takes them");
         (&mut parts.buffer, &self.connection.shared.header_names)
     }
 
-    /// What browsers are told of coming by HTTPS alone.
+    /// Returns the `Strict-Transport-Security` value for the response.
     pub(crate) fn hsts(&self) -> Option<&HeaderValue> {
         self.connection.config.tls.as_ref().filter(|_| self.has_host_name)?.hsts()
     }
 
-    /// Begins the log's entry, of a client that a supervisor may have said something of.
+    /// Begins the access log record, with the client's address and request id from the worker
+    /// header if there is one.
     pub(crate) fn begin_log(
         &mut self,
         head: &Parts,
@@ -113,7 +116,8 @@ impl RequestContext {
         self.has_host_name = self.connection.has_tls() && names_host(&head.headers);
         let RequestContext { connection, parts: Some(parts), id, .. } = self else { return };
         if connection.config.is_supervised() {
-            // The supervisor logs what it passes on; the log of this process is for its own clients.
+            // The supervisor logs the requests that it forwards. This process logs only its own
+            // clients.
             return;
         }
         let request = (&head.method, &head.uri, head.version);
@@ -130,24 +134,25 @@ impl RequestContext {
         });
     }
 
-    // ---- its states ----
+    // ---- steps ----
 
-    /// The request is being read: as at the beginning, and again after the application has seen the head.
+    /// Begins reading the request. Called again if the application wants the body after seeing the
+    /// head.
     pub(crate) fn begin_reading(&mut self) {
         self.enter(State::Request);
     }
 
-    /// The application has it.
-    pub(crate) fn is_asked(&mut self) {
+    /// Notes that the application is processing the request.
+    pub(crate) fn begin_waiting(&mut self) {
         self.enter(State::Application);
     }
 
-    /// The reply is being made.
+    /// Begins making the response.
     pub(crate) fn begin_response(&mut self) {
         self.enter(State::Response);
     }
 
-    /// The reply comes in pieces.
+    /// Begins a streamed response.
     pub(crate) fn begin_response_stream(&mut self, stream: &Rc<ResponseStream>) {
         self.state = State::Response;
         self.connection.begin_response_stream(stream);
@@ -162,14 +167,19 @@ impl RequestContext {
         });
     }
 
-    /// The rest of the request is not read: the connection ends with the reply.
+    /// Notes whether a part of the body stays unread. If so, the connection closes after the
+    /// response.
     pub(crate) fn set_unread_body(&self, has_unread_input: bool) {
         self.connection.has_unread_input.set(has_unread_input);
     }
 
-    // ---- what it holds ----
+    // ---- memory ----
 
-    /// Charges what the request holds in its exchange, and makes room for `also` beside it, which whoever has that charges.
+    /// Charges the memory that the request holds in its exchange. Also checks that the budget
+    /// allows for `also` more bytes, which the caller charges.
+    ///
+    /// # Errors
+    /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
     pub(crate) fn charge_request(
         &self,
         exchange: &mut Exchange,
@@ -190,13 +200,16 @@ impl RequestContext {
         Ok(())
     }
 
-    /// What is held beside the exchange has become less.
+    /// Reduces the charge, because `also` bytes are now held in addition to the exchange.
     pub(crate) fn reduce_charge(&self, exchange: &Exchange, also: usize) {
         let held = &self.connection.activity.request_bytes;
         held.set(held.get().min((exchange.capacity() + also).max(UNCHARGED_BYTES)));
     }
 
-    /// Charges a reply of `len` bytes until it has been written.
+    /// Charges a response of `len` bytes until it has been written.
+    ///
+    /// # Errors
+    /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
     pub(crate) fn charge_response(&mut self, len: usize) -> Result<(), Rejection> {
         if len <= UNCHARGED_BYTES {
             return Ok(());
@@ -216,7 +229,8 @@ impl RequestContext {
 }
 
 impl Drop for RequestContext {
-    /// A reply that was made is on its way; of any other call the client has gone, or the connection is a WebSocket now.
+    /// Passes the parts to the connection if the response has been made. Otherwise the client
+    /// disconnected or the connection became a WebSocket, and the parts return to the pool.
     fn drop(&mut self) {
         let Some(parts) = self.parts.take() else { return };
         match self.state {

@@ -1,25 +1,25 @@
-//! The cookie by which a supervisor knows which worker a client belongs to: its names, and what a
-//! worker does with it for clients whose connections it has accepted itself.
+//! The session cookie by which a supervisor routes a client to its worker. This module defines the
+//! cookie's names, and how a worker handles it for clients whose connections it accepted itself.
 
 use http::header::{COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue};
 
-/// The start of the cookie's name. Over HTTPS it is preceded by the prefix of cookies that pages of
-/// other hosts cannot set.
+/// The beginning of the cookie's name. Over HTTPS, a prefix precedes it that prevents pages of
+/// other hosts from setting the cookie.
 const NAME: &str = "rookery";
 const HOST_PREFIX: &str = "__Host-";
 
-/// The names of a server's cookie. Browsers keep one jar for all ports of a host, so each server has names of
-/// its own.
+/// The names of a server's session cookie. Browsers share cookies between all ports of a host, so
+/// each server needs names of its own.
 #[derive(Debug, Clone)]
 pub struct CookieNames {
     plain: String,
-    /// Over HTTPS.
+    /// The name over HTTPS.
     host: String,
 }
 
 impl CookieNames {
-    /// The names for a server that is called so; `""` adds nothing to them.
+    /// Creates the names for the server with this name. The empty string adds no suffix.
     pub fn new(server: &str) -> CookieNames {
         CookieNames::of(if server.is_empty() {
             NAME.to_owned()
@@ -32,18 +32,18 @@ impl CookieNames {
         CookieNames { host: format!("{HOST_PREFIX}{plain}"), plain }
     }
 
-    /// The name over HTTPS, and the one in the clear.
+    /// Returns the name over HTTPS and the name over plaintext HTTP.
     pub fn both(&self) -> [&str; 2] {
         [&self.host, &self.plain]
     }
 
-    /// Returns true if a pair of a `Cookie` header is this server's.
+    /// Returns true if `name` is one of this server's cookie names.
     pub fn has(&self, name: &[u8]) -> bool {
         self.both().iter().any(|own| name == own.as_bytes())
     }
 
-    /// Returns the `Cookie` header without this server's cookie, for the app; `None` if the header
-    /// does not contain this server's cookie.
+    /// Returns the `Cookie` header for the app, which omits this server's cookie, or `None` if the
+    /// header does not contain that cookie.
     pub fn without_own(&self, cookies: &[u8]) -> Option<Vec<u8>> {
         if !pairs(cookies).any(|(name, _)| self.has(name)) {
             return None;
@@ -53,9 +53,9 @@ impl CookieNames {
         Some(others.join(&b"; "[..]))
     }
 
-    /// Returns the value of a `Set-Cookie` header. `is_embedded`: pages may lie in those of other
-    /// sites, each of which has a cookie of its own then. Browsers take one like that over HTTPS
-    /// alone.
+    /// Returns the value of a `Set-Cookie` header. If `is_embedded` is true, pages of other sites
+    /// may embed the app, and each of those sites gets a separate cookie. Browsers accept such
+    /// cookies only over HTTPS.
     pub fn set_cookie(&self, value: &str, is_https: bool, is_embedded: bool) -> String {
         let CookieNames { plain, host } = self;
         if is_https && is_embedded {
@@ -68,7 +68,7 @@ impl CookieNames {
     }
 }
 
-/// The names and values of a `Cookie` header.
+/// Returns the names and values of a `Cookie` header.
 pub fn pairs(cookies: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookies.split(|byte| *byte == b';').map(|pair| pair_of(pair.trim_ascii()))
 }
@@ -78,9 +78,9 @@ fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     (pair[..at].trim_ascii(), pair.get(at + 1..).unwrap_or_default().trim_ascii())
 }
 
-/// The cookie that names one worker, as its supervisor has signed it. The worker gives it to clients that
-/// have none of its own: while two generations of the app live, the supervisor's front end routes
-/// by it. What it does not recognise, such as the cookie of a worker before, does no harm.
+/// The signed cookie that identifies one worker. The worker sets it for clients that do not have
+/// it. The supervisor's front end routes by it while two generations of the app are running. A
+/// cookie that the front end does not recognise, for example that of a former worker, is harmless.
 #[derive(Debug, Clone)]
 pub struct SessionCookie {
     names: CookieNames,
@@ -89,21 +89,22 @@ pub struct SessionCookie {
 }
 
 impl SessionCookie {
-    /// A cookie with this value.
+    /// Creates a cookie with this value.
     pub fn new(names: CookieNames, value: String, is_embedded: bool) -> SessionCookie {
         SessionCookie { names, value, is_embedded }
     }
 
-    /// Returns its text, for [`COOKIE`](rookery_worker_protocol::COOKIE).
+    /// Returns the text of the cookie for the environment variable
+    /// [`COOKIE`](rookery_worker_protocol::COOKIE).
     pub fn text(&self) -> String {
         format!("{} {} {}", self.names.plain, self.value, u8::from(self.is_embedded))
     }
 
-    /// Reads what [`text`](Self::text) has written; `None` for anything else.
+    /// Parses the text that [`text`](Self::text) returns, and returns `None` for any other text.
     pub fn read(text: &str) -> Option<SessionCookie> {
         let mut words = text.split(' ');
         let (name, value, is_embedded) = (words.next()?, words.next()?, words.next()?);
-        // RFC 6265, 4.1.1.
+        // The characters are a subset of those that RFC 6265, 4.1.1 allows.
         let is_plain = |text: &str| {
             !text.is_empty()
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
@@ -119,8 +120,8 @@ impl SessionCookie {
         Some(SessionCookie::new(CookieNames::of(name.to_owned()), value.to_owned(), is_embedded))
     }
 
-    /// Takes the cookie out of a request's headers, which the app does not see. Returns true if
-    /// the client is to be given this one, because it has another or none.
+    /// Removes the cookie from a request's headers, so that the app does not see it. Returns true
+    /// if the response must set this cookie, because the client has a different one or none.
     pub(crate) fn remove_from(&self, headers: &mut HeaderMap) -> bool {
         let mut has_own = false;
         let mut has_any = false;
@@ -153,7 +154,7 @@ impl SessionCookie {
         }
     }
 
-    /// Gives the cookie to a client with a reply, unless that is for caches which many share.
+    /// Sets the cookie in a response, unless shared caches may store the response.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap, is_https: bool) {
         let is_public = headers
             .get_all("cache-control")
@@ -165,13 +166,14 @@ impl SessionCookie {
         }
     }
 
-    /// The value of `Set-Cookie`, for the reply to a handshake.
+    /// Returns the value of a `Set-Cookie` header for the response to an opening handshake.
     pub(crate) fn set_cookie(&self, is_https: bool) -> String {
         self.names.set_cookie(&self.value, is_https, self.is_embedded)
     }
 }
 
-/// Returns true if a `Cache-Control` header has a reply kept by caches that many share (RFC 9111, 5.2.2).
+/// Returns true if a `Cache-Control` header allows shared caches to store a response (RFC 9111,
+/// 5.2.2).
 pub fn is_publicly_cacheable(cache_control: &[u8]) -> bool {
     cache_control.split(|byte| *byte == b',').any(|word| {
         let name = word.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii();
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_app_sees_the_others() {
+    fn app_sees_only_other_cookies() {
         let names = CookieNames::new("");
         for (cookies, others) in [
             ("a=b", None),
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_takes_the_cookie_out_and_gives_its_own_to_whoever_has_another() {
+    fn worker_removes_the_cookie_and_sets_its_own_if_it_differs() {
         let cookie = SessionCookie::read("rookery-shop AbC-_9 0").unwrap();
         for (cookies, needs_cookie, left) in [
             (&[][..], true, &[][..]),
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_supervisor_writes_is_read() {
+    fn parses_only_the_text_of_a_supervisor() {
         for text in ["rookery x 1", "rookery-shop AbC-_9 0"] {
             assert_eq!(SessionCookie::read(text).unwrap().text(), text);
         }

@@ -1,5 +1,5 @@
-//! Where the bodies lie that do not stay in memory: the folder, what has to stay free on its file system, and what is
-//! said when it cannot take a body.
+//! The folder for request bodies that are too large to stay in memory, with the disk space that
+//! must stay free, and the notices about failures.
 
 use std::fmt;
 use std::fs::File;
@@ -12,10 +12,11 @@ use std::time::{Duration, Instant};
 
 use crate::config::Limits;
 
-/// A folder is complained about at most this often: a peer that goes on uploading must not fill the log.
+/// The minimum time between two notices, so that repeated uploads cannot fill the log.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The folder of spooled bodies, made up once by whoever starts a listener: later changes of `TMPDIR` do not move it.
+/// The folder for spooled bodies. Its path is determined when the listener starts, so later changes
+/// of `TMPDIR` have no effect.
 pub struct SpoolFolder {
     path: PathBuf,
     notice: fn(&str),
@@ -23,23 +24,23 @@ pub struct SpoolFolder {
 }
 
 impl SpoolFolder {
-    /// `notice` is called with one line when the folder cannot take a body, on a thread that may be blocked and at most
-    /// every ten seconds.
+    /// Creates a folder with a function that receives a line of text when a body cannot be spooled.
+    /// The function is called at most every ten seconds, on a thread that may block.
     pub fn new(path: impl Into<PathBuf>, notice: fn(&str)) -> SpoolFolder {
         SpoolFolder { path: path.into(), notice, last_notice: Mutex::new(None) }
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A new file without a name.
+    /// Creates a file without a name.
     pub(crate) fn create_file(&self) -> io::Result<File> {
         tempfile::tempfile_in(&self.path)
     }
 
-    /// Says why a body could not be spooled.
+    /// Reports why a body could not be spooled.
     pub(crate) fn report_failure(&self, error: &io::Error) {
         let now = Instant::now();
         let mut last_notice = self.last_notice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,13 +51,14 @@ impl SpoolFolder {
         *last_notice = Some(now);
         drop(last_notice);
         (self.notice)(&format!(
-            "an upload was refused with status 507: the folder of spooled bodies, {}, cannot take it: {error}",
+            "an upload was rejected with status 507 because the spool folder {} \
+             cannot store it: {error}",
             self.path.display()
         ));
     }
 }
 
-/// The folder of the environment (`TMPDIR`, or `/tmp`) as it is now, without a voice.
+/// The folder that the environment names (`TMPDIR`, or `/tmp`), without notices.
 impl Default for SpoolFolder {
     fn default() -> SpoolFolder {
         SpoolFolder::new(std::env::temp_dir(), |_| ())
@@ -69,7 +71,7 @@ impl fmt::Debug for SpoolFolder {
     }
 }
 
-/// What must stay free on a file system.
+/// The disk space that must stay free.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DiskReserve {
     bytes: u64,
@@ -81,27 +83,33 @@ impl DiskReserve {
         DiskReserve { bytes: limits.disk_reserve, share: limits.disk_share }
     }
 
-    /// The bytes of it on a file system of `total` bytes: a fixed number would refuse every upload on a small one.
+    /// Returns the reserve in bytes for a file system of `total` bytes. A fixed number would reject
+    /// every upload on a small file system.
     fn on(self, total: u64) -> u64 {
         self.bytes.min(total / self.share.max(1))
     }
 
+    /// Checks that `wanted` more bytes fit on the file system of `file`.
+    ///
     /// # Errors
-    /// `StorageFull` when `wanted` bytes more on the file system of `file` would leave less than the reserve.
+    /// Fails with `StorageFull` if writing the bytes would leave less free space than the reserve.
     pub(crate) fn check(self, file: &File, wanted: u64) -> io::Result<()> {
         let space = DiskSpace::of(file)?;
         let reserve = self.on(space.total);
         if space.free < reserve.saturating_add(wanted) {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                format!("{} of {} bytes are free, and {reserve} stay so", space.free, space.total),
+                format!(
+                    "{} of {} bytes are free, and {reserve} must stay free",
+                    space.free, space.total
+                ),
             ));
         }
         Ok(())
     }
 }
 
-/// The bytes of a file system, and those that an ordinary user may still write.
+/// The size of a file system, and the bytes that an unprivileged user can still write.
 struct DiskSpace {
     total: u64,
     free: u64,
@@ -110,11 +118,11 @@ struct DiskSpace {
 impl DiskSpace {
     fn of(file: &File) -> io::Result<DiskSpace> {
         let mut stat = MaybeUninit::<libc::statvfs>::uninit();
-        // SAFETY: the descriptor is open and `stat` has room for the answer.
+        // SAFETY: the descriptor is open, and `stat` has the size that the function writes.
         if unsafe { libc::fstatvfs(file.as_raw_fd(), stat.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fstatvfs succeeded and filled it.
+        // SAFETY: `fstatvfs` succeeded and initialised `stat`.
         let stat = unsafe { stat.assume_init() };
         Ok(DiskSpace {
             total: stat.f_blocks.saturating_mul(stat.f_frsize),
@@ -130,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserve_is_the_smaller_of_a_gibibyte_and_a_tenth() {
+    fn disk_reserve_is_at_most_a_gibibyte_and_a_tenth() {
         let reserve = DiskReserve::of(&Limits::default());
         for (total, kept) in [
             (0, 0),
@@ -147,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_not_complained_about_with_every_upload() {
+    fn failure_notices_are_rate_limited() {
         static NOTICES: AtomicUsize = AtomicUsize::new(0);
         let folder = SpoolFolder::new("/nowhere/at/all", |line| {
             assert!(line.contains("/nowhere/at/all") && line.contains("507"), "{line}");

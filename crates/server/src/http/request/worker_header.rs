@@ -1,5 +1,6 @@
-//! What a supervisor says of a request that it passes on: in a header that its connections alone may have. Of a large body it passes on the
-//! head before it takes the rest, so that what the application refuses has not been written to a disk first.
+//! The worker header, which only a supervisor may send and which describes the client of a
+//! forwarded request. The supervisor forwards the head of a large upload before it reads the body,
+//! so that an upload that the application refuses is never written to disk.
 
 use std::sync::Arc;
 
@@ -17,10 +18,11 @@ use crate::rejection::Rejection;
 
 const HEADER_NAME: HeaderName = HeaderName::from_static(WORKER_HEADER);
 
-/// Hears what the supervisor says of a request, if it comes from one, and begins the log's entry with it.
+/// Reads the worker header of a request that came from a supervisor, and begins the access log
+/// record.
 ///
 /// # Errors
-/// What no supervisor says.
+/// Returns [`Rejection::Unreadable`] if no supervisor sends such a header.
 pub(crate) fn read(
     context: &mut RequestContext,
     head: &mut Parts,
@@ -38,8 +40,9 @@ pub(crate) fn read(
     })
 }
 
-/// Takes it out of the headers; `None` when nothing was said, as by a person who looks at a worker's socket. Boxed, so that calls without it
-/// are no larger.
+/// Removes the worker header from the headers and parses it. Returns `None` if it is missing, for
+/// example when a person sends a request to a worker's socket. Boxed, so that requests without it
+/// need less memory.
 fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejection> {
     let mut values = headers.get_all(&HEADER_NAME).iter();
     let header = match (values.next(), values.next()) {
@@ -53,8 +56,9 @@ fn take_from(headers: &mut HeaderMap) -> Result<Option<Box<WorkerHeader>>, Rejec
     Ok(Some(Box::new(header)))
 }
 
-/// Bytes of a body that is to come later, as far as the client has said, if it is. The application sees it in the headers, as if there
-/// were nobody between.
+/// Returns the announced length of a body that the supervisor will send later, or 0 if the length
+/// is unknown. Restores the client's headers, so that the application sees the request as if there
+/// were no supervisor. Returns `None` if the body was sent or does not exist.
 pub(crate) fn apply_announced_body(
     header: Option<&WorkerHeader>,
     headers: &mut HeaderMap,
@@ -76,7 +80,8 @@ pub(crate) fn apply_announced_body(
     Some(0)
 }
 
-/// Says to the supervisor what became of a head whose body is to come later: [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED), or
+/// Responds to a head whose body the supervisor will send later, with
+/// [`HEAD_ACCEPTED`](rookery_worker_protocol::HEAD_ACCEPTED) or
 /// [`HEAD_UNDECIDED`](rookery_worker_protocol::HEAD_UNDECIDED).
 pub(crate) fn respond_to_head(
     mut context: RequestContext,
@@ -92,17 +97,18 @@ pub(crate) fn respond_to_head(
     builder::finish(context, StatusCode::NO_CONTENT, headers, Content::Absent, &framing, options)
 }
 
-/// The two ends of the client's connection.
+/// Returns the addresses of the client's connection.
 pub(crate) fn addresses(header: &WorkerHeader) -> ConnectionAddresses {
     ConnectionAddresses { remote: header.remote, local: header.local }
 }
 
-/// Tells the application how the client came, who it is, and whether the head is new to it.
+/// Copies the information about the client into the exchange, and whether the application has
+/// already seen the head.
 pub(crate) fn apply(exchange: &mut Exchange, header: WorkerHeader) {
     if header.body == BodyState::HeadSeen {
         exchange.set_head_seen();
     }
-    exchange.set_supervised(
+    exchange.set_supervisor_ids(
         header.ticket.map_or(0, Ticket::word),
         header.id.as_deref().map(str::as_bytes),
     );

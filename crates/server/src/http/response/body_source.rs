@@ -1,4 +1,4 @@
-//! What the body of a reply comes from: files, and compressors, which work on other threads.
+//! The sources of response bodies: files, and compressors that run on other threads.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -17,20 +17,22 @@ use crate::http::response::sendfile::{READ_CHUNK, SentFile};
 use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{Detachable, NextChunk, ResponseStream};
 
-/// A file that is sent as it is, by the connection: see [`sending`](super::sending).
+/// A file that the connection sends uncompressed, as described in
+/// [`sendfile`](crate::http::response::sendfile).
 #[derive(Debug)]
 pub(crate) struct FileSource {
     file: Arc<SentFile>,
     at: u64,
     pub(crate) left: u64,
-    /// A piece of it, where it has to be read.
+    /// The task that reads the next chunk, if the file must be read.
     read_job: Option<BlockingTask<Vec<u8>>>,
 }
 
-/// What is compressed on its way out, on another thread: a piece takes milliseconds.
+/// A body that is compressed while it is sent. Another thread compresses it, because a chunk takes
+/// milliseconds.
 #[derive(Debug)]
 pub(crate) struct GzipSource {
-    /// `None` while it is away, and when the end has come.
+    /// `None` while another thread works on the task, and at the end.
     task: Option<CompressionTask>,
     job: Option<BlockingTask<CompressionResult>>,
 }
@@ -41,7 +43,8 @@ pub(crate) enum Input {
     File { file: Arc<SentFile>, at: u64, left: u64 },
 }
 
-/// A compressor, what is left for it, and what it is charged for: wherever it is, until it is gone.
+/// A compressor, its remaining input, and the memory charge, which lasts until the task is dropped
+/// on whichever thread.
 #[derive(Debug)]
 pub(crate) struct CompressionTask {
     gzip: Gzip,
@@ -51,7 +54,7 @@ pub(crate) struct CompressionTask {
 
 #[derive(Debug)]
 struct CompressionResult {
-    /// `None` after the last piece.
+    /// `None` after the last chunk.
     rest: Option<CompressionTask>,
     out: Vec<u8>,
 }
@@ -61,7 +64,7 @@ impl FileSource {
         FileSource { file: Arc::new(file), at, left, read_job: None }
     }
 
-    /// The next piece of it, as hyper gets it.
+    /// Returns the placeholder that hyper writes in place of the next part of the file.
     pub(crate) fn next_placeholder(&mut self, connection: &HttpConnection) -> Option<Bytes> {
         if self.left == 0 {
             return None;
@@ -72,7 +75,7 @@ impl FileSource {
         Some(placeholder)
     }
 
-    /// The next piece of it, read: a stream of HTTP/2 has no socket that the system could send it to.
+    /// Reads the next chunk. HTTP/2 streams need this because they have no socket for `sendfile`.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Vec<u8>>>> {
         if self.left == 0 {
             return Poll::Ready(None);
@@ -101,11 +104,12 @@ impl FileSource {
     }
 }
 
-/// Bodies up to here are compressed at once and keep a length; larger ones in pieces of this size.
+/// The maximum size of a body that is compressed as a whole and keeps its `Content-Length`. Larger
+/// bodies are compressed in chunks of this size.
 pub(crate) const GZIP_CHUNK: usize = 64 << 10;
 
 impl CompressionTask {
-    /// Compresses pieces until something comes out.
+    /// Compresses chunks until there is output.
     fn run(mut self) -> io::Result<CompressionResult> {
         let mut out = Vec::new();
         loop {
@@ -159,21 +163,21 @@ impl GzipSource {
     }
 }
 
-/// Pieces of a stream up to here are compressed where they are, as other bodies.
+/// The maximum size of a chunk that is compressed on the I/O thread.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// A reply that comes in pieces, compressed. What a piece gives leaves with it unless the next one is there already: no client waits
-/// for what lies in a compressor.
+/// A streamed response that is compressed. The compressor is flushed after each chunk unless the
+/// next chunk is available, so that no data waits in the compressor.
 #[derive(Debug)]
 pub(crate) struct GzipStream {
     stream: Rc<ResponseStream>,
-    /// `None` while it is away, and when the end has come.
+    /// `None` while another thread uses the compressor, and at the end.
     compressor: Option<Compressor>,
     job: Option<BlockingTask<(Compressor, Vec<u8>)>>,
     _permit: CompressorPermit,
 }
 
-/// A compressor, and what it is charged for, wherever it is.
+/// A compressor and its memory charge, which move together between threads.
 #[derive(Debug)]
 struct Compressor {
     gzip: Gzip,
@@ -181,7 +185,8 @@ struct Compressor {
 }
 
 impl Compressor {
-    /// Compresses a piece; all of what has been is in what comes out after the last of those that are there.
+    /// Compresses a chunk. If it `is_last` of the chunks that are available, the output contains
+    /// all data so far.
     fn compress_chunk(mut self, chunk: &[u8], is_last: bool) -> (Compressor, Vec<u8>) {
         let mut out = Vec::new();
         self.gzip.push(chunk, &mut out);
@@ -198,7 +203,7 @@ impl GzipStream {
         charge: Charge,
         permit: CompressorPermit,
     ) -> GzipStream {
-        // The compressor is hyper's body.
+        // hyper must keep the response, because its body contains the compressor.
         stream.set_detachable(Detachable::No);
         let compressor = Compressor { gzip: Gzip::new(), _charge: charge };
         GzipStream { stream, compressor: Some(compressor), job: None, _permit: permit }

@@ -1,4 +1,5 @@
-//! A reply, from what the application wrote into the exchange to what hyper sends.
+//! Builds responses for hyper or h2, from the parts that the application wrote into the exchange or
+//! that the server provides.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{
@@ -7,7 +8,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
-use rookery_exchange::{EVENTS_LATER, Exchange, ReplyBody as Given, Share, accepts_events};
+use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as Given, Share, accepts_events};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::context_pool::MAX_POOLED_BUFFER;
@@ -18,13 +19,14 @@ use crate::http::response::response_body::{Content, ResponseBody, Source};
 use crate::http::response::stream::response_stream::Detachable;
 use crate::rejection::Rejection;
 
-/// Seconds a client is asked to wait when the queue is full: by then a second of work is done.
+/// The number of seconds after which clients should retry when the queue is full. By then, a second
+/// of work is done.
 const RETRY_SECONDS: &str = "1";
 
-/// Where a reply tells the id of its request.
+/// The response header that contains the request id.
 const REQUEST_ID: &str = "x-request-id";
 
-/// What the request says about the form of its reply.
+/// The properties of a request that determine the form of its response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ResponseOptions {
     is_head: bool,
@@ -34,7 +36,7 @@ pub(crate) struct ResponseOptions {
 impl ResponseOptions {
     pub(crate) fn of(head: &http::request::Parts) -> ResponseOptions {
         let any = Candidate {
-            // HEAD is told what GET would be sent.
+            // A response to HEAD has the headers of a response to GET.
             method: &Method::GET,
             version: head.version,
             status: StatusCode::OK,
@@ -56,22 +58,23 @@ impl ResponseOptions {
         self.accepts_gzip
     }
 
-    /// For what is compressed already.
+    /// Returns the options for a body that is already compressed.
     pub(crate) fn without_gzip(self) -> ResponseOptions {
         ResponseOptions { accepts_gzip: false, ..self }
     }
 }
 
-/// What is known of how a reply is framed.
+/// The framing of a response.
 #[derive(Debug)]
 pub(crate) struct Framing {
     pub(crate) closes: bool,
-    /// The application's Content-Length.
+    /// The `Content-Length` that the application declared.
     pub(crate) declared_length: Option<u64>,
 }
 
 impl Framing {
-    /// Whether a header is sent as it is. Framing and the connection are the server's business (RFC 9110, 7.6.1).
+    /// Returns true if a header of the application is sent unchanged. Headers about framing and the
+    /// connection are noted and removed, because the server sets them (RFC 9110, 7.6.1).
     fn filter(&mut self, name: &HeaderName, value: &[u8]) -> bool {
         match name.as_str() {
             "connection" => {
@@ -91,32 +94,33 @@ impl Framing {
     }
 }
 
-/// Makes the response. `headers` is the request's table, emptied and used again; the bytes of the reply are copied
-/// into the call's buffer, so that the exchange is free at once.
+/// Builds the response to a request. The map `headers` of the request is cleared and reused. The
+/// bytes of the response are copied into the context's buffer, so that the exchange can be reused
+/// at once.
 pub(crate) fn build(
     mut context: RequestContext,
     exchange: &mut Exchange,
     mut headers: HeaderMap,
     options: ResponseOptions,
 ) -> Response<ResponseBody> {
-    let Ok(status) = StatusCode::from_u16(exchange.reply().status()) else {
+    let Ok(status) = StatusCode::from_u16(exchange.response().status()) else {
         return reject(context, headers, Rejection::Application);
     };
-    // hyper goes by it; a stream that leaves hyper has to know.
+    // hyper obeys this header itself, but a stream that continues without hyper needs to know.
     let requests_close =
         || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
-    let is_last = matches!(exchange.reply().body(), Given::Stream(_)) && requests_close();
+    let is_last = matches!(exchange.response().body(), Given::Stream(_)) && requests_close();
     headers.clear();
     let mut framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
     let sends_id = context.connection.config.sends_request_id;
     let body = {
-        let copied = exchange.reply_copied().unwrap_or_default();
+        let copied = exchange.response_copy().unwrap_or_default();
         let total =
-            exchange.reply_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
+            exchange.response_headers().map(|(_, value)| value.len()).sum::<usize>() + copied.len();
         let (out, names) = context.buffer_and_names();
         out.reserve(total);
-        for (name, value) in exchange.reply_headers() {
+        for (name, value) in exchange.response_headers() {
             let Some(name) = names.get(name) else { continue };
             if framing.filter(&name, value) {
                 out.put_slice(value);
@@ -140,19 +144,19 @@ pub(crate) fn build(
         }
         let (out, _) = context.buffer_and_names();
         if total > MAX_POOLED_BUFFER {
-            // What is left of it, though empty, holds all of it for as long as it is kept.
+            // Even if it is empty, the rest of the buffer would keep all of its memory in the pool.
             *out = BytesMut::new();
         }
         body
     };
-    let content = match exchange.reply_mut().take_body() {
+    let content = match exchange.response_mut().take_body() {
         Given::None => Content::Absent,
         Given::Copied => Content::Whole(body),
         Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
         Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
         Given::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
-                // Without a length HTTP/1.0 has no other end than the connection's.
+                // Over HTTP/1.0, a body without a length ends when the connection closes.
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;
                 framing.closes |= is_old && stream.length().is_none();
                 if !is_old && stream.length().is_none() && !context.connection.is_http2_stream() {
@@ -170,12 +174,13 @@ pub(crate) fn build(
     finish(context, status, headers, content, &framing, options)
 }
 
-/// Whether a reply with this status has no body (RFC 9110, 6.4.1). One with 205 says so by its length (15.3.6).
+/// Returns true if a response with this status has no body (RFC 9110, 6.4.1). A 205 response
+/// declares a length of 0 (15.3.6).
 pub(crate) fn is_bodiless(status: u16) -> bool {
     matches!(status, 204 | 205 | 304) || status < 200
 }
 
-/// Adds what the server adds.
+/// Completes a response with the headers and the compression that the server adds.
 pub(crate) fn finish(
     mut context: RequestContext,
     status: StatusCode,
@@ -198,7 +203,7 @@ pub(crate) fn finish(
     }
     let is_bodiless = is_bodiless(status.as_u16());
     let mut is_gzip = options.accepts_gzip && may_compress(&content, status, &headers);
-    // Of HEAD only what has a length once it is compressed has to be.
+    // For HEAD, a body is compressed only if the compressed length becomes known.
     let is_measured = options.is_head && is_gzip && content.is_compressed_whole();
     let is_made = !options.is_head || is_measured;
     let permit = match content {
@@ -208,7 +213,7 @@ pub(crate) fn finish(
         _ => None,
     };
     is_gzip &= permit.is_some() || !is_made || !matches!(content, Content::Stream(_));
-    // Without room for a compressor it leaves as it is.
+    // If there is no memory for a compressor, the body is sent uncompressed.
     let connections = &context.shared().connections;
     let compressor = (is_gzip && is_made)
         .then(|| connections.try_charge(Share::Compressors, content.compressor_bytes()))
@@ -225,7 +230,8 @@ pub(crate) fn finish(
         compress::mark(&mut headers);
         content.into_compressed_source(&context.shared().gzip, charge, permit)
     } else if options.is_head {
-        // What GET would tell, without the bytes (RFC 9110, 9.3.2): of what is compressed on its way out no length.
+        // The same headers as for GET, without the body (RFC 9110, 9.3.2). A body that would be
+        // compressed while it is sent has no known length.
         let len = match &content {
             _ if is_gzip && !is_measured => None,
             Content::Absent | Content::Stream(_) => framing.declared_length,
@@ -256,16 +262,18 @@ pub(crate) fn finish(
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     if status == StatusCode::PAYLOAD_TOO_LARGE {
-        // `http` has the reason of RFC 7231, which is not that of the body (RFC 9110, 15.5.14).
+        // The `http` crate uses the reason phrase of RFC 7231. The current one differs (RFC 9110,
+        // 15.5.14).
         response.extensions_mut().insert(ReasonPhrase::from_static(b"Content Too Large"));
     }
     response
 }
 
-/// Whether a client that takes gzip gets it.
+/// Returns true if a response is compressed for clients that accept gzip.
 fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> bool {
     let len = match content {
-        // Its length is what the application says it is; and whoever asked for events to be compressed knows their type.
+        // The application declared the uncompressed length. Events are compressed if the
+        // application asked for it, whatever their type.
         Content::Stream(stream) if !stream.rules.is_compressible || stream.length().is_some() => {
             return false;
         }
@@ -278,7 +286,7 @@ fn may_compress(content: &Content, status: StatusCode, headers: &HeaderMap) -> b
     compress::is_compressible_response(status, headers, len)
 }
 
-/// Makes the answer to a request that is not served.
+/// Builds the error response for a request that is not served.
 pub(crate) fn reject(
     mut context: RequestContext,
     mut headers: HeaderMap,
@@ -292,7 +300,7 @@ pub(crate) fn reject(
     headers.clear();
     let (status, kind, text) = if is_for_events {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        (200, "text/event-stream", EVENTS_LATER)
+        (200, "text/event-stream", EVENTS_RETRY)
     } else {
         (rejection.status(), "text/plain", rejection.text())
     };

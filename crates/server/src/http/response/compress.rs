@@ -1,30 +1,34 @@
-//! gzip of responses: when, and how.
+//! gzip compression of responses.
 //!
-//! Like httpuv, whatever a client that takes gzip is sent is compressed at level 6, from the first byte on. Unlike it,
-//! what the client says is read as RFC 9110 (12.5.3) has it, what is compressed already is left alone, and so are
-//! responses whose framing gzip would break: no body, a part of a file, HTTP/1.0.
+//! As in httpuv, responses to clients that accept gzip are compressed at level 6, even if they are
+//! short. Unlike httpuv, the server parses `Accept-Encoding` as RFC 9110 (12.5.3) requires. It does
+//! not compress data that is already compressed, or responses whose framing gzip would break: those
+//! without a body, parts of files, and responses to HTTP/1.0 clients.
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use http::header::{ACCEPT_RANGES, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, VARY};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use smallvec::SmallVec;
 
-/// What decides whether a response is compressed, besides the client's Accept-Encoding.
+/// The properties that determine whether a response is compressed, besides the client's
+/// `Accept-Encoding`.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
     /// The method of the request.
     pub method: &'a Method,
-    /// The version of the request: the length is not known in advance, and HTTP/1.0 has no chunks.
+    /// The version of the request. HTTP/1.0 has no chunks, and the compressed length is unknown in
+    /// advance.
     pub version: Version,
     /// The status of the response.
     pub status: StatusCode,
-    /// The headers of the response. An application that wants no compression sets any Content-Encoding.
+    /// The headers of the response. An application can prevent compression by setting any
+    /// `Content-Encoding`.
     pub headers: &'a HeaderMap,
-    /// Bytes of the body; `None` while it is still being made.
+    /// The length of the body in bytes, or `None` if it is still being produced.
     pub len: Option<u64>,
 }
 
-/// Whether to compress a response.
+/// Returns true if a response is to be compressed.
 pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bool {
     let Some(accept_encoding) = accept_encoding else { return false };
     response.method != Method::HEAD
@@ -33,7 +37,7 @@ pub fn negotiate(accept_encoding: Option<&[u8]>, response: &Candidate<'_>) -> bo
         && accepts_gzip(accept_encoding)
 }
 
-/// Returns whether a response is compressed for a client that takes gzip.
+/// Returns true if a response is compressed for clients that accept gzip.
 pub(crate) fn is_compressible_response(
     status: StatusCode,
     headers: &HeaderMap,
@@ -53,12 +57,12 @@ pub(crate) fn is_compressible_response(
         && headers.get(CONTENT_TYPE).is_none_or(|kind| is_compressible(kind.as_bytes()))
 }
 
-/// Bytes from which a body is compressed. Below 20 it only grows, but httpuv compresses a body of one byte and tests of
-/// applications look for the Content-Encoding.
+/// The minimum length of a body that is compressed. Bodies below 20 bytes only grow, but httpuv
+/// compresses bodies of one byte, and tests of applications check for the `Content-Encoding`.
 const MIN_BYTES: u64 = 1;
 
-/// Makes the headers of a response those of its compressed form: the length is no longer known, a cache must tell the two
-/// forms apart, and a strong `ETag` names the bytes of the other one.
+/// Adapts the headers of a response to its compressed form. The length is no longer known, caches
+/// must distinguish the two forms, and a strong `ETag` identifies the uncompressed bytes.
 pub fn mark(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
@@ -74,12 +78,13 @@ pub fn mark(headers: &mut HeaderMap) {
         if etag.as_bytes().starts_with(b"\"") {
             let weak = [b"W/", etag.as_bytes()].concat();
             *etag = HeaderValue::from_bytes(&weak)
-                .expect("a value with two letters in front is a value");
+                .expect("a valid value stays valid with `W/` in front");
         }
     }
 }
 
-/// One gzip stream after another (RFC 1952), fed in pieces. Owns about 370 KiB, which are used again for the next stream.
+/// A compressor for successive gzip streams (RFC 1952), fed chunk by chunk. It owns about 370 KiB,
+/// which it reuses for the next stream.
 ///
 /// ```
 /// let mut gzip = rookery_server::compress::Gzip::new();
@@ -95,23 +100,24 @@ pub struct Gzip {
 }
 
 impl Gzip {
-    /// A fresh stream.
+    /// Creates a compressor at the beginning of a stream.
     pub fn new() -> Gzip {
         Gzip { deflate: Compress::new_gzip(Compression::new(LEVEL), WINDOW_BITS) }
     }
 
-    /// Compresses `input`; what comes out now is appended to `out`, the rest stays within.
+    /// Compresses `input` and appends the available output to `out`. Some output may stay in the
+    /// compressor.
     pub fn push(&mut self, input: &[u8], out: &mut Vec<u8>) {
         self.run(input, out, FlushCompress::None);
     }
 
-    /// Appends all that has been pushed, so that the peer can decode it: for bodies that are made bit by bit. Costs five
-    /// bytes and some of the ratio.
+    /// Appends all output, so that the client can decode everything that has been pushed. Used for
+    /// bodies that are produced gradually; costs five bytes and some of the compression ratio.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Sync);
     }
 
-    /// Appends the end of the stream and begins the next.
+    /// Appends the end of the stream, and begins the next stream.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.run(&[], out, FlushCompress::Finish);
         self.deflate.reset();
@@ -129,11 +135,12 @@ impl Gzip {
                 out.reserve(GROWTH);
             }
             let before = self.deflate.total_in();
-            // Fails only for a stream that is not set up, or that is finished: `finish` resets it.
+            // Fails only for a stream that is not initialised or already finished, and `finish`
+            // resets it.
             let status = self
                 .deflate
                 .compress_vec(input, out, flush)
-                .expect("the stream is set up and not finished");
+                .expect("the stream is initialised and not finished");
             input = &input[(self.deflate.total_in() - before) as usize..];
             let has_spare = out.len() < out.capacity();
             let is_done = match flush {
@@ -153,19 +160,21 @@ impl Default for Gzip {
     }
 }
 
-/// What httpuv uses.
+/// The compression level of httpuv.
 const LEVEL: u32 = 6;
 
-/// The largest window: 32 KiB, which every gzip decoder has.
+/// The largest window, 32 KiB, which every gzip decoder supports.
 const WINDOW_BITS: u8 = 15;
 
-/// Output is grown by this many bytes at a time, a quarter of the piece of a file that is read at once.
+/// The number of bytes by which the output grows, a quarter of the chunk size for reading files.
 const GROWTH: usize = 16 << 10;
 
-/// Zlib writes a block's header at once: with less room than this it is called for nothing.
+/// The minimum free space in the output. zlib immediately writes the header of a block, so calling
+/// it with less space would be useless.
 const MIN_SPARE: usize = 64;
 
-/// RFC 9110, 12.5.3: whether gzip is acceptable, and not less so than no coding where that is named.
+/// Returns true if `Accept-Encoding` accepts gzip, and does not prefer the uncompressed form (RFC
+/// 9110, 12.5.3).
 fn accepts_gzip(value: &[u8]) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     for item in value.split(|byte| *byte == b',') {
@@ -188,7 +197,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-/// The thousandths of a `q=` parameter (12.4.2); one that cannot be read is 0, which is safe.
+/// Parses a `q=` parameter in thousandths (RFC 9110, 12.4.2). Returns 0 for an invalid value, which
+/// safely disables the coding.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
     let (whole, decimals) = match value {
@@ -209,9 +219,9 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     })
 }
 
-/// Whether a body of this type is likely to get smaller. What is not known to be compressed already is, but for plain
-/// bytes (downloads, which lose their length and the means to go on where they stopped) and event streams, of which every
-/// event would need a flush.
+/// Returns true if bodies of this type are likely to shrink. Unknown types are compressed.
+/// Exceptions are plain bytes, because compressed downloads lose their length and cannot be
+/// resumed, and event streams, because every event would need a flush.
 fn is_compressible(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
     let mut kind: SmallVec<[u8; 64]> = SmallVec::from_slice(kind);

@@ -1,18 +1,18 @@
-//! Names of reply headers that are not standard, made once and not once a reply.
+//! A cache of non-standard response header names, so that they are not parsed for each response.
 
 use std::cell::RefCell;
 
 use http::HeaderName;
 
-/// Header names outside the standard's that replies keep using.
+/// The maximum number of cached names.
 const MAX_NAMES: usize = 64;
 
-/// The names that replies have had.
+/// A cache of the header names that responses have used.
 #[derive(Debug, Default)]
 pub(crate) struct HeaderNameCache(RefCell<Vec<(Box<[u8]>, HeaderName)>>);
 
 impl HeaderNameCache {
-    /// The name of a reply's header; `None` for what is no name.
+    /// Returns the header name, or `None` if it is invalid.
     pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderName> {
         let mut names = self.0.borrow_mut();
         if let Some((_, known)) = names.iter().find(|(bytes, _)| **bytes == *name) {

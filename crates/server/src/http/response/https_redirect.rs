@@ -1,4 +1,5 @@
-//! Requests in the clear that are sent on to HTTPS, but those of an authority that looks whose the host is.
+//! Redirects from plaintext HTTP to HTTPS, and responses to the challenges of certificate
+//! authorities.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -16,10 +17,11 @@ use crate::rejection::Rejection;
 
 const TEXT: &[u8] = b"308 Permanent Redirect\n";
 
-/// The port that a URL of HTTPS does not name (RFC 9110, 4.2.2).
+/// The port that `https` URLs omit (RFC 9110, 4.2.2).
 const HTTPS: u16 = 443;
 
-/// Answers with where the request is to be sent: with the same method and body, once more (RFC 9110, 15.4.9). Its body is not read.
+/// Responds with a 308 redirect to HTTPS, after which the client repeats the request with the same
+/// method and body (RFC 9110, 15.4.9). The body is not read.
 pub(crate) fn redirect(
     context: RequestContext,
     redirect: &Redirect,
@@ -57,7 +59,8 @@ pub(crate) fn redirect(
     builder::finish(context, StatusCode::PERMANENT_REDIRECT, headers, content, &framing, options)
 }
 
-/// The URL over HTTPS. A client is sent to no host but those that are this server's: a cache between could keep the answer for others.
+/// Returns the `https` URL of a request. Clients are only redirected to hosts of this server,
+/// because a cache in between could store the redirect for other clients.
 fn location(
     redirect: &Redirect,
     head: &Parts,
@@ -83,18 +86,19 @@ fn location(
         url.push('/');
     }
     for byte in target.trim_start_matches('*').bytes() {
-        // Nothing else has to be told in ASCII (RFC 3986, 2.1).
+        // All bytes outside ASCII must be percent-encoded (RFC 3986, 2.1).
         if byte.is_ascii() {
             url.push(char::from(byte));
         } else {
-            // A String takes everything.
+            // Writing to a `String` cannot fail.
             let _ = write!(url, "%{byte:02X}");
         }
     }
     HeaderValue::try_from(url).map_err(|_| Rejection::Target)
 }
 
-/// The host that a request is for, without a port; it has been seen to be one, but may be empty.
+/// Returns the host of a request without its port, or `None` if it is empty. The Host header has
+/// already been validated.
 fn host(headers: &HeaderMap) -> Option<&str> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let end = host.find(']').map(|end| end + 1).or_else(|| host.find(':')).unwrap_or(host.len());

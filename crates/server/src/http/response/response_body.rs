@@ -1,4 +1,4 @@
-//! The body of a reply, as hyper takes it.
+//! The body of a response, as hyper and h2 read it.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -24,27 +24,30 @@ use crate::http::response::stream::registry::CompressorPermit;
 use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 use crate::static_files::{CachedFile, Headers, Variant};
 
-/// A compressor with its window, a piece that goes in and one that comes out.
+/// The memory of a compressor with its window, an input chunk and an output chunk.
 const COMPRESSOR_BYTES: usize = 512 << 10;
 
-/// Bodies up to here are compressed where they are: a tenth of a millisecond, which the hand-over costs in part.
+/// The maximum size of a body that is compressed on the I/O thread. That takes 0.1 ms, of which
+/// passing the body to another thread would save only a part.
 const GZIP_INLINE: usize = 4 << 10;
 
-/// What hyper is given to send. Dropped when it has been encoded, or when the connection ends before: with it the call ends.
+/// The body of a response. It is dropped when it has been encoded or when the connection closes,
+/// which also ends the request context.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     context: RequestContext,
     source: Source,
 }
 
-/// Where the bytes come from.
+/// The source of a body's bytes.
 #[derive(Debug)]
 pub(crate) enum Source {
     Empty,
     Whole(Bytes),
-    /// To be compressed before anything is sent: see [`compressed`].
+    /// Bytes that [`compress_body`] must compress before the head is sent.
     CompressFirst(Bytes, Charge, Option<Rc<CachedFile>>),
-    /// To be compressed so that HEAD can tell its length, by [`compressed`] as well. Nothing of it is sent.
+    /// Bytes that [`compress_body`] must compress so that the response to HEAD can contain the
+    /// length. They are not sent.
     MeasureFirst(Box<Source>),
     File(FileSource),
     Gzip(Box<GzipSource>),
@@ -57,7 +60,7 @@ impl ResponseBody {
         ResponseBody { context, source }
     }
 
-    /// Whether [`compressed`] has to come first.
+    /// Returns true if [`compress_body`] must be called before the body is sent.
     pub(crate) fn needs_compression(&self) -> bool {
         matches!(self.source, Source::CompressFirst(..) | Source::MeasureFirst(..))
     }
@@ -97,7 +100,7 @@ impl http_body::Body for ResponseBody {
                     context.pending_record().add_bytes(bytes.len());
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
-                // The connection's task is woken.
+                // The next chunk wakes the connection's task.
                 NextChunk::Wait => return Poll::Pending,
                 NextChunk::CloseState => None,
             },
@@ -134,27 +137,27 @@ impl http_body::Body for ResponseBody {
     }
 }
 
-/// What a reply's body is made of.
+/// The content of a response.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// There is none: HEAD tells no length of it.
+    /// No content. A response to HEAD contains no length.
     Absent,
     Whole(Bytes),
-    /// A file in memory, which keeps its compressed form.
+    /// A file in memory, which also caches its compressed form.
     Ready(Rc<CachedFile>),
     File {
         file: File,
-        /// Whether its file system is known to be local.
+        /// True if the file system is known to be local.
         is_local: bool,
         at: u64,
         len: u64,
     },
-    /// The application's: it may have been unlinked already.
+    /// A file of the application, which may already be unlinked.
     Unnamed {
         file: UnnamedFile,
         len: u64,
     },
-    /// It comes in pieces.
+    /// A streamed response.
     Stream(Rc<ResponseStream>),
 }
 
@@ -168,10 +171,10 @@ impl Content {
         }
     }
 
-    /// Bytes that it holds until it has been sent.
+    /// Returns the number of bytes that the content keeps in memory until it has been sent.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
-            // What waits of a stream is charged as it comes.
+            // Chunks of a stream are charged when they arrive.
             Content::Absent | Content::Stream(_) => 0,
             Content::Whole(bytes) => bytes.len(),
             Content::Ready(file) => file.plain().bytes.len(),
@@ -179,12 +182,14 @@ impl Content {
         }
     }
 
-    /// Whether it is compressed as a whole, before its head is sent: its compressed form has a length.
+    /// Returns true if the content is compressed as a whole before the head is sent. Its compressed
+    /// form then has a known length.
     pub(crate) fn is_compressed_whole(&self) -> bool {
         matches!(self, Content::Whole(_) | Content::Ready(_)) && self.held_bytes() <= GZIP_CHUNK
     }
 
-    /// Bytes that compressing it holds besides, possibly for longer than its client stays.
+    /// Returns the number of additional bytes that compression needs. They may be in use for longer
+    /// than the client stays connected.
     pub(crate) fn compressor_bytes(&self) -> usize {
         let len = match self {
             Content::Absent => 0,
@@ -219,8 +224,8 @@ impl Content {
         }
     }
 
-    /// The source of the compressed body; a very small one is compressed here, by `gzip`.
-    /// A stream is one of those that may be, or leaves as it is.
+    /// Returns the source of the compressed body. Very small content is compressed immediately, by
+    /// `gzip`. A stream is compressed only if it has a `permit`.
     pub(crate) fn into_compressed_source(
         self,
         gzip: &RefCell<Option<Gzip>>,
@@ -262,11 +267,12 @@ impl Content {
 }
 
 thread_local! {
-    /// The compressor of a thread that blocks: there are few of them, and they end when they are idle.
+    /// The compressor of a blocking thread. There are few such threads, and they end when they are
+    /// idle.
     static THREAD_GZIP: RefCell<Option<Gzip>> = const { RefCell::new(None) };
 }
 
-/// Compresses a body that is to keep a length, on another thread.
+/// Compresses a body that keeps its length, on another thread.
 pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let ResponseBody { context, source } = response.body_mut();
     let is_head = matches!(source, Source::MeasureFirst(..));
@@ -283,7 +289,7 @@ pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Respo
         };
         let bytes = match BlockingTask::start(work).await {
             Ok(bytes) => bytes,
-            // No thread, then here.
+            // If no thread is available, the body is compressed here.
             Err(_) => gzip_bytes(&mut context.shared().gzip.borrow_mut(), &bytes),
         };
         cache_gzip(ready, &bytes);
@@ -296,17 +302,17 @@ pub(crate) async fn compress_body(mut response: Response<ResponseBody>) -> Respo
     response
 }
 
-/// Keeps the compressed form of a file in memory with it.
+/// Stores the compressed form of a file in memory with the file.
 fn cache_gzip(file: Option<Rc<CachedFile>>, bytes: &Bytes) {
     let Some(file) = file else { return };
     let mut headers: HeaderMap = file.plain().headers.iter().cloned().collect();
     compress::mark(&mut headers);
-    // What is kept is no larger than it has to be.
+    // The copy has no unused capacity.
     let bytes = Bytes::copy_from_slice(bytes);
     file.keep_gzip(Variant { headers: header_lines(&headers), bytes });
 }
 
-/// The lines of a table of headers, as a file in memory has them.
+/// Returns the headers in the format that files in memory use.
 pub(crate) fn header_lines(headers: &HeaderMap) -> Headers {
     headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
 }

@@ -1,16 +1,18 @@
-//! Files on their way out.
+//! Sending files with `sendfile`, without reading them into user memory.
 //!
-//! hyper writes bytes, and a file is not read to become some. In place of each of its bytes hyper is given one that stands for
-//! it and is never looked at; when it writes those, the file is sent by the system from its cache (`sendfile`), which copies
-//! nothing. Both are done in the same order, so all that is kept is a queue. hyper does not copy what it is given for writes
-//! of several buffers at once, which is what the connection asks for; a test compares every byte.
+//! hyper can only write bytes. For each part of a file, hyper gets a placeholder of the same length
+//! instead of the file's bytes. When hyper writes the placeholder, the connection calls `sendfile`
+//! instead. Placeholders and files have the same order, so a queue of files suffices. This relies
+//! on hyper not copying the buffers of vectored writes, which the connection requests. A test
+//! compares every byte.
 //!
-//! The I/O thread sends what is in the system's cache, and nothing else: what is not is read by a thread that may block, a
-//! piece at a time, and written. So is the file of a transport or a file system that cannot do it.
+//! The I/O thread only sends bytes that are in the system's page cache. Other bytes are read chunk
+//! by chunk by a thread that may block, and are then written. The same applies if the transport or
+//! the file system does not support `sendfile`.
 //!
-//! What is sent so is the file as it is when its bytes leave the socket, perhaps seconds later: a program that changes a
-//! file in place changes what is on its way, as with every server that uses `sendfile`. A file that is replaced by
-//! another, or emptied and written anew, does not change for those who are being sent it.
+//! A file is sent as it is when its bytes leave the socket, perhaps seconds later. A program that
+//! changes a file in place therefore changes responses that are being sent, as with every server
+//! that uses `sendfile`. Replacing a file by another file is safe.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -27,29 +29,30 @@ use crate::blocking::nonblocking_file;
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::net::transport::{Scratch, Transport};
 
-/// Bytes of a file read at once, where it is read.
+/// The maximum number of bytes that are read from a file at once.
 pub(crate) const READ_CHUNK: usize = 64 << 10;
 
-/// Bytes of a file that hyper is told of at once, and that the system is asked to send: more than a socket's buffer takes, so
-/// that what is left of them is seldom little.
+/// The maximum size of a placeholder and of a `sendfile` call. It is larger than a socket buffer,
+/// so that small remainders are rare.
 const MAX_PLACEHOLDER: usize = 16 << 20;
 
-/// Bytes that are looked for in the system's cache at once. Each time costs a look at every page: so what was found there is
-/// not looked for again within the same tick of the clock, a second at most. Dropped within that, it is read again by the
-/// system while the I/O thread waits.
+/// The number of bytes that are looked up in the page cache at once. A lookup checks every page, so
+/// its result is reused within the same clock tick, at most a second. If the system drops pages in
+/// that time, the I/O thread waits while they are read again.
 const CACHE_LOOKAHEAD: u64 = 16 << 20;
 
-/// What stands for bytes of files. Nobody writes to it, so it takes no memory.
+/// The bytes of all placeholders. They are never written to, so they occupy no memory.
 static PLACEHOLDER: LazyLock<&'static [u8]> =
     LazyLock::new(|| Box::leak(vec![0; MAX_PLACEHOLDER].into()));
 
-/// A file that is sent. Its last close may take long where it has no name: one of the application's, or one that has been
-/// replaced meanwhile.
+/// A file that is being sent. Closing it may take long if it has no name, because the system then
+/// frees its blocks. Such a file was created by the application, or has been replaced in the
+/// meantime.
 #[derive(Debug)]
 pub(crate) struct SentFile {
     file: UnnamedFile,
     had_name: bool,
-    /// Whether its file system is local, once that is known.
+    /// True if the file system is local; unset until that is known.
     is_local: OnceLock<bool>,
 }
 
@@ -62,7 +65,7 @@ impl SentFile {
         SentFile { file, had_name: false, is_local: OnceLock::new() }
     }
 
-    /// Reads a part, if that does not wait for a disk.
+    /// Reads a part of the file if that does not wait for a disk.
     pub(crate) fn try_read(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         if self.is_local.get() != Some(&true) {
             return None;
@@ -71,11 +74,12 @@ impl SentFile {
         nonblocking_file::read(self, &mut chunk, at).ok().map(|()| chunk)
     }
 
-    /// Reads a part, on a thread that may block.
+    /// Reads a part of the file. Must be called on a thread that may block.
     pub(crate) fn read(&self, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.is_local.get_or_init(|| nonblocking_file::is_local(self));
         let mut chunk = vec![0; len];
-        // A file that has become shorter since its length was told: the reply cannot be completed.
+        // Fails if the file has become shorter since its length was sent. The response then stays
+        // incomplete.
         self.read_exact_at(&mut chunk, at)?;
         Ok(chunk)
     }
@@ -91,7 +95,8 @@ impl std::ops::Deref for SentFile {
 
 impl Drop for SentFile {
     fn drop(&mut self) {
-        // Another machine is not asked: it keeps what is open, or frees it by itself.
+        // Metadata of a remote file would require a request to another machine, which frees the
+        // file by itself.
         let is_local = self.is_local.get() == Some(&true);
         if self.had_name
             && !(is_local && self.metadata().is_ok_and(|metadata| metadata.nlink() == 0))
@@ -101,16 +106,17 @@ impl Drop for SentFile {
     }
 }
 
-/// The files that a connection is sending, in their order.
+/// The files that a connection is sending, in order.
 #[derive(Debug, Default)]
 pub(crate) struct SendfileQueue {
-    /// What hyper has been told of and has not written.
+    /// The parts whose placeholders hyper has not written yet.
     parts: VecDeque<FilePart>,
-    /// What has been read of the first, and how much of that has been written.
+    /// The bytes that have been read from the first part, and how many of them have been written.
     chunk: Vec<u8>,
     written: usize,
     read_job: Option<BlockingTask<Vec<u8>>>,
-    /// Up to where the first is in the system's cache, and when that was so.
+    /// The offset up to which the first file is in the page cache, and the tick at which that was
+    /// checked.
     cached: (u64, u32),
     is_sendfile_unsupported: bool,
 }
@@ -120,25 +126,25 @@ struct FilePart {
     file: Arc<SentFile>,
     at: u64,
     left: usize,
-    /// Where it ends, as far as hyper will be told of it.
+    /// The offset at which the file's last part will end.
     end: u64,
 }
 
-/// How sending goes on.
+/// The result of a write.
 pub(crate) enum WriteResult {
-    /// So many bytes have been written, or the peer does not read.
+    /// The number of bytes written, or pending because the client does not read.
     Socket(Poll<io::Result<usize>>),
-    /// It waits for a disk.
+    /// The write waits for a disk.
     DiskWait,
 }
 
-/// Whether bytes stand for those of a file.
+/// Returns true if the bytes are a placeholder for a file.
 fn is_placeholder(bytes: &[u8]) -> bool {
     PLACEHOLDER.as_ptr_range().contains(&bytes.as_ptr())
 }
 
 impl SendfileQueue {
-    /// Queues a part of a file, of `left` bytes at most: what hyper is to be given for it.
+    /// Queues at most `left` bytes of a file and returns their placeholder.
     pub(crate) fn push(&mut self, file: &Arc<SentFile>, at: u64, left: u64) -> Bytes {
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(MAX_PLACEHOLDER);
         match self.parts.back_mut() {
@@ -155,12 +161,13 @@ impl SendfileQueue {
         Bytes::from_static(&PLACEHOLDER[..len])
     }
 
-    /// Bytes that hyper has been told of and has not written.
+    /// Returns the number of bytes whose placeholders hyper has not written yet.
     pub(crate) fn left(&self) -> usize {
         self.parts.iter().map(|part| part.left).sum()
     }
 
-    /// Writes the first of `buffers`, or as many of them as are of one kind.
+    /// Writes the first of `buffers`, together with following ones of the same kind: ordinary bytes
+    /// or placeholders.
     pub(crate) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -214,7 +221,7 @@ impl SendfileQueue {
             }
             let is_local = part.file.is_local.get() == Some(&true);
             if is_local && transport.is_encrypted() {
-                // TLS keeps what is sealed until it has left, so nothing is kept here.
+                // TLS keeps encrypted bytes until they have been sent, so no other copy is needed.
                 self.chunk = Vec::new();
                 match transport.poll_flush(cx) {
                     Poll::Ready(Ok(())) => {}
@@ -264,7 +271,8 @@ impl SendfileQueue {
 }
 
 impl FilePart {
-    /// Whether the next `len` bytes are in the system's cache; `cached` is what is known of that.
+    /// Returns true if the next `len` bytes are in the page cache. `cached` is the result of the
+    /// previous lookup and is updated.
     fn is_cached(&self, len: usize, now: u32, cached: &mut (u64, u32)) -> bool {
         let to = self.at + len as u64;
         if cached.0 < to || cached.1 != now {
@@ -279,7 +287,7 @@ impl FilePart {
     }
 }
 
-/// Whether a transport or a file cannot do it at all.
+/// Returns true if the error means that the transport or the file does not support `sendfile`.
 fn is_unsupported(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -295,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_has_been_replaced_is_closed_on_another_thread() {
+    fn closes_a_replaced_file_on_another_thread() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let (goes_on, waits) = mpsc::channel::<()>();
@@ -311,7 +319,7 @@ mod tests {
             (SentFile::named(file, true), is_open)
         };
         runtime.block_on(async {
-            // The only such thread is busy: nothing is closed there until it is free.
+            // The only blocking thread is busy, so nothing can be closed there.
             let busy = tokio::task::spawn_blocking(move || waits.recv());
             let (named, is_named_open) = open("rookery-named");
             drop(named);

@@ -1,4 +1,4 @@
-//! Static files: from a request's head to the reply, when the application is not asked.
+//! Responses with static files, for which the application is not called.
 
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -20,28 +20,30 @@ use crate::static_files::{
     Reading, RequestHead, Route, content_range, error_body, read_small, unsatisfiable,
 };
 
-/// A target, its folder's options and the conditions of a request, which wait with it for a thread.
+/// The memory charge for a lookup that waits for a thread: a target, the options of its folder and
+/// the conditions of the request.
 const LOOKUP_BYTES: usize = 1 << 10;
 
-/// Whose the request is.
+/// The result of looking for a static file.
 pub(crate) enum StaticOutcome {
-    /// It is answered.
+    /// There is a response.
     Response(Response<ResponseBody>),
-    /// The application's.
+    /// The application must respond.
     Application(RequestContext),
-    /// Its file has to be waited for.
+    /// The file must be opened or read by another thread.
     Pending(RequestContext, Box<PendingLookup>),
 }
 
-/// What a thread that may block is to do.
+/// The work for a thread that may block.
 #[expect(clippy::large_enum_variant, reason = "handed on once")]
 pub(crate) enum PendingLookup {
     Open(Lookup),
-    /// Read a small file that is open.
+    /// Read a small file that is already open.
     Read(Found, Option<Box<Cacheable>>),
 }
 
-/// Answers from the files without waiting, if that can be done. The reply's headers are written into the request's table.
+/// Responds with a static file if that is possible without blocking. The response reuses the
+/// request's header map.
 pub(crate) fn try_respond(
     mut context: RequestContext,
     head: &mut Parts,
@@ -73,7 +75,7 @@ pub(crate) fn try_respond(
     };
     let shared = Rc::clone(&context.connection.shared);
     let (out, _) = context.buffer_and_names();
-    // Of HEAD nothing is sent, but the length of the compressed form has to be known.
+    // For HEAD, the bytes are only needed to determine the compressed length.
     let out = (!options.is_head() || options.accepts_gzip()).then_some(out);
     let now = SystemTime::now();
     let found = lookup.open_nonblocking(&mut shared.file_cache.borrow_mut(), now, out);
@@ -100,7 +102,8 @@ pub(crate) fn try_respond(
     }
 }
 
-/// Has a thread do it that may block, and answers; or gives the call back: it is the application's.
+/// Opens or reads the file on another thread and responds, or returns the context if the
+/// application must respond.
 pub(crate) async fn respond_when_ready(
     context: RequestContext,
     pending: Box<PendingLookup>,
@@ -162,7 +165,7 @@ fn framing(headers: &HeaderMap) -> BodyFraming {
     len.map_or(BodyFraming::Absent, BodyFraming::Length)
 }
 
-/// Answers from a file in memory.
+/// Responds with a file that is cached in memory.
 fn respond_from_memory(
     context: RequestContext,
     mut headers: HeaderMap,
@@ -229,7 +232,8 @@ fn fill(headers: &mut HeaderMap, lines: &[(HeaderName, HeaderValue)]) {
     }
 }
 
-/// Makes the headers of a 304 those that go with the compressed form, if a client that takes gzip would be sent that.
+/// Adapts the headers of a 304 response to the compressed form, if the client would have received
+/// that form.
 fn mark_not_modified(headers: &mut HeaderMap, whole: &HeaderMap, len: u64) {
     if compress::is_compressible_response(StatusCode::OK, whole, Some(len)) {
         compress::mark(headers);
@@ -274,7 +278,7 @@ fn build_outcome(
     StaticOutcome::Response(finish(context, status, headers, content, options))
 }
 
-/// The request's table of headers, for the reply's.
+/// Takes the request's header map and clears it for the response.
 fn take_emptied(head: &mut Parts) -> HeaderMap {
     let mut headers = std::mem::take(&mut head.headers);
     headers.clear();
@@ -294,7 +298,7 @@ fn finish(
 ) -> Response<ResponseBody> {
     let framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
-    // Their fields describe the file, not the compressed form of a line of text.
+    // These headers describe the file, so the short error text must not be compressed.
     let describes_file =
         matches!(status, StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE);
     let options = if describes_file { options.without_gzip() } else { options };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use http::{Method, Uri, Version};
-use rookery_exchange::{Departure, RequestId, Upstream, write_shown};
+use rookery_exchange::{RequestId, StreamEnd, UpstreamLog, write_masked};
 
 use super::record::{PATH_BYTES, Protocol, Record};
 use super::{AccessLog, lock};
@@ -58,8 +58,8 @@ struct Fields {
     query: usize,
     status: u16,
     bytes: u64,
-    aborted: Option<Departure>,
-    upstream: Option<Upstream>,
+    aborted: Option<StreamEnd>,
+    upstream: Option<UpstreamLog>,
 }
 
 impl PendingRecord {
@@ -76,11 +76,11 @@ impl PendingRecord {
         head.clear();
         head.extend_from_slice(method.as_str().as_bytes());
         let method = head.len();
-        write_shown(uri.path().as_bytes(), PATH_BYTES, head);
+        write_masked(uri.path().as_bytes(), PATH_BYTES, head);
         let path = head.len();
         if let Some(query) = uri.query() {
             head.push(b'?');
-            write_shown(query.as_bytes(), PATH_BYTES, head);
+            write_masked(query.as_bytes(), PATH_BYTES, head);
         }
         let query = head.len();
         head.extend_from_slice(id().as_bytes());
@@ -94,7 +94,7 @@ impl PendingRecord {
     }
 
     /// What became of it at workers.
-    pub(crate) fn set_upstream(&mut self, upstream: Upstream) {
+    pub(crate) fn set_upstream(&mut self, upstream: UpstreamLog) {
         if let Some(fields) = &mut self.fields {
             fields.upstream = Some(upstream);
         }
@@ -120,7 +120,7 @@ impl PendingRecord {
     }
 
     /// The reply is not going to be whole.
-    pub(crate) fn abort(&mut self, reason: Departure) {
+    pub(crate) fn abort(&mut self, reason: StreamEnd) {
         if let Some(fields) = &mut self.fields {
             fields.aborted = Some(reason);
         }
@@ -176,7 +176,7 @@ impl Fields {
             status: if self.status == 0 { CLIENT_GONE } else { self.status },
             bytes: self.bytes,
             elapsed: self.since.elapsed(),
-            aborted: self.aborted.or((self.status == 0).then_some(Departure::Client)),
+            aborted: self.aborted.or((self.status == 0).then_some(StreamEnd::Client)),
             request_id: &head[self.query..],
             upstream: self.upstream,
         });

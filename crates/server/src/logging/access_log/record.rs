@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rookery_exchange::{Departure, Ended, Upstream};
+use rookery_exchange::{StreamEnd, TerminationState, UpstreamLog};
 
 /// A path of a log line is cut here: a client may send 96 KiB, and a line is for reading.
 pub(super) const PATH_BYTES: usize = 2048;
@@ -31,11 +31,11 @@ pub struct Record<'a> {
     /// From the head of the request to the end of the reply.
     pub elapsed: Duration,
     /// Why the reply ended before it was whole, if it did.
-    pub aborted: Option<Departure>,
+    pub aborted: Option<StreamEnd>,
     /// The id of the request; empty when the head was refused before it was known.
     pub request_id: &'a [u8],
     /// What became of it at workers; `None` where there are none, and of what was answered without them.
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<UpstreamLog>,
 }
 
 /// A version of HTTP.
@@ -87,13 +87,13 @@ pub struct OwnedRecord {
     /// See [`Record::elapsed`].
     pub elapsed: Duration,
     /// See [`Record::aborted`].
-    pub aborted: Option<Departure>,
+    pub aborted: Option<StreamEnd>,
     /// See [`Record::request_id`].
     pub request_id: Vec<u8>,
     /// See [`Record::upstream`].
-    pub upstream: Option<Upstream>,
+    pub upstream: Option<UpstreamLog>,
     /// See [`Record::ended`].
-    pub ended: Option<Ended>,
+    pub ended: Option<TerminationState>,
 }
 
 /// How a line looks.
@@ -139,16 +139,16 @@ impl Record<'_> {
     }
 
     /// What ended a request that was not simply answered: as the application says, or as it was seen here.
-    pub fn ended(&self) -> Option<Ended> {
-        let told = self.upstream.and_then(|upstream| upstream.ended);
+    pub fn ended(&self) -> Option<TerminationState> {
+        let told = self.upstream.and_then(|upstream| upstream.termination_state);
         let has_worker = self.upstream.is_some_and(|upstream| upstream.worker.is_some());
         told.or(match self.aborted {
-            Some(Departure::Client | Departure::Slow) => Some(Ended::Client),
-            Some(Departure::Timeout) => Some(Ended::Time),
+            Some(StreamEnd::Client | StreamEnd::Slow) => Some(TerminationState::ClientDisconnected),
+            Some(StreamEnd::Timeout) => Some(TerminationState::Timeout),
             // Its reply broke off.
-            Some(Departure::Error) if has_worker => Some(Ended::Died),
+            Some(StreamEnd::Error) if has_worker => Some(TerminationState::WorkerDied),
             // Its head or its body took too long to come.
-            None if self.status == 408 => Some(Ended::Time),
+            None if self.status == 408 => Some(TerminationState::Timeout),
             _ => None,
         })
     }
@@ -197,13 +197,13 @@ impl Record<'_> {
             Some(worker) => write!(out, " {} {} {}", worker.slot, worker.pid, worker.epoch)?,
             None => out.extend_from_slice(b" - - -"),
         }
-        for time in [self.upstream.map(|upstream| upstream.queued), upstream.took] {
+        for time in [self.upstream.map(|upstream| upstream.queued), upstream.response_time] {
             match time {
                 Some(time) => write!(out, " {:.6}", time.as_secs_f64())?,
                 None => out.extend_from_slice(b" -"),
             }
         }
-        let letter = self.ended().map_or('-', Ended::letter);
+        let letter = self.ended().map_or('-', TerminationState::letter);
         match self.upstream {
             Some(upstream) => write!(out, " {} {letter}", upstream.retries())?,
             None => write!(out, " - {letter}")?,
@@ -255,7 +255,7 @@ impl Record<'_> {
     }
 
     /// Only what is known.
-    fn write_upstream_json(&self, upstream: &Upstream, out: &mut Vec<u8>) -> io::Result<()> {
+    fn write_upstream_json(&self, upstream: &UpstreamLog, out: &mut Vec<u8>) -> io::Result<()> {
         if let Some(worker) = upstream.worker {
             write!(
                 out,
@@ -264,7 +264,7 @@ impl Record<'_> {
             )?;
         }
         write!(out, ",\"queue_seconds\":{:.6}", upstream.queued.as_secs_f64())?;
-        if let Some(took) = upstream.took {
+        if let Some(took) = upstream.response_time {
             write!(out, ",\"upstream_seconds\":{:.6}", took.as_secs_f64())?;
         }
         write!(out, ",\"retries\":{}", upstream.retries())?;

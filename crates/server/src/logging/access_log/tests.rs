@@ -2,7 +2,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
-use rookery_exchange::{Ended, Upstream, UpstreamWorker};
+use rookery_exchange::{TerminationState, UpstreamLog, UpstreamWorker};
 
 use super::record::{Civil, PATH_BYTES};
 use super::*;
@@ -73,7 +73,7 @@ fn a_json_line_is_one_object() {
          \"query\":\"?x=1\",\"status\":200,\"bytes\":12,\"seconds\":0.001234}\n"
     );
     let aborted = Record {
-        aborted: Some(rookery_exchange::Departure::Timeout),
+        aborted: Some(rookery_exchange::StreamEnd::Timeout),
         request_id: b"ab-1",
         ..record(b"/a", b"")
     };
@@ -86,14 +86,14 @@ fn a_json_line_is_one_object() {
 fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
     let nothing = line(&record(b"/a", b""), Format::CommonOfWorkers);
     assert!(nothing.ends_with("\" 200 12 0.001234 - - - - - - - - -\n"), "{nothing}");
-    let upstream = Upstream {
+    let upstream = UpstreamLog {
         worker: Some(UpstreamWorker { slot: 2, pid: 4711, epoch: 5 }),
-        given: 2,
+        attempts: 2,
         queued: Duration::from_micros(7),
-        took: Some(Duration::from_micros(1200)),
-        ended: Some(Ended::Died),
+        response_time: Some(Duration::from_micros(1200)),
+        termination_state: Some(TerminationState::WorkerDied),
         session: Some(0xab),
-        ..Upstream::default()
+        ..UpstreamLog::default()
     };
     let all = Record { request_id: b"ab-1", upstream: Some(upstream), ..record(b"/a", b"") };
     let text = line(&all, Format::CommonOfWorkers);
@@ -111,7 +111,7 @@ fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
         "{json}"
     );
     // One that nobody had time for.
-    let queued = Upstream { queued: Duration::from_secs(10), ..Upstream::default() };
+    let queued = UpstreamLog { queued: Duration::from_secs(10), ..UpstreamLog::default() };
     let late = Record { upstream: Some(queued), ..record(b"/a", b"") };
     assert!(line(&late, Format::CommonOfWorkers).ends_with(" - - - - 10.000000 - 0 - -\n"));
     assert!(line(&late, Format::Json).ends_with(",\"queue_seconds\":10.000000,\"retries\":0}\n"));
@@ -119,26 +119,35 @@ fn a_line_of_workers_tells_what_became_of_the_request_at_them() {
 
 #[test]
 fn what_ended_a_request_is_what_the_application_says_or_what_was_seen() {
-    use rookery_exchange::Departure;
+    use rookery_exchange::StreamEnd;
     let worker = Some(UpstreamWorker { slot: 0, pid: 1, epoch: 1 });
-    let with = |worker, ended| Some(Upstream { worker, ended, ..Upstream::default() });
+    let with = |worker, ended| {
+        Some(UpstreamLog { worker, termination_state: ended, ..UpstreamLog::default() })
+    };
     for (upstream, aborted, ended) in [
         (None, None, None),
         (with(worker, None), None, None),
-        (with(None, Some(Ended::Queue)), None, Some(Ended::Queue)),
+        (with(None, Some(TerminationState::Queue)), None, Some(TerminationState::Queue)),
         // Who has been refused and does not wait for it has been refused.
-        (with(None, Some(Ended::Queue)), Some(Departure::Client), Some(Ended::Queue)),
-        (with(worker, None), Some(Departure::Client), Some(Ended::Client)),
-        (with(worker, None), Some(Departure::Slow), Some(Ended::Client)),
-        (with(worker, None), Some(Departure::Timeout), Some(Ended::Time)),
-        (with(worker, None), Some(Departure::Error), Some(Ended::Died)),
-        (None, Some(Departure::Error), None),
-        (with(worker, None), Some(Departure::Stop), None),
+        (
+            with(None, Some(TerminationState::Queue)),
+            Some(StreamEnd::Client),
+            Some(TerminationState::Queue),
+        ),
+        (with(worker, None), Some(StreamEnd::Client), Some(TerminationState::ClientDisconnected)),
+        (with(worker, None), Some(StreamEnd::Slow), Some(TerminationState::ClientDisconnected)),
+        (with(worker, None), Some(StreamEnd::Timeout), Some(TerminationState::Timeout)),
+        (with(worker, None), Some(StreamEnd::Error), Some(TerminationState::WorkerDied)),
+        (None, Some(StreamEnd::Error), None),
+        (with(worker, None), Some(StreamEnd::Stop), None),
     ] {
         let record = Record { aborted, upstream, ..record(b"/", b"") };
         assert_eq!(record.ended(), ended, "{upstream:?} {aborted:?}");
     }
-    assert_eq!(Record { status: 408, ..record(b"/", b"") }.ended(), Some(Ended::Time));
+    assert_eq!(
+        Record { status: 408, ..record(b"/", b"") }.ended(),
+        Some(TerminationState::Timeout)
+    );
 }
 
 #[test]

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_both_kinds() {
+    fn parses_utc_time_and_generalized_time() {
         assert_eq!(time((tag::UTC_TIME, b"700101000000Z")), Some(at(0)));
         assert_eq!(time((tag::UTC_TIME, b"000229123456Z")), Some(at(951_827_696)));
         assert_eq!(time((tag::UTC_TIME, b"491231235959Z")), Some(at(2_524_607_999)));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_knows_a_certificate_by_is_read() {
+    fn reads_renewal_identifiers_of_a_certificate() {
         let pem = std::fs::read(
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls/localhost.pem"),
         );
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_rfc_4514_says() {
+    fn formats_names_per_rfc4514() {
         let pair = |oid: &[u8], kind, text: &[u8]| {
             let pair = [
                 super::super::der::value(tag::OID, &[oid]),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_none() {
+    fn rejects_der_that_is_no_certificate() {
         assert!(Certificate::parse(b"").is_none());
         assert!(Certificate::parse(&[0x30, 0]).is_none());
         assert!(Certificate::parse(&[0x30; 100]).is_none());

@@ -160,15 +160,13 @@ impl Tls {
         match built {
             Ok(built) => {
                 self.install(&mut file_watch, &settings, &found, built);
-                notice(
-                    "TLS: the certificate has changed, and new connections are given the new one",
-                );
+                notice("TLS: the certificate has changed; new connections use the new one");
             }
             Err(error) => {
                 let text = error.to_string();
                 if file_watch.on_failure(found, text, now) {
                     notice(&format!(
-                        "TLS: {error}. New connections are given the certificate from before"
+                        "TLS: {error}. New connections keep using the previous certificate"
                     ));
                 }
             }
@@ -321,7 +319,7 @@ fn load(settings: &TlsSettings, notice: fn(&str)) -> (Contents, Result<Built, Tl
         },
     );
     let changing = || {
-        let file = settings.pems().next().expect("something has changed");
+        let file = settings.pems().next().expect("a change was detected in one of the files");
         Err(file.malformed(TlsPart::Certificate, &"the files change while they are read"))
     };
     for line in built.iter().flat_map(|_| &warnings) {
@@ -347,7 +345,7 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
     };
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions)
-        .expect("ring has suites for both");
+        .expect("ring supports both versions");
     let builder = match &settings.client_ca {
         None => builder.with_no_client_auth(),
         Some(ca) => {
@@ -410,7 +408,7 @@ mod tests {
     use crate::net::tls::settings::CertificatePair;
 
     #[test]
-    fn files_are_read_until_what_they_have_is_served() {
+    fn reads_files_until_their_contents_are_served() {
         static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
@@ -442,27 +440,27 @@ mod tests {
             tls.check_files(now + Duration::from_secs(seconds));
         }
         assert!(tls.reload().is_err());
-        assert_eq!((said("certificate from before"), said("has changed")), (1, 0));
+        assert_eq!((said("previous certificate"), said("has changed")), (1, 0));
         assert!(serves("localhost"));
         // It cannot be read for a while: the names of the files and their times are as they were.
         let there = std::fs::read(path("c.key")).unwrap();
         std::fs::remove_file(path("c.key")).unwrap();
         tls.check_files(now + Duration::from_secs(50));
-        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        assert_eq!((said("previous certificate"), said("has changed")), (2, 0));
         std::fs::write(path("c.key"), there).unwrap();
         put("localhost.pem", "c.pem");
         // It is what is served: nothing is to be done, and nothing is said.
         tls.check_files(now + Duration::from_secs(60));
-        assert_eq!((said("certificate from before"), said("has changed")), (2, 0));
+        assert_eq!((said("previous certificate"), said("has changed")), (2, 0));
         put("other.pem", "c.pem");
         put("other.key", "c.key");
         tls.check_files(now + Duration::from_secs(61));
-        assert_eq!((said("certificate from before"), said("has changed")), (2, 1));
+        assert_eq!((said("previous certificate"), said("has changed")), (2, 1));
         assert!(!serves("localhost"));
     }
 
     #[test]
-    fn dates_are_looked_at_once_a_day() {
+    fn warns_about_dates_once_a_day() {
         static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
         let file = |name: &str| {
             let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
@@ -490,6 +488,6 @@ mod tests {
         assert_eq!(about_dates(ends - 10 * day + day / 2), [""; 0]);
         assert_eq!(about_dates(ends - 9 * day).len(), 1);
         assert_eq!(about_dates(ends - 10 * day).len(), 1);
-        assert!(about_dates(ends + day)[0].contains(" has expired on "));
+        assert!(about_dates(ends + day)[0].contains(" expired on "));
     }
 }

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_asked_for_by_their_reverse_names() {
+    fn ip_addresses_use_reverse_mapping_names() {
         assert_eq!(server_name_for("App.example.org"), "app.example.org");
         assert_eq!(server_name_for("192.0.2.1"), "1.2.0.192.in-addr.arpa");
         assert_eq!(
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_is_answered() {
+    fn responds_only_to_registered_challenges() {
         let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
         challenges.answer_http("abc", "abc.def");
         assert_eq!(

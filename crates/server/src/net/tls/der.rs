@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_as_they_are_written() {
+    fn reads_back_written_values() {
         for len in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
             let content = vec![7; len];
             let written =
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_nothing() {
+    fn rejects_truncated_values() {
         let written = value(tag::SEQUENCE, &[&[1; 300]]);
         for end in 0..written.len() {
             assert_eq!(Values(&written[..end]).next(), None, "{end}");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_are_dotted() {
+    fn formats_object_identifiers_in_dotted_form() {
         assert_eq!(dotted(&[0x55, 0x04, 0x03]), "2.5.4.3");
         assert_eq!(
             dotted(&[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x09, 0x01]),

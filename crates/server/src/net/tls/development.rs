@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_read() {
+    fn a_created_certificate_can_be_parsed() {
         let now = UNIX_EPOCH + Duration::from_secs(1_780_000_000);
         let (der, _) = create(now).unwrap();
         let read = Certificate::parse(&der).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_kept_until_it_is_about_to_expire() {
+    fn a_certificate_is_kept_until_shortly_before_expiry() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("tls");
         let made = DevelopmentCertificate::load_or_create(&place).unwrap();
@@ -128,7 +128,7 @@ mod tests {
         write_atomically(&made.file, &pem("CERTIFICATE", &der)).unwrap();
         assert!(
             DevelopmentCertificate::load_or_create(&place).unwrap().is_new,
-            "one without a key is not kept"
+            "a file without a key is replaced"
         );
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_served_was_built_from_the_contents_that_were_hashed() {
+    fn the_built_value_matches_the_hashed_contents() {
         let file = Cell::new(1);
         let hash = || vec![Some([file.get(); 32])];
         // The file is replaced while it is read, so many times.
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_tried_again_until_it_can_or_is_gone() {
+    fn failed_contents_are_retried_with_growing_pauses() {
         let now = Instant::now();
         let contents = |first: u8| vec![Some([first; 32]), None];
         let mut watch = FileWatch::new(contents(1));
@@ -136,7 +136,11 @@ mod tests {
         let mut time = now;
         for at in 0..8 {
             assert!(watch.compare(&contents(2), time));
-            assert_eq!(watch.on_failure(contents(2), "no".to_owned(), time), at == 0, "said once");
+            assert_eq!(
+                watch.on_failure(contents(2), "no".to_owned(), time),
+                at == 0,
+                "reported once"
+            );
             assert!(!watch.compare(&contents(2), time));
             let failed = watch.failed.as_ref().unwrap();
             pauses.push(failed.pause.as_secs());

@@ -41,18 +41,18 @@ impl Validity {
         let date = |time: SystemTime| fmt_http_date(clamp_to_printable(time));
         if *ends < now {
             warn(format!(
-                "the certificate in {name} has expired on {}: clients refuse it",
+                "the certificate in {name} expired on {}; clients reject it",
                 date(*ends)
             ));
         } else if *ends
             < now + EXPIRY_WARNING.min(ends.duration_since(*begins).unwrap_or_default() / 6)
         {
-            warn(format!("the certificate in {name} expires on {}: renew it", date(*ends)));
+            warn(format!("the certificate in {name} expires on {}; renew it", date(*ends)));
         }
         if *begins > now {
             let begins = date(*begins);
             warn(format!(
-                "the certificate in {name} is valid from {begins} on, and not yet: is the clock right?"
+                "the certificate in {name} is not valid before {begins}; is the clock right?"
             ));
         }
     }
@@ -70,7 +70,7 @@ impl Identity {
         for der in &chain {
             let read = Certificate::parse(der);
             certificates.push(read.ok_or_else(|| {
-                pair.certificate.malformed(TlsPart::Certificate, &"it is no X.509")
+                pair.certificate.malformed(TlsPart::Certificate, &"it is not an X.509 certificate")
             })?);
         }
         let key = pair.key.key()?;
@@ -104,8 +104,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     if let [only] = chain {
         if !only.is_self_issued() {
             warn(format!(
-                "{name} has no certificate but its own: unless {} is a root that clients have, put the certificates \
-                 between the two behind it",
+                "{name} contains only the server's own certificate: unless clients trust {} as a root, append \
+                 the intermediate certificates",
                 only.issuer()
             ));
         }
@@ -113,7 +113,7 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     for (at, pair) in chain.windows(2).enumerate() {
         if !pair[0].is_issued_by(&pair[1]) {
             warn(format!(
-                "the chain in {name} is out of order: behind its certificate {} there should be that of {}, not of {}",
+                "the chain in {name} is out of order: certificate {} must be followed by that of {}, not by that of {}",
                 at + 1,
                 pair[0].issuer(),
                 pair[1].subject()

@@ -115,7 +115,7 @@ impl Pem {
             return Err(TlsError::Folder { part, from: self.name() });
         }
         if !metadata.is_file() {
-            return Err(self.malformed(part, &"it is no file"));
+            return Err(self.malformed(part, &"it is not a regular file"));
         }
         let mut bytes = Vec::new();
         File::open(path)

@@ -46,7 +46,7 @@ impl Hsts {
         let subdomains = if self.include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if self.preload { "; preload" } else { "" };
         HeaderValue::try_from(format!("max-age={}{subdomains}{preload}", self.max_age))
-            .expect("letters, digits and marks")
+            .expect("the value consists of visible ASCII characters")
     }
 }
 

@@ -232,7 +232,7 @@ mod tests {
     use crate::net::tls::certificate::Certificate;
 
     #[test]
-    fn base64_is_that_of_rfc_4648() {
+    fn encodes_rfc4648_base64() {
         for (bytes, text) in [
             ("", ""),
             ("f", "Zg=="),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_for_its_host_and_nothing_else() {
+    fn a_challenge_certificate_names_only_its_host() {
         let made = challenge_certificate("app.example.org", "token.thumbprint").unwrap();
         let der = &made.cert[0];
         assert_eq!(Certificate::parse(der).unwrap().hosts, ["app.example.org"]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn openssl_reads_a_request() {
+    fn openssl_verifies_a_certificate_request() {
         let der = SigningKey::generate()
             .unwrap()
             .request(&["app.example.org", "192.0.2.1", "2001:db8::1"])
@@ -274,7 +274,7 @@ mod tests {
             .args(["req", "-inform", "DER", "-noout", "-verify", "-text", "-in"])
             .arg(&file)
             .output();
-        let output = openssl.expect("openssl is here, as the tests of certificates ask");
+        let output = openssl.expect("openssl is required by the TLS tests");
         let text = String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{text}");

@@ -140,9 +140,9 @@ fn not_inside(
     sections: &[String],
 ) -> fmt::Result {
     let wanted = if part == TlsPart::Key { "private key" } else { "certificate" };
-    write!(f, "{from} has no {wanted} inside")?;
+    write!(f, "{from} contains no {wanted}")?;
     if sections.is_empty() {
-        return f.write_str(": it is no PEM, which has lines such as -----BEGIN CERTIFICATE-----");
+        return f.write_str(": it is not PEM, which has lines such as -----BEGIN CERTIFICATE-----");
     }
     write!(f, ", but: {}", sections.join(", "))?;
     let has = |label: &str| sections.iter().any(|section| section.ends_with(label));

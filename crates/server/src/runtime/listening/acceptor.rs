@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a connection past the limit is told.
 const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 41\r\n\r\n503 Service Unavailable: all seats taken\n";
+    Content-Type: text/plain\r\nContent-Length: 46\r\n\r\n503 Service Unavailable: too many connections\n";
 
 /// What a connection past the limit of its address is told.
 const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_as_applied_is_in_force_after_any_order_of_events() {
+    fn changes_reported_as_applied_are_in_force_after_any_sequence_of_events() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut chance = |of: u64| {
             // Xorshift.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_not_sent_and_not_waited_for() {
+    fn an_unchanged_announcement_is_neither_sent_nor_awaited() {
         let mut announcements = Announcements::default();
         announcements.set_receiving(true);
         assert!(!announcements.change(Vec::new()));

@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::PublicSockets;
 
 use crate::http::listener_config::{Downstream, ListenerConfig, Redirect};
-use crate::net::descriptor::CloseInChild;
+
+use crate::net::descriptor::close_in_child;
 use crate::net::listen::ListeningSocket;
 use crate::runtime::listening::socket_group::SocketGroup;
 
@@ -25,7 +27,7 @@ impl PublicListeners {
     pub(in crate::runtime) fn new(inherited: PublicSockets) -> PublicListeners {
         let [sockets, redirects] = [inherited.sockets, inherited.redirects]
             .map(|sockets| sockets.into_iter().map(ListeningSocket::from_fd).collect::<Vec<_>>());
-        let close_in_child = sockets.iter().chain(&redirects).map(CloseInChild::new).collect();
+        let close_in_child = sockets.iter().chain(&redirects).map(close_in_child).collect();
         PublicListeners { _close_in_child: close_in_child, sockets, redirects }
     }
 

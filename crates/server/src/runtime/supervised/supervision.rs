@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rookery_system::fork::CloseInChild;
 use rookery_worker_protocol::{
     ControlChannel, Inherited, KEEP_WEBSOCKETS, MAX_ANNOUNCEMENT_SIZE, Message, Received,
     SharedScoreboard,
@@ -21,7 +22,8 @@ use super::announcements::{Announcements, Wait};
 use super::public_listeners::PublicListeners;
 use crate::connections::table::ConnectionTable;
 use crate::http::listener_config::ListenerConfig;
-use crate::net::descriptor::CloseInChild;
+
+use crate::net::descriptor::close_in_child;
 use crate::runtime::listening::accept_switch::{AcceptMode, AcceptSwitch, AcceptWatch};
 use crate::runtime::listening::socket_group::SocketGroup;
 use crate::static_files::StaticFiles;
@@ -93,7 +95,7 @@ impl Supervision {
     ) -> Supervision {
         let Inherited { listener, control, scoreboard, public, log, cookie } = inherited;
         let public = (!public.is_empty()).then(|| PublicListeners::new(public));
-        let close_in_child = [CloseInChild::new(&control), CloseInChild::new(&listener)];
+        let close_in_child = [close_in_child(&control), close_in_child(&listener)];
         let scoreboard = Arc::new(scoreboard);
         Supervision {
             _close_in_child: close_in_child,

@@ -4,27 +4,27 @@ use std::io::Write as _;
 use std::sync::mpsc::Receiver;
 
 use flate2::write::GzDecoder;
-use rookery_exchange::{Departure, Exchange, Given, HIGH_MARK, Share, StreamRules};
+use rookery_exchange::{ChunkAdmission, Exchange, HIGH_MARK, Share, StreamEnd, StreamOptions};
 use rookery_server::Config;
 
 use super::{Open, PULLED, PUSHED, ask, ok, read_to, rest, streaming, ten};
 use crate::support::{App, Client, until};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
-const COMPRESSED: StreamRules = StreamRules { is_compressible: true, ..PUSHED };
+const COMPRESSED: StreamOptions = StreamOptions { is_compressible: true, ..PUSHED };
 
-fn pushing(rules: StreamRules, head: fn(&mut Exchange)) -> (App, Receiver<Open>) {
+fn pushing(rules: StreamOptions, head: fn(&mut Exchange)) -> (App, Receiver<Open>) {
     streaming(Config::default(), rules, head, Box::new(|_, _| ()))
 }
 
 fn events(exchange: &mut Exchange) {
-    exchange.begin_reply(200);
-    exchange.push_reply_header(b"Content-Type", b"text/event-stream").unwrap();
+    exchange.begin_response(200);
+    exchange.push_response_header(b"Content-Type", b"text/event-stream").unwrap();
 }
 
 fn image(exchange: &mut Exchange) {
-    exchange.begin_reply(200);
-    exchange.push_reply_header(b"Content-Type", b"image/png").unwrap();
+    exchange.begin_response(200);
+    exchange.push_response_header(b"Content-Type", b"image/png").unwrap();
 }
 
 /// What a client has that decodes what has come so far: of a head, and chunks behind it.
@@ -56,7 +56,7 @@ fn read_decoded(client: &mut Client, text: &[u8]) {
 fn a_piece_can_be_decoded_before_the_next_is_made() {
     for (rules, head) in [
         (COMPRESSED, ok as fn(&mut Exchange)),
-        (StreamRules { is_events: true, is_prompt: true, ..COMPRESSED }, events),
+        (StreamOptions { is_events: true, sends_head_first: true, ..COMPRESSED }, events),
     ] {
         let (app, opened) = pushing(rules, head);
         let (mut client, open) = ask(&app, &opened, GET);
@@ -83,7 +83,7 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
         whole.extend_from_slice(&large);
         read_decoded(&mut client, &whole);
         open.end();
-        let reply = client.reply().unwrap();
+        let reply = client.response().unwrap();
         let mut decoder = GzDecoder::new(Vec::new());
         decoder.write_all(&reply.body).unwrap();
         assert_eq!(decoder.finish().unwrap(), whole, "with its end");
@@ -97,12 +97,12 @@ fn a_piece_can_be_decoded_before_the_next_is_made() {
 #[test]
 fn what_is_pulled_is_compressed_in_bounded_memory() {
     const PIECES: usize = 200;
-    let rules = StreamRules { is_compressible: true, ..PULLED };
+    let rules = StreamOptions { is_compressible: true, ..PULLED };
     let pull = |open: &Open, n: usize| {
         if n < PIECES {
             // Neither all alike, nor noise.
             let piece: Vec<u8> = (0..HIGH_MARK).map(|at| ((at * (n + 7)) >> 3) as u8).collect();
-            assert!(matches!(open.give(piece), Given::More | Given::Enough));
+            assert!(matches!(open.give(piece), ChunkAdmission::Continue | ChunkAdmission::Pause));
         } else {
             open.end();
         }
@@ -110,7 +110,7 @@ fn what_is_pulled_is_compressed_in_bounded_memory() {
     let (app, _opened) = streaming(Config::default(), rules, ok, Box::new(pull));
     let mut client = app.connect();
     client.send(GET);
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert!(reply.body.len() < PIECES * HIGH_MARK / 2, "{}", reply.body.len());
     let mut decoder = GzDecoder::new(Vec::new());
     decoder.write_all(&reply.body).unwrap();
@@ -135,7 +135,7 @@ fn what_was_given_before_an_error_arrives() {
     let large = vec![b'x'; 3 << 20];
     open.give(large.clone());
     open.give("last");
-    open.cut(Departure::Error, "unseen");
+    open.cut(StreamEnd::Error, "unseen");
     let (read, is_fin) = rest(&mut client);
     assert!(!is_fin, "a clean end was faked");
     whole.extend_from_slice(&large);

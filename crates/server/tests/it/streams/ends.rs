@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Departure, Event, Exchange, Given, Payload, Share};
+use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, Share, StreamEnd};
 use rookery_server::{Config, Limits, ListenerConfig, Rejection};
 
 use super::{
@@ -18,8 +18,8 @@ use crate::support::{App, Client, PATIENCE, until};
 fn an_error_before_the_head_is_an_ordinary_500() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) = ask(&app, &opened, GET);
-    open.cut(Departure::Error, "ERROR: no such table");
-    let reply = client.reply().unwrap();
+    open.cut(StreamEnd::Error, "ERROR: no such table");
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.body.as_slice()), (500, &b"ERROR: no such table"[..]));
     assert_eq!(reply.header("content-type"), Some("text/plain; charset=UTF-8"));
     app.await_event("departed Error");
@@ -28,17 +28,17 @@ fn an_error_before_the_head_is_an_ordinary_500() {
         client.send(GET);
         opened.recv_timeout(PATIENCE).unwrap()
     };
-    open.cut(Departure::Error, "");
-    assert_eq!(client.reply().unwrap().body, b"500 Internal Server Error\n");
+    open.cut(StreamEnd::Error, "");
+    assert_eq!(client.response().unwrap().body, b"500 Internal Server Error\n");
 }
 
 #[test]
 fn an_application_may_have_another_status_for_that() {
-    let rules = rookery_exchange::StreamRules { failed_status: 502, ..PUSHED };
+    let rules = rookery_exchange::StreamOptions { failed_status: 502, ..PUSHED };
     let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
     let (mut client, open) = ask(&app, &opened, GET);
-    open.cut(Departure::Error, "502 Bad Gateway: gone\n");
-    let reply = client.reply().unwrap();
+    open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.body.as_slice()), (502, &b"502 Bad Gateway: gone\n"[..]));
     // It is no failure of the application's here, and none is reported.
     assert_eq!(app.server.reports().count(Rejection::Application), 0);
@@ -47,7 +47,7 @@ fn an_application_may_have_another_status_for_that() {
     let open = opened.recv_timeout(PATIENCE).unwrap();
     open.give("abc");
     read_to(&mut client, "abc");
-    open.cut(Departure::Error, "502 Bad Gateway: gone\n");
+    open.cut(StreamEnd::Error, "502 Bad Gateway: gone\n");
     assert!(!rest(&mut client).1);
 }
 
@@ -79,17 +79,17 @@ fn a_fin_behind_the_end_does_not_keep_the_last_piece_back() {
 fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
     fn with_length(exchange: &mut Exchange) {
         ok(exchange);
-        exchange.push_reply_header(b"Content-Length", b"10000000").unwrap();
+        exchange.push_response_header(b"Content-Length", b"10000000").unwrap();
     }
     for (request, head) in [(GET, ok as fn(&mut Exchange)), (GET, with_length), (GET_10, ok)] {
         let (app, opened) =
             streaming(Config::default(), PUSHED, head, Box::new(|_, _| unreachable!()));
         let (mut client, open) = ask(&app, &opened, request);
         // More than the socket takes at once: it is written first, all of it.
-        assert_eq!(open.give(vec![b'x'; 6 << 20]), Given::Enough);
+        assert_eq!(open.give(vec![b'x'; 6 << 20]), ChunkAdmission::Pause);
         read_to(&mut client, "\r\n\r\n");
         open.give("last");
-        open.cut(Departure::Error, "unseen");
+        open.cut(StreamEnd::Error, "unseen");
         let (bytes, is_fin) = rest(&mut client);
         assert!(!is_fin, "a clean end was faked");
         let text = String::from_utf8(bytes).unwrap();
@@ -117,7 +117,7 @@ fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
     let (app, opened) = pushing(limits);
     let (_client, open) = ask(&app, &opened, GET);
     open.give(vec![b'x'; 15 << 20]);
-    open.cut(Departure::Error, "");
+    open.cut(StreamEnd::Error, "");
     app.await_event("departed Error");
     until("the connection is gone", || app.listener().connections() == 0);
 }
@@ -149,7 +149,7 @@ fn a_client_that_goes_is_noticed() {
             }
             let keeps = go(client);
             app.await_event("departed Client");
-            assert_eq!(open.give("x"), Given::Over);
+            assert_eq!(open.give("x"), ChunkAdmission::Ended);
             drop(keeps);
             until("the connection is gone", || app.listener().connections() == 0);
             assert_eq!(departures(&app).len(), 1);
@@ -183,14 +183,14 @@ fn a_client_that_went_before_the_answer_is_told_of_once() {
                 gone.lock().unwrap().recv().unwrap();
                 ok(&mut exchange);
                 let stream = link.stream(PUSHED);
-                exchange.set_reply_stream(stream.clone());
+                exchange.set_response_stream(stream.clone());
                 let id = exchange.id();
                 link.send(Command::Respond(exchange));
-                assert_eq!(stream.flow.give(1), Given::More);
-                link.send(Command::Piece {
+                assert_eq!(stream.flow.admit(1), ChunkAdmission::Continue);
+                link.send(Command::Chunk {
                     stream: id,
                     payload: Payload::Pooled(vec![1]),
-                    goes_on: false,
+                    is_pushing: false,
                 });
             }
         }),
@@ -216,7 +216,7 @@ fn a_client_that_goes_while_the_head_waits_leaves_no_place_taken() {
             if let Event::Request(mut exchange) = event {
                 sender.send(exchange.slot()).unwrap();
                 ok(&mut exchange);
-                exchange.set_reply_stream(link.stream(PUSHED));
+                exchange.set_response_stream(link.stream(PUSHED));
                 link.send(Command::Respond(exchange));
             }
         }),
@@ -291,7 +291,7 @@ fn an_application_may_be_silent_and_a_client_must_read() {
     std::thread::sleep(Duration::from_secs(1));
     open.give("two");
     open.end();
-    assert_eq!(client.reply().unwrap().body, b"onetwo");
+    assert_eq!(client.response().unwrap().body, b"onetwo");
     let (mut client, open) = ask(&app, &opened, GET);
     open.give(vec![1; 10 << 20]);
     app.await_event("departed Timeout");
@@ -305,7 +305,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     open.give("one");
     read_to(&mut client, "one");
     app.stop();
-    assert_eq!(client.reply().unwrap().body, b"one", "ended in order");
+    assert_eq!(client.response().unwrap().body, b"one", "ended in order");
     assert!(client.is_closed());
     app.await_event("departed Stop");
 
@@ -357,7 +357,7 @@ fn a_drain_waits_for_what_is_pulled() {
     std::thread::sleep(Duration::from_millis(100));
     open.give("two");
     open.end();
-    assert_eq!(client.reply().unwrap().body, b"onetwo");
+    assert_eq!(client.response().unwrap().body, b"onetwo");
     assert!(client.is_closed());
     app.await_event("departed Done");
 }
@@ -383,11 +383,11 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
             }
             3 => {
                 open.give("x");
-                open.cut(Departure::Error, "page");
+                open.cut(StreamEnd::Error, "page");
                 rest_by_line(&mut client);
             }
             4 => {
-                open.cut(Departure::Error, "page");
+                open.cut(StreamEnd::Error, "page");
                 drop(client);
             }
             5 => {
@@ -398,12 +398,12 @@ fn many_streams_that_end_in_every_way_leave_nothing_charged() {
                 rest_by_line(&mut client);
             }
             6 => {
-                open.cut(Departure::Slow, "");
+                open.cut(StreamEnd::Slow, "");
                 rest_by_line(&mut client);
             }
             7 => {
                 open.give(vec![1; 10 << 20]);
-                open.cut(Departure::Slow, "");
+                open.cut(StreamEnd::Slow, "");
                 rest_by_line(&mut client);
             }
             8 => {

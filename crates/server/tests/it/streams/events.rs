@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use rookery_exchange::StreamRules;
+use rookery_exchange::StreamOptions;
 use rookery_server::{Config, ListenerConfig};
 
 use super::{GET, PUSHED, ask, ends_with, ok, read_to, streaming};
 use crate::support::{App, echo, hello};
 
-const EVENTS: StreamRules =
-    StreamRules { is_prompt: true, is_events: true, heartbeat: 1, ..PUSHED };
+const EVENTS: StreamOptions =
+    StreamOptions { sends_head_first: true, is_events: true, heartbeat: 1, ..PUSHED };
 
 #[test]
 fn events_begin_at_once_and_are_kept_alive_without_the_application() {
@@ -22,7 +22,7 @@ fn events_begin_at_once_and_are_kept_alive_without_the_application() {
     assert!(since.elapsed() >= Duration::from_millis(1500), "{:?}", since.elapsed());
     open.give("data: a\n\n");
     open.end();
-    let body = client.reply().unwrap().body;
+    let body = client.response().unwrap().body;
     assert!(ends_with(&body, ":\n\ndata: a\n\n"));
     app.await_event("departed Done");
     assert_eq!(open.stream.flow.waiting(), 0);
@@ -36,19 +36,19 @@ fn no_comment_lands_within_an_event() {
     std::thread::sleep(Duration::from_millis(2500));
     open.give(" and half\n\n");
     open.end();
-    let body = client.reply().unwrap().body;
+    let body = client.response().unwrap().body;
     assert!(ends_with(&body, "data: half and half\n\n"), "{:?}", String::from_utf8_lossy(&body));
 }
 
 #[test]
 fn a_stop_tells_clients_of_events_when_to_come_again() {
     for is_pulled in [false, true] {
-        let rules = StreamRules { is_pulled, ..EVENTS };
+        let rules = StreamOptions { is_pulled, ..EVENTS };
         let (mut app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| ()));
         let (mut client, _open) = ask(&app, &opened, GET);
         read_to(&mut client, ":\n\n");
         app.stop();
-        let body = String::from_utf8(client.reply().unwrap().body).unwrap();
+        let body = String::from_utf8(client.response().unwrap().body).unwrap();
         let retry = body
             .strip_prefix(":\n\nretry: ")
             .and_then(|rest| rest.strip_suffix("\n\n"))
@@ -66,7 +66,7 @@ fn a_full_queue_does_not_end_a_pages_events_for_good() {
     let mut client = app.connect();
     assert_eq!(client.get("/").status, 503);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/event-stream")));
     assert_eq!(
         (reply.body.as_slice(), reply.header("retry-after")),

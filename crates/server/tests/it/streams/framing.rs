@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Command, Event, Exchange, Given, Payload, StreamRules};
+use rookery_exchange::{ChunkAdmission, Command, Event, Exchange, Payload, StreamOptions};
 use rookery_server::{Config, Limits, ListenerConfig};
 
 use super::{
@@ -44,8 +44,8 @@ fn a_pipelined_request_waits_for_the_end_of_a_stream() {
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(app.requests(), 1);
     open.end();
-    assert_eq!(client.reply().unwrap().body, b"one");
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"one");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn pipelined_streams_come_one_after_the_other_to_a_client_that_reads_byte_by_byt
     }
     client.read = text;
     for _ in 0..5 {
-        assert_eq!(client.reply().unwrap().body, b"<0><1><2>");
+        assert_eq!(client.response().unwrap().body, b"<0><1><2>");
     }
     assert_eq!(opened.iter().take(5).count(), 5);
     until("told of each end", || departures(&app) == ["departed Done"; 5]);
@@ -88,9 +88,9 @@ fn what_was_sent_behind_a_stream_is_served_however_much_it_is() {
     let other = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Long: {}\r\n\r\n", "y".repeat(900));
     client.send(long + &other.repeat(25) + "GET /plain HTTP/1.1\r\nHost: a\r\n\r\n");
     for n in 0..26 {
-        assert_eq!(client.reply().unwrap().body, b"01", "the reply to request {n}");
+        assert_eq!(client.response().unwrap().body, b"01", "the reply to request {n}");
     }
-    assert_eq!(client.reply().unwrap().body, b"Hello, World!");
+    assert_eq!(client.response().unwrap().body, b"Hello, World!");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_head_waits_for_a_second_at_most() {
     assert!(since.elapsed() >= Duration::from_millis(900), "{:?}", since.elapsed());
     open.give("late");
     open.end();
-    assert_eq!(client.reply().unwrap().body, b"late");
+    assert_eq!(client.response().unwrap().body, b"late");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_head_leaves_when_it_is_told_to_and_at_once_where_that_is_the_rule() {
         assert!(client.fill());
         assert!(ends_with(&client.read, "\r\n\r\n"));
     }));
-    let rules = StreamRules { is_prompt: true, ..PUSHED };
+    let rules = StreamOptions { sends_head_first: true, ..PUSHED };
     let (app, opened) = streaming(Config::default(), rules, ok, Box::new(|_, _| unreachable!()));
     assert!(is_at_once(|| {
         let (mut client, _open) = ask(&app, &opened, GET);
@@ -197,8 +197,8 @@ fn without_a_body_nobody_is_asked() {
             b"/304" => 304,
             _ => 200,
         };
-        exchange.begin_reply(status);
-        exchange.push_reply_header(b"X-Kept", b"yes").unwrap();
+        exchange.begin_response(status);
+        exchange.push_response_header(b"X-Kept", b"yes").unwrap();
     }
     let (app, _opened) =
         streaming(Config::default(), PULLED, of_path, Box::new(|_, _| unreachable!()));
@@ -219,7 +219,7 @@ fn a_length_that_is_told_is_kept() {
     open.give("01234");
     open.give("56789");
     open.end();
-    let reply = client.reply().unwrap();
+    let reply = client.response().unwrap();
     assert_eq!(
         (reply.header("content-length"), reply.header("transfer-encoding")),
         (Some("10"), None)
@@ -237,7 +237,7 @@ fn a_length_that_is_not_kept_is_an_error() {
     let (mut client, open) = ask(&app, &opened, GET);
     open.give("01234");
     read_to(&mut client, "01234");
-    assert_eq!(open.give("567890"), Given::TooLong);
+    assert_eq!(open.give("567890"), ChunkAdmission::ExceedsLength);
     let (bytes, is_fin) = rest(&mut client);
     assert!(ends_with(&bytes, "\r\n\r\n01234") && !is_fin);
     let (mut client, open) = ask(&app, &opened, GET);
@@ -253,7 +253,7 @@ fn a_length_that_is_not_kept_is_an_error() {
 fn nothing_is_waited_for_where_the_length_is_none() {
     fn none(exchange: &mut Exchange) {
         ok(exchange);
-        exchange.push_reply_header(b"Content-Length", b"0").unwrap();
+        exchange.push_response_header(b"Content-Length", b"0").unwrap();
     }
     for rules in [PULLED, PUSHED] {
         let (app, _opened) =
@@ -300,20 +300,20 @@ fn a_stream_that_is_the_answer_to_a_head_is_whole() {
                 if let Event::Head(mut exchange) = event {
                     ok(&mut exchange);
                     if !is_stream {
-                        exchange.set_reply_body(&vec![b'x'; len]);
+                        exchange.set_response_body(&vec![b'x'; len]);
                         return link.send(Command::Respond(exchange));
                     }
                     let stream = link.stream(PUSHED);
-                    exchange.set_reply_stream(stream.clone());
+                    exchange.set_response_stream(stream.clone());
                     let id = exchange.id();
                     link.send(Command::Respond(exchange));
-                    stream.flow.give(len);
-                    link.send(Command::Piece {
+                    stream.flow.admit(len);
+                    link.send(Command::Chunk {
                         stream: id,
                         payload: Payload::Pooled(vec![b'x'; len]),
-                        goes_on: false,
+                        is_pushing: false,
                     });
-                    link.send(Command::End { stream: id });
+                    link.send(Command::EndStream { stream: id });
                     link.flush();
                 }
             }),
@@ -322,7 +322,7 @@ fn a_stream_that_is_the_answer_to_a_head_is_whole() {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         client.send(vec![b'y'; 1000]);
         std::thread::sleep(Duration::from_millis(300));
-        let body = client.reply().unwrap().body;
+        let body = client.response().unwrap().body;
         assert_eq!(body.len(), len);
         if is_stream {
             app.await_event("departed Done");

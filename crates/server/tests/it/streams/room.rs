@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rookery_exchange::{Command, Given, HIGH_MARK, Share};
+use rookery_exchange::{ChunkAdmission, Command, HIGH_MARK, Share};
 use rookery_server::Limits;
 
 use super::{GET, ask, departures, ends_with, pulling, pushing, rest};
@@ -29,7 +29,7 @@ fn who_is_pulled_is_not_asked_while_64_kib_wait() {
         std::mem::replace(&mut before, wants()) == wants()
     });
     assert!(wants() < PIECES / 2, "{}", wants());
-    let body = client.reply().unwrap().body;
+    let body = client.response().unwrap().body;
     assert_eq!(body.len(), PIECES * HIGH_MARK);
     assert!(
         body.chunks(HIGH_MARK)
@@ -55,14 +55,14 @@ fn who_goes_on_by_itself_is_not_asked_meanwhile() {
     let wants = || app.log.lock().unwrap().iter().filter(|line| *line == "want").count();
     until("it is asked", || wants() == 1);
     for piece in ["b", "c"] {
-        assert_eq!(open.give_and(piece, true), Given::More);
+        assert_eq!(open.give_and(piece, true), ChunkAdmission::Continue);
         // All that was given is written, and there is room.
         until("it is written", || open.stream.flow.waiting() == 0);
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(wants(), 1);
     }
-    open.tell(Command::Ask { stream: open.id });
-    assert_eq!(client.reply().unwrap().body, b"abcde");
+    open.tell(Command::ResumePulls { stream: open.id });
+    assert_eq!(client.response().unwrap().body, b"abcde");
     assert_eq!(wants(), 3);
 }
 
@@ -70,11 +70,11 @@ fn who_goes_on_by_itself_is_not_asked_meanwhile() {
 fn marks_tell_the_application_to_wait_and_to_go_on() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) = ask(&app, &opened, GET);
-    assert_eq!(open.give(vec![1; 1000]), Given::More);
+    assert_eq!(open.give(vec![1; 1000]), ChunkAdmission::Continue);
     let mut given = 1000;
     // Until neither sockets nor server take more: what was given in one go waits, whatever they took of it.
     while open.stream.flow.waiting() < (1 << 20) {
-        assert_eq!(open.give(vec![1; 1 << 20]), Given::Enough);
+        assert_eq!(open.give(vec![1; 1 << 20]), ChunkAdmission::Pause);
         given += 1 << 20;
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -87,18 +87,18 @@ fn marks_tell_the_application_to_wait_and_to_go_on() {
             until("there is room again", || rooms() > before);
             open.end();
         });
-        assert_eq!(client.reply().unwrap().body.len(), given);
+        assert_eq!(client.response().unwrap().body.len(), given);
     });
     assert_eq!(open.stream.flow.waiting(), 0);
     app.await_event("departed Done");
-    assert_eq!(open.give("more"), Given::Over);
+    assert_eq!(open.give("more"), ChunkAdmission::Ended);
 }
 
 #[test]
 fn who_takes_less_than_is_made_is_cut() {
     let (app, opened) = pushing(Limits::default());
     let (mut client, open) = ask(&app, &opened, GET);
-    while open.give(vec![1; 1 << 20]) != Given::Slow {
+    while open.give(vec![1; 1 << 20]) != ChunkAdmission::ClientTooSlow {
         assert!(open.stream.flow.waiting() <= 16 << 20);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -118,10 +118,10 @@ fn small_pieces_cost_no_more_than_their_bytes() {
         std::thread::sleep(Duration::from_millis(20));
     }
     for _ in 0..100_000 {
-        assert_eq!(open.give("0123456789"), Given::Enough);
+        assert_eq!(open.give("0123456789"), ChunkAdmission::Pause);
     }
     open.end();
-    let body = client.reply().unwrap().body;
+    let body = client.response().unwrap().body;
     assert!(ends_with(&body, &"0123456789".repeat(100_000)));
 }
 
@@ -138,13 +138,13 @@ fn a_piece_that_was_asked_for_is_taken_however_large_it_is() {
         }
         // Small ones until the client is behind.
         let len = if waits && n > 0 { LARGE } else { 40 << 10 };
-        assert_ne!(open.give(vec![0; len]), Given::Slow);
+        assert_ne!(open.give(vec![0; len]), ChunkAdmission::ClientTooSlow);
         *total += len;
     });
     let mut client = app.connect();
     client.send(GET);
     until("it has been given", || *total.lock().unwrap() > LARGE);
-    assert_eq!(client.reply().unwrap().body.len(), *total.lock().unwrap());
+    assert_eq!(client.response().unwrap().body.len(), *total.lock().unwrap());
     app.await_event("departed Done");
 }
 
@@ -159,12 +159,12 @@ fn what_waits_is_charged_and_the_largest_goes_when_there_is_no_room() {
     until("it is charged", || budget.used(Share::Queues) > 0);
     let (mut two, small) = ask(&app, &opened, GET);
     for _ in 0..10 {
-        assert_eq!(small.give(vec![2; 1 << 20]), Given::Enough);
+        assert_eq!(small.give(vec![2; 1 << 20]), ChunkAdmission::Pause);
     }
     small.end();
     app.await_event("departed Slow");
     assert!(budget.used(Share::Queues) <= budget.limit(Share::Queues));
-    assert_eq!(two.reply().unwrap().body.len(), 10 << 20, "who holds less goes on");
+    assert_eq!(two.response().unwrap().body.len(), 10 << 20, "who holds less goes on");
     app.await_event("departed Done");
     until("nothing is charged", || budget.used(Share::Queues) == 0);
 }

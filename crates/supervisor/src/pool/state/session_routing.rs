@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rookery_exchange::{Exchange, Upstream};
+use rookery_exchange::{Exchange, UpstreamLog};
 
 use super::{State, has_other};
 use crate::pool::error_reply::ErrorReply;
@@ -77,7 +77,7 @@ impl State {
             let parked =
                 self.queue.borrow_mut().take_parked(|waiting| has_room || !waiting.begins());
             let Some(waiting) = parked else { return };
-            if waiting.exchange.is_departed() {
+            if waiting.exchange.is_client_disconnected() {
                 self.respond(waiting.exchange);
                 continue;
             }
@@ -106,7 +106,7 @@ impl State {
     ) -> Option<Rc<PoolBackend>> {
         let read =
             || exchange.header(b"cookie").map_or(Cookie::Absent, |cookies| self.keys.read(cookies));
-        let note = |cookie: Cookie, upstream: &mut Upstream| {
+        let note = |cookie: Cookie, upstream: &mut UpstreamLog| {
             upstream.session = cookie.named().map(|named| self.keys.session(named));
         };
         let by_url = match told {
@@ -118,14 +118,14 @@ impl State {
             _ => None,
         };
         if by_url.is_some() {
-            exchange.note_upstream(|upstream| note(read(), upstream));
+            exchange.update_upstream_log(|upstream| note(read(), upstream));
             return by_url;
         }
         let cookie = read();
         if matches!(cookie, Cookie::Invalid) && is_first_look {
             self.counts().cookies_invalid.add(1);
         }
-        exchange.note_upstream(|upstream| note(cookie, upstream));
+        exchange.update_upstream_log(|upstream| note(cookie, upstream));
         self.worker_of(cookie.named()?)
     }
 
@@ -213,7 +213,7 @@ impl State {
         }
         while worker.takes_its_own(&self.limits) {
             let Some(waiting) = worker.queue.borrow_mut().pop() else { return };
-            if waiting.exchange.is_departed() {
+            if waiting.exchange.is_client_disconnected() {
                 self.respond(waiting.exchange);
                 continue;
             }

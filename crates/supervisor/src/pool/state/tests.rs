@@ -82,7 +82,7 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
         let [mut late, leaving, staying] = [1, 2, 3].map(|id| request(id, ""));
         // It came back from a worker, and is the first; others are older.
         late.since = Instant::now().checked_sub(Duration::from_secs(61)).unwrap();
-        let fate = leaving.exchange.fate();
+        let fate = leaving.exchange.shared_status();
         let returned = request(4, "");
         for waiting in [staying, leaving] {
             state.enqueue(waiting).unwrap();
@@ -90,7 +90,7 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
         state.put_back(returned, Duration::ZERO);
         let looks = state.looks.get();
         state.queue.borrow_mut().park(late);
-        fate.depart();
+        fate.set_disconnected();
         state.has_left();
         state.assign();
         assert_eq!((state.looks.get(), state.counts().refused_late.get()), (looks, 1));
@@ -99,7 +99,7 @@ fn who_has_waited_too_long_or_left_is_let_go_of_without_a_look() {
         let mut answered: Vec<_> = commands
             .iter()
             .map(|command| match command {
-                Command::Respond(exchange) => (exchange.id(), exchange.reply().status()),
+                Command::Respond(exchange) => (exchange.id(), exchange.response().status()),
                 other => panic!("{other:?}"),
             })
             .collect();

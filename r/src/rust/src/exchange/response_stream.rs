@@ -3,7 +3,9 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rookery_exchange::{Command, Departure, Flow, Given, Lease, Payload, StreamRules};
+use rookery_exchange::{
+    ChunkAdmission, Command, Lease, Payload, StreamEnd, StreamFlow, StreamOptions,
+};
 
 use crate::core::Core;
 use crate::{core, entry, result, slice};
@@ -13,7 +15,7 @@ use crate::{core, entry, result, slice};
 pub(crate) struct OpenStream {
     /// C's token of the R object.
     pub(crate) token: u64,
-    flow: Arc<Flow>,
+    flow: Arc<StreamFlow>,
     /// The number of chunks that were written.
     chunks: u64,
 }
@@ -38,9 +40,9 @@ const HEARTBEAT: u32 = 8;
 pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64) -> i32 {
     entry(result::STALE, || {
         core::with(|core| {
-            let stream = core.link.stream(StreamRules {
+            let stream = core.link.stream(StreamOptions {
                 is_pulled: rules & PULLED != 0,
-                is_prompt: rules & PROMPT != 0,
+                sends_head_first: rules & PROMPT != 0,
                 is_events: rules & EVENTS != 0,
                 heartbeat: u16::try_from(rules >> HEARTBEAT).unwrap_or(0),
                 is_compressible: rules & COMPRESSIBLE != 0,
@@ -48,7 +50,7 @@ pub extern "C" fn rk_response_stream(slot: u32, id: u64, rules: i32, token: u64)
             });
             let Some(exchange) = core.held(slot, id) else { return result::STALE };
             let flow = Arc::clone(&stream.flow);
-            exchange.set_reply_stream(stream);
+            exchange.set_response_stream(stream);
             core.streams.insert(id, OpenStream { token, flow, chunks: 0 });
             result::OK
         })
@@ -72,20 +74,24 @@ fn write_chunk(
     payload: impl FnOnce(&Core) -> Payload,
 ) -> i32 {
     let Some(streamed) = core.streams.get_mut(&id) else { return WRITE_CLOSED };
-    let given = match streamed.flow.give(len) {
-        Given::More => WRITE_MORE,
-        Given::Enough => WRITE_FULL,
-        Given::Over => return WRITE_CLOSED,
-        Given::Slow => {
-            core.link.send(Command::Cut { stream: id, reason: Departure::Slow, page: Vec::new() });
+    let given = match streamed.flow.admit(len) {
+        ChunkAdmission::Continue => WRITE_MORE,
+        ChunkAdmission::Pause => WRITE_FULL,
+        ChunkAdmission::Ended => return WRITE_CLOSED,
+        ChunkAdmission::ClientTooSlow => {
+            core.link.send(Command::AbortStream {
+                stream: id,
+                reason: StreamEnd::Slow,
+                page: Vec::new(),
+            });
             return WRITE_SLOW;
         }
-        Given::TooLong => return WRITE_TOO_LONG,
+        ChunkAdmission::ExceedsLength => return WRITE_TOO_LONG,
     };
     streamed.chunks += 1;
-    let is_whole = streamed.flow.length().is_some_and(|length| streamed.flow.given() >= length);
+    let is_whole = streamed.flow.length().is_some_and(|length| streamed.flow.pushed() >= length);
     let goes_on = may_go_on != 0 && given == WRITE_MORE && len > 0 && !is_whole;
-    core.link.send(Command::Piece { stream: id, payload: payload(core), goes_on });
+    core.link.send(Command::Chunk { stream: id, payload: payload(core), is_pushing: goes_on });
     if goes_on {
         core.pull_queue.push_back(id);
     }
@@ -154,10 +160,13 @@ pub extern "C" fn rk_stream_finish(id: u64) -> u64 {
         core::with(|core| {
             let Some(OpenStream { flow, .. }) = core.streams.get(&id) else { return 0 };
             // If the stream has ended otherwise, the app could not write the missing bytes.
-            let missing =
-                flow.length().filter(|_| !flow.is_over()).unwrap_or(0).saturating_sub(flow.given());
+            let missing = flow
+                .length()
+                .filter(|_| !flow.is_over())
+                .unwrap_or(0)
+                .saturating_sub(flow.pushed());
             if missing == 0 {
-                core.link.send(Command::End { stream: id });
+                core.link.send(Command::EndStream { stream: id });
             }
             missing
         })
@@ -175,7 +184,7 @@ pub unsafe extern "C" fn rk_stream_abort(id: u64, page: *const u8, len: usize) {
         // SAFETY: guaranteed by the caller, see `# Safety`.
         let page = unsafe { slice(page, len) }.to_vec();
         core::with(|core| {
-            core.link.send(Command::Cut { stream: id, reason: Departure::Error, page });
+            core.link.send(Command::AbortStream { stream: id, reason: StreamEnd::Error, page });
         });
     });
 }
@@ -197,7 +206,7 @@ pub extern "C" fn rk_stream_queued_bytes(id: u64) -> i64 {
 #[unsafe(no_mangle)]
 pub extern "C" fn rk_stream_written_bytes(id: u64) -> u64 {
     entry(0, || {
-        core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.given()))
+        core::with(|core| core.streams.get(&id).map_or(0, |streamed| streamed.flow.pushed()))
     })
 }
 

@@ -1,4 +1,5 @@
-//! A model of the deadlines: whatever order things happened in, a peer that does nothing useful from then on is late in time.
+//! A model of the deadlines: after any sequence of events, a client that makes no progress times
+//! out.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::config::Limits;
 use crate::connections::model_testing::for_all_sequences;
 
-/// A tick a second.
+/// Returns time limits with a tick per second.
 fn ticks(reply_rate: u32) -> TimeLimits {
     TimeLimits::of(&Limits {
         handshake_time: Duration::from_secs(10),
@@ -18,7 +19,8 @@ fn ticks(reply_rate: u32) -> TimeLimits {
     })
 }
 
-/// Ticks by which whoever stands still is late: the longest of the limits above, with the grace of a rate.
+/// The number of ticks after which every client without progress has timed out: the longest limit
+/// above plus the grace period of the minimum rate.
 const LATEST: u32 = 64;
 
 const PHASES: [Phase; 8] = [
@@ -55,7 +57,7 @@ impl Model {
         self.activity.on_written(&Poll::Ready(Ok(n)), self.now);
     }
 
-    /// A tick; says whether the peer is late.
+    /// Advances by one tick and returns true if the client has timed out.
     fn tick(&mut self) -> bool {
         self.now = self.now.wrapping_add(1);
         self.activity.check_deadlines(&self.ticks, self.now, || Some(1000))
@@ -85,7 +87,8 @@ impl Model {
 
 const OPERATIONS: usize = 24;
 
-/// What a peer can do for ever without sending a request, taking a part of a reply, or getting on with either.
+/// Simulates everything that a client can do forever without making progress on a request or
+/// response.
 fn useless(activity: &Activity, now: u32, at: u32) {
     let read = |n| activity.on_read(&Poll::Ready(Ok(n)), now);
     let pending = || {
@@ -93,22 +96,22 @@ fn useless(activity: &Activity, now: u32, at: u32) {
         activity.on_written(&Poll::Pending, now);
     };
     match activity.phase() {
-        // Over HTTP/2 a frame that is answered, such as PING; over HTTP/1 a blank line.
+        // Over HTTP/2, a frame such as PING that the server answers; over HTTP/1.1, a blank line.
         Phase::Idle if at % 2 == 0 => activity.on_written(&Poll::Ready(Ok(17)), now),
         Phase::Idle => activity.on_blank_lines(2),
-        // Bytes of a head, however many.
+        // Any number of bytes of a head.
         Phase::Head => read(1 << 20),
         Phase::Handshake => {
             read(1);
             activity.on_written(&Poll::Ready(Ok(100)), now);
         }
-        // A frame of DATA that is empty, and what was said of the body.
+        // An empty DATA frame, and a write that is not part of a response.
         Phase::Body => {
             read(0);
             activity.on_written(&Poll::Ready(Ok(100)), now);
             pending();
         }
-        // The next request comes, and the reply is not read.
+        // The client sends the next request and does not read the response.
         Phase::Response | Phase::Stream | Phase::Flush => {
             read(1000);
             pending();
@@ -118,7 +121,7 @@ fn useless(activity: &Activity, now: u32, at: u32) {
 }
 
 #[test]
-fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
+fn client_without_progress_times_out_after_any_events() {
     for rate in [0, 512] {
         for_all_sequences(OPERATIONS, 30, |operations| {
             let mut model = Model::new(rate);
@@ -141,7 +144,7 @@ fn whoever_does_nothing_useful_is_late_whatever_happened_before() {
 }
 
 #[test]
-fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
+fn bytes_without_a_request_do_not_extend_the_idle_timeout() {
     let first_late = |between: &dyn Fn(&Model, u32)| {
         let mut model = Model::new(512);
         model.activity.enter(Phase::Idle, model.now);
@@ -159,18 +162,19 @@ fn who_is_idle_is_late_at_the_same_tick_whatever_it_sends() {
 }
 
 #[test]
-fn reading_the_next_request_does_not_excuse_a_reply_that_is_not_taken() {
+fn next_request_does_not_extend_the_write_deadline() {
     let mut model = Model::new(0);
     model.activity.enter(Phase::Response, model.now);
     model.activity.on_written(&Poll::Pending, model.now);
-    // What lies in the socket at the first look has been written, and not taken.
+    // The first tick counts the bytes in the socket buffer as written, but the client has not read
+    // them.
     model.tick();
     let late = (2..LATEST).find(|_| {
         model.read(1);
         model.tick()
     });
     assert!(late.is_some_and(|at| at <= 23), "{late:?}");
-    // One that takes a byte a tick is not late without a rate.
+    // Without a minimum rate, one byte per tick is enough progress.
     let mut model = Model::new(0);
     model.activity.enter(Phase::Response, model.now);
     for _ in 0..LATEST {

@@ -1,68 +1,76 @@
-//! How a connection ends, and whether its peer has gone.
+//! Closing a connection, and detecting that the client has disconnected.
 
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rookery_exchange::{Charge, Departure};
+use rookery_exchange::{Charge, StreamEnd};
 
 use super::{HttpConnection, connection_bytes};
 use crate::connections::table::TableEntry as _;
 use crate::http::connection::activity::Phase;
 use crate::net::transport::Transport;
 
-/// How a connection ends whose peer has a part of a reply.
+/// Whether a connection is closed with a reset because the client has only a part of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResetMode {
     None,
-    /// When the peer's system has what was written, or the time of a close is over.
+    /// Reset once the client's system has acknowledged all written bytes, or after the close
+    /// timeout.
     AfterWrite,
     Now,
 }
 
+/// Whether a connection must be closed, when, and with which error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseState {
+    /// The connection stays open.
     Open,
+    /// Close after the response that the application owes.
     AfterResponse,
+    /// Close without an error response.
     Now,
-    /// The head was too slow.
+    /// Close with a 408 response, because the head was too slow.
     HeadTimeout,
-    /// The body was.
+    /// Close with a 408 response, because the body was too slow.
     BodyTimeout,
-    /// There is no room for the request.
+    /// Close with a 503 response, because the memory budget is exhausted.
     Overload,
 }
 
 impl CloseState {
+    /// Returns true unless the connection stays open or waits for a response.
     pub(crate) fn is_immediate(self) -> bool {
         !matches!(self, CloseState::Open | CloseState::AfterResponse)
     }
 }
 
-/// A peer that has sent a FIN is probed this often within the time for being idle, with these bounds: seldom enough
-/// for the network, and often enough for an application that works for minutes.
+/// The number of TCP keep-alive probes per idle timeout after a client has sent a FIN. The interval
+/// is bounded, so that the network load is low and a disconnect is found early enough even if the
+/// application works for minutes.
 const PROBES_PER_IDLE_TIMEOUT: u32 = 8;
 const MIN_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 impl HttpConnection {
-    /// Whether a reply must tell the client that the connection ends with it.
+    /// Returns true if the response must tell the client that the connection closes after it.
     pub(crate) fn closes_after_response(&self) -> bool {
         self.close_state.get() != CloseState::Open
             || self.has_unread_input.get()
             || self.is_draining.get()
     }
 
-    /// Ends the connection at once if `end` says so, and has its task see to it.
+    /// Sets how the connection closes and wakes its task.
     pub(super) fn begin_close(&self, state: CloseState) {
         self.close_state.set(state);
         self.wake();
     }
 
-    /// Ends what is too slow: with 408 where no answer has begun and the peer has sent something.
+    /// Closes the connection because the client is too slow. Sends a 408 response if no response
+    /// has begun and the client has sent something.
     pub(super) fn time_out(&self) {
-        self.set_end_reason(Departure::Timeout);
+        self.set_end_reason(StreamEnd::Timeout);
         self.begin_close(match self.activity.phase() {
             _ if !self.activity.can_send_rejection() => CloseState::Now,
             Phase::Head => CloseState::HeadTimeout,
@@ -70,9 +78,10 @@ impl HttpConnection {
         });
     }
 
-    /// Ends the connection for want of room: with 503 where no answer has begun and the peer has sent something.
+    /// Closes the connection because the memory budget is exhausted. Sends a 503 response if no
+    /// response has begun and the client has sent something.
     pub(super) fn close_for_overload(&self) {
-        self.set_end_reason(Departure::Slow);
+        self.set_end_reason(StreamEnd::Slow);
         self.begin_close(if self.activity.can_send_rejection() {
             CloseState::Overload
         } else {
@@ -80,7 +89,8 @@ impl HttpConnection {
         });
     }
 
-    /// hyper is gone, and with it the request and the reply: all that was charged beside the connection itself is gone.
+    /// Releases everything that was charged for the request and the response, after hyper was
+    /// dropped. Only the charge for the connection itself remains.
     pub(crate) fn release_request(&self) {
         self.end_handshake();
         if let Some(stream) = &*self.response_stream.borrow() {
@@ -92,39 +102,40 @@ impl HttpConnection {
         }
         let streamed =
             self.response_stream.borrow().as_ref().and_then(|stream| stream.end_reason());
-        self.end_response_stream(Departure::Client);
+        self.end_response_stream(StreamEnd::Client);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
-            // Had its last byte been written, they would not be here.
+            // These parts still exist, so the last byte of the response has not been written.
             parts
                 .pending_record
-                .abort(streamed.or(self.end_reason.get()).unwrap_or(Departure::Client));
+                .abort(streamed.or(self.end_reason.get()).unwrap_or(StreamEnd::Client));
         }
         self.finish_pending_release();
         self.charge.set(connection_bytes(self.has_tls()).min(self.charge.bytes()));
         if let (Some(files), Some(parts)) =
             (self.sendfile_queue.take(), &mut *self.flushing.borrow_mut())
         {
-            // hyper has been told of it, and the log by that.
+            // hyper was given these bytes, so the access log already counts them as sent.
             parts.pending_record.take_back(files.left());
         }
         self.end_flush();
     }
 
-    /// What it was told to let go of is not waited for any more.
+    /// Reports that the bytes that an eviction waited for are free.
     pub(super) fn finish_pending_release(&self) {
         if let Some((share, held)) = self.pending_release.take() {
             self.shared.connections.finish_pending_release(share, held);
         }
     }
 
-    /// What is left for a WebSocket; `None` while somebody else has the connection.
+    /// Returns the transport and the charge for use by a WebSocket, or `None` if there are other
+    /// references to the connection.
     pub(crate) fn into_transport(self: Rc<Self>) -> Option<(Transport, Charge)> {
         let connection = Rc::into_inner(self)?;
         Some((connection.transport.into_inner(), connection.charge))
     }
 
-    /// Whether the peer has reset the connection, or closed all of it where that can be told. Costs no system call unless
-    /// the transport has something to tell.
+    /// Returns true if the client has reset the connection, or has closed both directions where the
+    /// system reports that. Makes a system call only if the transport is readable.
     pub(crate) fn detect_disconnect(&self, cx: &mut Context<'_>) -> bool {
         let mut transport = self.transport.borrow_mut();
         while self.is_watched.get() {
@@ -134,7 +145,8 @@ impl HttpConnection {
                 Poll::Ready(Ok(())) => match transport.try_peek(cx) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return true,
-                    // The next request: nothing changes before this one is answered.
+                    // The bytes belong to the next request, which must wait for the response to
+                    // this one.
                     Ok(1..) => self.is_watched.set(false),
                     Ok(0) => {
                         self.is_watched.set(false);
@@ -142,8 +154,10 @@ impl HttpConnection {
                         if transport.is_hung_up() {
                             return true;
                         }
-                        // A client that closed has a system that answers a probe with a reset, once it has forgotten
-                        // the connection (a minute, with Linux); that of one that still reads says that all is well.
+                        // A keep-alive probe tells a disconnected client from a half-closed one.
+                        // The system of a disconnected client answers with a reset once it has
+                        // forgotten the connection, which takes a minute on Linux; a half-closed
+                        // client acknowledges the probe.
                         let idle = self.shared.connections.limits.idle_time;
                         transport.enable_tcp_keepalive(
                             (idle / PROBES_PER_IDLE_TIMEOUT)
@@ -156,19 +170,21 @@ impl HttpConnection {
         self.is_disconnected.get()
     }
 
-    /// Whether the peer has sent a FIN, and counts as gone with it while its request waits. A system call where there are bytes before the FIN.
+    /// Returns true if the client has sent a FIN and the application treats a half-closed client as
+    /// disconnected while its request is queued. Makes a system call if unread bytes precede the
+    /// FIN.
     pub(crate) fn counts_as_disconnected(&self) -> bool {
         let drops = self.shared.dispatch.application.drops_half_closed();
         drops && (self.is_half_closed.get() || self.has_unread_fin())
     }
 
-    /// Whether the application has had its time for the request.
+    /// Returns true if the application has exceeded the request timeout.
     pub(crate) fn has_request_timed_out(&self) -> bool {
         self.has_request_timed_out.get()
     }
 
-    /// Whether the peer has sent a FIN behind bytes that are not read before the reply has ended: a system call, where
-    /// nothing else would tell.
+    /// Returns true if the client has sent a FIN after bytes that stay unread until the response
+    /// has ended. Costs a system call, because no event reports such a FIN.
     pub(super) fn has_unread_fin(&self) -> bool {
         !self.is_watched.get()
             && !self.is_half_closed.get()

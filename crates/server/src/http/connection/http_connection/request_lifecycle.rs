@@ -1,10 +1,11 @@
-//! What a connection does for its calls: one begins, its reply is flushed, or comes in pieces; and between two of them it may be parked.
+//! The steps of a request on its connection: begin, streamed response, flush; and parking between
+//! requests.
 
 use std::rc::Rc;
 use std::task::Context;
 
 use bytes::BytesMut;
-use rookery_exchange::Departure;
+use rookery_exchange::StreamEnd;
 
 use super::{CloseState, HttpConnection, connection_bytes};
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -14,7 +15,8 @@ use crate::http::request::context_pool::ContextParts;
 use crate::http::response::stream::response_stream::ResponseStream;
 
 impl HttpConnection {
-    /// Another call begins; the one before, which has not been flushed, is done for the log.
+    /// Begins a request. If the previous response is not flushed yet, its access log record is
+    /// completed now.
     pub(crate) fn begin_request(&self) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.end();
@@ -26,7 +28,7 @@ impl HttpConnection {
         self.activity.request_bytes.set(UNCHARGED_BYTES);
     }
 
-    /// The reply of a call has been made: what is left of the call is kept until its last byte has been written.
+    /// Keeps the parts of a request context until the last byte of its response has been written.
     pub(crate) fn begin_flush(&self, parts: Box<ContextParts>) {
         if let Some(before) = self.flushing.replace(Some(parts)) {
             let both = before.response_charge.bytes();
@@ -45,12 +47,12 @@ impl HttpConnection {
         if let Some(parts) = self.flushing.take() {
             self.shared.recycle(parts);
         }
-        self.end_response_stream(Departure::Done);
+        self.end_response_stream(StreamEnd::Done);
     }
 
-    // ---- a reply that comes in pieces ----
+    // ---- streamed responses ----
 
-    /// Its reply is a stream.
+    /// Begins a streamed response.
     pub(crate) fn begin_response_stream(&self, stream: &Rc<ResponseStream>) {
         stream.set_connection_key(self.key.get());
         let limits = &self.shared.connections.limits;
@@ -62,8 +64,10 @@ impl HttpConnection {
         }
     }
 
-    /// Whether it goes on with a request's body, as the application wishes. One that ends with its reply does not: it would end now, had
-    /// the application wished it a moment earlier. Of HTTP/2 whatever has begun is served.
+    /// Returns true if the body may be read and passed to the application chunk by chunk. If the
+    /// connection is to close after the current response, closes it immediately instead, because a
+    /// stop during the body would have done the same. HTTP/2 streams that have begun are always
+    /// served.
     pub(crate) fn begin_body_stream(&self) -> bool {
         let ends = self.close_state.get() == CloseState::AfterResponse && !self.is_http2_stream;
         if ends {
@@ -72,7 +76,7 @@ impl HttpConnection {
         !ends && !self.close_state.get().is_immediate()
     }
 
-    /// The stream that is its reply.
+    /// Returns the streamed response of the current request.
     pub(crate) fn response_stream(&self) -> Option<Rc<ResponseStream>> {
         self.response_stream.borrow().clone()
     }
@@ -85,8 +89,8 @@ impl HttpConnection {
         }
     }
 
-    /// Whether there is nothing to be said any more to the client of a stream: it has gone, which a FIN tells as well while more may
-    /// come, or the stream has failed.
+    /// Returns true if the streamed response cannot continue: it has failed, or the client has
+    /// disconnected. A FIN also counts as a disconnect while the response is incomplete.
     pub(crate) fn detect_stream_end(&self, cx: &mut Context<'_>) -> bool {
         let stream = self.response_stream.borrow();
         let is_cut = stream.as_ref().is_some_and(|stream| stream.is_cut());
@@ -94,16 +98,18 @@ impl HttpConnection {
         is_cut || self.detect_disconnect(cx) || (self.is_half_closed.get() && !is_handed_over())
     }
 
-    /// Whether its stream goes on without hyper.
+    /// Returns true if the streamed response can continue without hyper.
     pub(crate) fn can_detach_from_hyper(&self) -> bool {
         let stream = self.response_stream.borrow();
         self.activity.phase() == Phase::Stream
             && stream.as_ref().is_some_and(|stream| stream.can_detach())
     }
 
-    /// hyper is gone, and has left `read` bytes of what comes next; its stream goes on.
+    /// Notes that the streamed response continues without hyper, which has read `read` bytes of the
+    /// next request.
     pub(crate) fn detach_from_hyper(&self, read: usize) {
-        // The call ended with hyper: what is left of it is kept until the last byte of its reply has been written.
+        // Dropping hyper ended the request context. Its parts are kept until the last byte has been
+        // written.
         self.enter(Phase::Stream);
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.buffer = BytesMut::new();
@@ -114,14 +120,14 @@ impl HttpConnection {
         self.shared.connections.trim.schedule();
     }
 
-    /// Counts bytes of the reply that are written without hyper, for the log.
+    /// Adds response bytes that are written without hyper to the access log record.
     pub(crate) fn count_response_bytes(&self, bytes: usize) {
         if let Some(parts) = &mut *self.flushing.borrow_mut() {
             parts.pending_record.add_bytes(bytes);
         }
     }
 
-    /// The last byte of its stream has been written without hyper.
+    /// Notes that the last byte of the streamed response has been written without hyper.
     pub(crate) fn on_stream_written(&self) {
         let closes_connection =
             self.response_stream.borrow().as_ref().is_some_and(|stream| stream.closes_connection());
@@ -132,33 +138,33 @@ impl HttpConnection {
         }
     }
 
-    pub(super) fn end_response_stream(&self, reason: Departure) {
+    pub(super) fn end_response_stream(&self, reason: StreamEnd) {
         if let Some(stream) = self.response_stream.take() {
             self.shared.response_streams.end(&stream, reason);
         }
     }
 
-    /// Decides why what it owes its peer ends, if it is not whole by then.
-    pub(super) fn set_end_reason(&self, reason: Departure) {
+    /// Sets the reason for which an incomplete response ends, unless one is set already.
+    pub(super) fn set_end_reason(&self, reason: StreamEnd) {
         self.end_reason.set(self.end_reason.get().or(Some(reason)));
         if let Some(stream) = &*self.response_stream.borrow() {
             stream.set_end_reason(reason);
         }
     }
 
-    /// Whether it is to give up what an idle connection does not need.
+    /// Returns true if the buffers of the idle connection should be freed.
     pub(crate) fn can_park(&self) -> bool {
         self.is_parked.get() && self.activity.phase() == Phase::Idle
     }
 
-    /// It has given that up, and what it reads next needs it again.
+    /// Leaves the parked state, in which the buffers were freed.
     pub(crate) fn unpark(&self) {
         self.is_parked.set(false);
         self.activity.on_parked();
         self.release_buffer();
     }
 
-    /// Charges the connection for nothing but itself again: what it read into beyond its first buffer has been freed.
+    /// Charges the connection only for itself again, because its larger read buffer was freed.
     pub(crate) fn release_buffer(&self) {
         self.buffer.set(UNCHARGED_BYTES);
         self.charge.set(connection_bytes(self.has_tls()));

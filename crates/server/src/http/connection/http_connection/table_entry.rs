@@ -1,14 +1,14 @@
-//! What the sweep and the table of peers ask of a connection.
+//! The interface of a connection to the connection table and the sweep.
 
-use rookery_exchange::{Departure, ListenerId, Share};
+use rookery_exchange::{ListenerId, Share, StreamEnd};
 
 use super::{CloseState, HttpConnection};
 use crate::connections::table::TableEntry;
 use crate::http::connection::activity::Phase;
 use crate::http::http2::session::{FlushListener, Http2Session};
 
-/// Ticks after which an idle connection gives its buffers up: they are made anew with the next request, which costs two
-/// allocations, so not at once.
+/// The number of ticks after which an idle connection frees its buffers. The next request costs two
+/// allocations for new buffers, so they are not freed immediately.
 const PARK_TICKS: u32 = 2;
 
 impl TableEntry for HttpConnection {
@@ -23,7 +23,7 @@ impl TableEntry for HttpConnection {
     fn sweep(&self, now: u32) {
         if let Some(session) = self.own_session() {
             if self.is_draining.get() && !self.is_ending() {
-                // Its handshake was under way at that time.
+                // The handshake was under way when draining began.
                 self.drain();
             }
             return self.sweep_session(session, now);
@@ -56,7 +56,8 @@ impl TableEntry for HttpConnection {
             && !self.is_http2_stream
             && self.shared.dispatch.application.drops_half_closed()
         {
-            // Its request may wait again, for its worker has ended; or the FIN lies behind the next request, where nothing tells of it.
+            // The request may be queued again because its worker ended, or an unread FIN may follow
+            // the next request. No event reports either.
             self.wake();
         }
         if self.activity.has_request_timed_out(&self.shared.connections.clock.ticks, now)
@@ -65,7 +66,8 @@ impl TableEntry for HttpConnection {
             self.wake();
         }
         if self.http2_session.get().is_some_and(|session| session.is_blocked()) {
-            // Its own peer may take what another stream keeps from it.
+            // The write is blocked by another stream of the connection, not by this stream's
+            // client.
             self.activity.restart_write_deadline(now);
         }
         let unsent = || self.transport.borrow().unsent();
@@ -91,7 +93,7 @@ impl TableEntry for HttpConnection {
     fn held(&self, share: Share) -> usize {
         match &*self.response_stream.borrow() {
             _ if self.is_ending() => 0,
-            // What its streams hold is had from them.
+            // Memory of streams is freed by evicting the streams.
             _ if self.own_session().is_some_and(Http2Session::has_streams) => 0,
             Some(stream) if share == Share::Queues => stream.held(),
             _ => self.activity.held(share, self.charge.bytes()),
@@ -114,11 +116,12 @@ impl TableEntry for HttpConnection {
     fn stop(&self) {
         self.is_draining.set(false);
         let phase = self.activity.phase();
-        // Over HTTP/2 whatever has begun is served, and the peer is told that nothing else is.
+        // Over HTTP/2, all streams that have begun are served, and the client is notified that no
+        // others will be.
         let owes = self.http2_session.get().is_some()
             || matches!(phase, Phase::Application | Phase::Response | Phase::Stream | Phase::Flush);
         if phase == Phase::Idle && owes {
-            // From now on it has the time of a close.
+            // The close timeout counts from now.
             self.enter(Phase::Idle);
         }
         self.begin_close(if owes { CloseState::AfterResponse } else { CloseState::Now });
@@ -129,12 +132,12 @@ impl TableEntry for HttpConnection {
 
     fn drain(&self) {
         if self.own_session().is_some() {
-            // Its peer is told that no further stream is served.
+            // Tells the client that no further streams will be served.
             self.stop();
         }
         let was_draining = self.is_draining.replace(!self.is_http2_stream);
         if was_draining && self.own_session().is_none() && self.activity.phase() == Phase::Idle {
-            // It has had no request since then.
+            // The connection has been idle since the previous call.
             self.begin_close(CloseState::Now);
         }
     }
@@ -144,7 +147,7 @@ impl TableEntry for HttpConnection {
     }
 
     fn abort(&self) {
-        self.set_end_reason(Departure::Stop);
+        self.set_end_reason(StreamEnd::Stop);
         self.may_linger.set(false);
         self.begin_close(CloseState::Now);
     }
@@ -157,12 +160,12 @@ impl TableEntry for HttpConnection {
     }
 
     fn is_substream(&self) -> bool {
-        !self.is_http2_stream
+        self.is_http2_stream
     }
 
     fn is_cut_by_stop(&self) -> bool {
         match self.own_session() {
-            // That its peer hears of the end is not waited for when nothing is under way.
+            // If no stream is open, the stop does not wait until the client has been notified.
             Some(session) => !session.has_streams(),
             None if self.is_http2_stream && self.activity.phase() == Phase::Body => true,
             None => self.response_stream().is_some_and(|stream| stream.is_open()),
@@ -181,13 +184,15 @@ impl TableEntry for HttpConnection {
 }
 
 impl HttpConnection {
-    /// Whether it is given up for what its peer is late with. A supervisor has its own deadlines for the clients that it speaks for, and what it
-    /// keeps for the next request is not to be closed in its face; but what ends is not waited for without end.
+    /// Returns true if the connection is closed when its client exceeds a deadline. The connections
+    /// of a supervisor have no deadlines, because the supervisor enforces its own for clients, and
+    /// a kept connection must not close just as it is reused. Closing connections always have
+    /// deadlines.
     fn has_deadlines(&self) -> bool {
         !self.config.is_supervised() || self.is_ending()
     }
 
-    /// Looks at the deadlines of an HTTP/2 connection; its streams have their own.
+    /// Checks the deadlines of an HTTP/2 connection. Its streams have deadlines of their own.
     fn sweep_session(&self, session: &Http2Session, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let is_late_head =

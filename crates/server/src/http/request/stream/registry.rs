@@ -1,4 +1,4 @@
-//! What applications have not dealt with of the bodies that they receive in pieces.
+//! The registry of request bodies that are passed to applications chunk by chunk.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,25 +8,25 @@ use rookery_exchange::{Charge, ExchangeId};
 
 use crate::connections::admission::UNCHARGED_BYTES;
 
-/// What a piece counts as at least: an event, a buffer of its own and an object of the application's, of which those of a body in
-/// pieces of a byte would take a hundred times its bytes.
+/// The minimum cost of a chunk, for its event, its buffer and an object in the application. Chunks
+/// of one byte take a hundred times as much memory as their bytes.
 const MIN_CHUNK_COST: usize = 4 << 10;
 
-/// What a piece counts as.
+/// Returns the cost of a chunk of this many bytes.
 pub(crate) fn chunk_cost(bytes: usize) -> usize {
     bytes.max(MIN_CHUNK_COST)
 }
 
-/// The bodies that are being received, by the ids of their calls.
+/// The request bodies that are being received, by exchange id.
 #[derive(Debug, Default)]
 pub(crate) struct RequestStreams(RefCell<HashMap<ExchangeId, Rc<UnprocessedChunks>>>);
 
-/// What the application has not dealt with of one of them.
+/// The chunks of a body that the application has not processed yet.
 #[derive(Debug)]
 pub(crate) struct UnprocessedChunks {
-    /// The key of its connection among the peers.
+    /// The key of the connection in the connection table.
     pub(crate) connection_key: usize,
-    /// What its pieces [cost].
+    /// The total [cost](chunk_cost) of the chunks.
     pub(crate) cost: Cell<usize>,
     pub(crate) charge: Charge,
 }
@@ -41,7 +41,8 @@ impl RequestStreams {
         drop(forgotten);
     }
 
-    /// The application has dealt with a piece of a body: the key of the peer to be woken, which may read on.
+    /// Notes that the application has processed a chunk. Returns the key of the connection to wake,
+    /// which may then read more.
     pub(crate) fn on_chunk_processed(&self, id: ExchangeId, bytes: usize) -> Option<usize> {
         let unprocessed = Rc::clone(self.0.borrow().get(&id)?);
         unprocessed.cost.set(unprocessed.cost.get().saturating_sub(chunk_cost(bytes)));
@@ -51,7 +52,7 @@ impl RequestStreams {
 }
 
 impl UnprocessedChunks {
-    /// What is charged for it.
+    /// Returns the number of bytes to charge.
     pub(crate) fn bytes_to_charge(&self) -> usize {
         if self.cost.get() <= UNCHARGED_BYTES { 0 } else { self.cost.get() }
     }

@@ -1,9 +1,11 @@
-//! The body of a request that goes to the application in pieces, as it arrives.
+//! A request body that is passed to the application chunk by chunk, as it arrives.
 //!
-//! # Ground rules
-//! - The application keeps the exchange meanwhile and may answer at any time; what is left of the body is not read then.
-//! - No more than [`READ_AHEAD`] bytes are read that it has not dealt with, and of small pieces fewer: see [`cost`].
-//! - It is told once that no more comes, whatever became of the body.
+//! # Invariants
+//! - The application keeps the exchange and may respond at any time. The rest of the body is then
+//!   not read.
+//! - At most [`READ_AHEAD`] bytes are read before the application has processed them. For small
+//!   chunks the limit is reached earlier, because each has a minimum [cost](chunk_cost).
+//! - The application is notified exactly once that the body has ended, for whatever reason.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -12,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use rookery_exchange::{Charge, Departure, Event, Exchange, ExchangeId, Payload, Share};
+use rookery_exchange::{Charge, Event, Exchange, ExchangeId, Payload, Share, StreamEnd};
 
 use crate::application::dispatch::AppDecision;
 use crate::connections::admission::UNCHARGED_BYTES;
@@ -23,10 +25,11 @@ use crate::http::request::request_context::RequestContext;
 use crate::http::request::stream::registry::{UnprocessedChunks, chunk_cost};
 use crate::rejection::Rejection;
 
-/// Bytes that are read before the application has dealt with those before: as much as a socket brings in a few reads.
+/// The number of bytes that are read ahead of the application, about as much as a socket delivers
+/// in a few reads.
 const READ_AHEAD: usize = 256 << 10;
 
-/// A body that is being received. Dropped, its application has been told that no more of it comes.
+/// A body that is being received. Dropping it notifies the application that the body has ended.
 #[derive(Debug)]
 struct RequestStream {
     id: ExchangeId,
@@ -51,7 +54,10 @@ impl RequestStream {
         self.unprocessed.cost.get() < READ_AHEAD
     }
 
-    /// Hands a piece to the application, if there is room for it.
+    /// Passes a chunk to the application.
+    ///
+    /// # Errors
+    /// Returns [`Rejection::Overload`] if the memory budget is exhausted.
     fn push(&self, chunk: &[u8]) -> Result<(), Rejection> {
         let (shared, unprocessed) = (&self.connection.shared, &self.unprocessed);
         unprocessed.cost.set(unprocessed.cost.get() + chunk_cost(chunk.len()));
@@ -72,8 +78,8 @@ impl RequestStream {
         Ok(())
     }
 
-    /// No more comes.
-    fn end(&mut self, reason: Departure) {
+    /// Notifies the application that the body has ended, unless that has been done.
+    fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
             self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
@@ -84,30 +90,31 @@ impl RequestStream {
 impl Drop for RequestStream {
     fn drop(&mut self) {
         let reason = match self.connection.close_state.get() {
-            CloseState::BodyTimeout => Departure::Timeout,
-            CloseState::Overload => Departure::Error,
-            CloseState::Now => Departure::Stop,
-            _ => Departure::Client,
+            CloseState::BodyTimeout => StreamEnd::Timeout,
+            CloseState::Overload => StreamEnd::Error,
+            CloseState::Now => StreamEnd::Stop,
+            _ => StreamEnd::Client,
         };
         self.end(reason);
         self.connection.shared.request_streams.forget(self.id);
     }
 }
 
-/// What comes next.
+/// The next event of a body or its request.
 enum Step<E> {
     Chunk(Bytes),
-    /// The body is whole.
+    /// The body is complete.
     Complete,
     Failed(E),
-    Decision(AppDecision),
+    Route(AppDecision),
     Aborted(WaitAborted),
 }
 
-/// Hands a body to the application, and waits for its answer.
+/// Passes a body to the application and waits for the application's response.
 ///
 /// # Errors
-/// What to answer instead; `None` when there is nobody to answer.
+/// Fails with the rejection to respond with if the body is invalid or too large, the memory budget
+/// is exhausted, or the request timed out. Fails with `None` if the client disconnected.
 pub(crate) async fn stream_to_application<B: RequestBody>(
     mut context: RequestContext,
     mut body: B,
@@ -134,33 +141,33 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
             }
             Step::Complete => {
                 is_complete = true;
-                stream.end(Departure::Done);
-                context.is_asked();
+                stream.end(StreamEnd::Done);
+                context.begin_waiting();
             }
-            Step::Decision(AppDecision::Respond(exchange)) => {
+            Step::Route(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
-                stream.end(Departure::Done);
+                stream.end(StreamEnd::Done);
                 return Ok((context, exchange));
             }
             Step::Failed(error) => {
                 let rejection = B::rejection(&error);
                 if rejection.is_some() && B::is_cut_short(&error) {
-                    stream.end(Departure::Client);
+                    stream.end(StreamEnd::Client);
                 }
                 break rejection;
             }
             Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
-            Step::Decision(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
+            Step::Route(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };
     if rejection.is_some() {
-        stream.end(Departure::Error);
+        stream.end(StreamEnd::Error);
         context.set_unread_body(true);
     }
     Err((context, rejection))
 }
 
-/// The answer if it has come, else the next of the body.
+/// Returns the application's decision if there is one, and otherwise the next chunk of the body.
 fn poll_step<B: RequestBody>(
     cx: &mut Context<'_>,
     stream: &RequestStream,
@@ -173,17 +180,17 @@ fn poll_step<B: RequestBody>(
             stream.connection.activity.on_application_wait();
             body.buffer_unread(cx);
         }
-        // Nothing else would tell that the client has gone.
+        // The body is not being read, so only this poll detects a disconnect of the client.
         return Pin::new(pending)
             .poll(cx)
-            .map(|answered| answered.map_or_else(Step::Aborted, Step::Decision));
+            .map(|answered| answered.map_or_else(Step::Aborted, Step::Route));
     }
     if let Some(answer) = pending.take_decision() {
-        return Poll::Ready(Step::Decision(answer));
+        return Poll::Ready(Step::Route(answer));
     }
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-            // Trailers are read and dropped, as with bodies that are read whole.
+            // Trailers are read and dropped, as for bodies that are collected.
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(chunk) if chunk.is_empty() => {}
                 Ok(chunk) => return Poll::Ready(Step::Chunk(chunk)),

@@ -12,7 +12,7 @@ fn decode(gzip: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Reproducible bytes that do not compress.
+/// Returns reproducible bytes that cannot be compressed.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let step = |_| {
@@ -25,7 +25,7 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_clients_say_they_accept() {
+fn parses_accept_encoding() {
     for (value, expected) in [
         ("gzip", true),
         ("gzip, deflate, br, zstd", true),
@@ -64,7 +64,7 @@ fn what_clients_say_they_accept() {
 }
 
 #[test]
-fn types_that_are_compressed_already_are_left_alone() {
+fn skips_types_that_are_already_compressed() {
     for (kind, expected) in [
         ("text/html; charset=utf-8", true),
         ("TEXT/CSS", true),
@@ -94,7 +94,7 @@ fn types_that_are_compressed_already_are_left_alone() {
 }
 
 #[test]
-fn only_responses_whose_framing_allows_it() {
+fn compresses_only_responses_with_suitable_framing() {
     let plain = HeaderMap::new();
     let with = |name: http::HeaderName, value| {
         HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
@@ -130,7 +130,7 @@ fn only_responses_whose_framing_allows_it() {
 }
 
 #[test]
-fn the_headers_of_the_compressed_form() {
+fn adapts_headers_to_the_compressed_form() {
     let lines = [
         ("content-length", "5"),
         ("accept-ranges", "bytes"),
@@ -173,7 +173,7 @@ fn the_headers_of_the_compressed_form() {
 }
 
 #[test]
-fn every_body_comes_back_however_it_was_cut() {
+fn decompression_restores_bodies_of_any_chunking() {
     let text = b"The quick brown fox jumps over the lazy dog. ".repeat(3000);
     let noise = noise(100_000);
     let mut gzip = Gzip::new();
@@ -205,7 +205,7 @@ fn every_body_comes_back_however_it_was_cut() {
 }
 
 #[test]
-fn what_was_flushed_can_be_decoded() {
+fn flushed_data_can_be_decoded() {
     let mut gzip = Gzip::new();
     let mut out = b"head".to_vec();
     let mut sent = Vec::new();
@@ -218,7 +218,7 @@ fn what_was_flushed_can_be_decoded() {
         GzDecoder::new(&out[4..]).read_exact(&mut seen).unwrap();
         assert_eq!(seen, sent);
     }
-    // More than there is room for at once: a flush goes on until all is out.
+    // The output exceeds the free space, so `flush` must continue until all output is written.
     for event in noise(400_000).chunks(50_000) {
         sent.extend_from_slice(event);
         out.shrink_to_fit();

@@ -1,7 +1,8 @@
-//! A reply in pieces after its head: written in chunks (RFC 9112, 7.1) without hyper.
+//! Writes the body of a streamed response in chunks (RFC 9112, 7.1) without hyper.
 //!
-//! Events come for hours, seldom, and hyper has a buffer to read into and one to write from for as long as it has the connection:
-//! 14 KB for each stream that is silent, and 5 without it, R's part included (`make bench GROUP=r-stream`, idle).
+//! Event streams last for hours with few events, and hyper holds a read buffer and a write buffer
+//! all that time. An idle stream takes 14 KB with hyper and 5 KB without it, including the memory
+//! in R (`make bench GROUP=r-stream`, idle).
 
 use std::future::poll_fn;
 use std::io::{IoSlice, Write as _};
@@ -12,9 +13,11 @@ use bytes::{Buf as _, Bytes};
 use crate::http::connection::http_connection::HttpConnection;
 use crate::http::response::stream::response_stream::{NextChunk, ResponseStream};
 
-/// Writes what the application gives, to its end. Says whether that was written: if not, the connection is to end.
+/// Writes the chunks of the application until the response is complete. Returns false if the
+/// response is incomplete and the connection must be closed.
 ///
-/// Cancel safe as the rest of a connection is: dropped, its connection is settled.
+/// # Cancel safety
+/// Dropping the future is safe, because the connection's guard releases the request.
 pub(crate) async fn write_stream(connection: &HttpConnection) -> bool {
     let Some(stream) = connection.response_stream() else { return false };
     let mut writing = None;
@@ -46,10 +49,11 @@ fn poll(
             while chunk.has_unread_input() {
                 match connection.poll_write(cx, &chunk.rest()) {
                     Poll::Ready(Ok(written @ 1..)) => chunk.advance(written),
-                    // The system takes nothing, or says why: the peer has gone.
+                    // The write failed because the client disconnected.
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(false),
                     Poll::Pending => {
-                        // The next piece is made meanwhile, while there is room.
+                        // Lets the application produce the next chunk while this one is blocked, if
+                        // the queue has capacity.
                         stream.request_chunk();
                         return Poll::Pending;
                     }
@@ -78,7 +82,7 @@ fn poll(
     }
 }
 
-/// Room for the size of a chunk in hexadecimal, and the end of its line.
+/// The maximum length of a chunk's size line: hexadecimal digits and a line end.
 const SIZE_LINE: usize = 2 * size_of::<usize>() + 2;
 
 /// A chunk that is being written.
@@ -92,7 +96,7 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// One of `data`, which is not empty: that would be the last one.
+    /// Creates a chunk of `data`, which must not be empty because an empty chunk ends the body.
     fn of(data: Bytes) -> Chunk {
         debug_assert!(!data.is_empty(), "an empty chunk is the last");
         Chunk::new(data, false)
@@ -119,7 +123,7 @@ impl Chunk {
             .map(IoSlice::new)
     }
 
-    /// `written` bytes of the rest have been written.
+    /// Notes that `written` further bytes have been written.
     fn advance(&mut self, written: usize) {
         let of_line = written.min(self.size_line_end - self.size_line_at);
         self.size_line_at += of_line;
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_the_same_however_much_of_it_is_written_at_a_time() {
+    fn partial_writes_do_not_change_a_chunk() {
         for step in 1..40 {
             assert_eq!(
                 written(Chunk::of(Bytes::from_static(b"data: 1\n\n")), step),
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_has_room_whatever_it_is() {
+    fn size_line_fits_any_size() {
         assert_eq!(format!("{:x}\r\n", usize::MAX).len(), SIZE_LINE);
     }
 }

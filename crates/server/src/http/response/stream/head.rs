@@ -1,5 +1,5 @@
-//! The head of a reply that comes in pieces: it waits for the first of them, so that a failure before that is an ordinary
-//! 500, or what the application has for it.
+//! The head of a streamed response. It waits for the first chunk, so that an earlier failure
+//! results in an ordinary error response.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::{HeaderMap, Response};
-use rookery_exchange::{Departure, Exchange};
+use rookery_exchange::{Exchange, StreamEnd};
 
 use crate::http::http_state::HttpState;
 use crate::http::request::request_context::RequestContext;
@@ -16,10 +16,11 @@ use crate::http::response::response_body::ResponseBody;
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::rejection::Rejection;
 
-/// How long a head waits for the first piece. A proxy waits for one for a minute, a person for less.
+/// The maximum time that a head waits for the first chunk. Proxies wait for a head for a minute;
+/// people are less patient.
 const MAX_HEAD_DELAY: Duration = Duration::from_secs(1);
 
-/// Makes the response of a stream, when its head can leave.
+/// Builds the response once its head can be sent.
 pub(crate) async fn respond_streamed(
     mut context: RequestContext,
     exchange: Box<Exchange>,
@@ -28,12 +29,12 @@ pub(crate) async fn respond_streamed(
 ) -> Response<ResponseBody> {
     let shared = Rc::clone(&context.connection.shared);
     let Some(stream) = shared.response_streams.get(context.id) else {
-        debug_assert!(false, "opened when the application answered, ended by its connection alone");
+        debug_assert!(false, "opened with the response, and removed only by its connection");
         shared.dispatch.finish(exchange);
         return builder::reject(context, headers, Rejection::Application);
     };
     context.begin_response_stream(&stream);
-    let has_body = !options.is_head() && !builder::is_bodiless(exchange.reply().status());
+    let has_body = !options.is_head() && !builder::is_bodiless(exchange.response().status());
     let guard = ExchangeGuard { shared: Rc::clone(&shared), exchange: Some(exchange) };
     if has_body {
         let _ = tokio::time::timeout(MAX_HEAD_DELAY, head_ready(&stream)).await;
@@ -43,13 +44,13 @@ pub(crate) async fn respond_streamed(
         if status.is_none() {
             rookery_error::throw(Rejection::Application.error());
         }
-        shared.response_streams.end(&stream, Departure::Error);
+        shared.response_streams.end(&stream, StreamEnd::Error);
         context.begin_response();
-        exchange.begin_reply(status.unwrap_or(Rejection::Application.status()));
-        // A name and a value of ours: they are not refused.
-        let _ = exchange.push_reply_header(b"Content-Type", b"text/plain; charset=UTF-8");
+        exchange.begin_response(status.unwrap_or(Rejection::Application.status()));
+        // The name and the value are the server's own and therefore valid, so this cannot fail.
+        let _ = exchange.push_response_header(b"Content-Type", b"text/plain; charset=UTF-8");
         let own = Rejection::Application.text().as_bytes();
-        exchange.set_reply_body(if page.is_empty() { own } else { &page });
+        exchange.set_response_body(if page.is_empty() { own } else { &page });
     } else {
         stream.on_head_sent();
     }
@@ -58,7 +59,8 @@ pub(crate) async fn respond_streamed(
     response
 }
 
-/// An exchange whose reply waits for the first piece: when the client goes meanwhile, its place is free again.
+/// A guard for an exchange whose response waits for the first chunk. If the client disconnects, the
+/// guard frees the exchange.
 struct ExchangeGuard {
     shared: Rc<HttpState>,
     exchange: Option<Box<Exchange>>,
@@ -66,7 +68,7 @@ struct ExchangeGuard {
 
 impl ExchangeGuard {
     fn release(mut self) -> Box<Exchange> {
-        self.exchange.take().expect("taken here and by `drop` alone")
+        self.exchange.take().expect("only this function and `drop` take it")
     }
 }
 
@@ -78,10 +80,10 @@ impl Drop for ExchangeGuard {
     }
 }
 
-/// Waits until the head can leave.
+/// Waits until the head can be sent.
 async fn head_ready(stream: &ResponseStream) {
     poll_fn(|_| {
-        // Woken by the connection's own waker, as whoever waits for an answer.
+        // The connection's own waker wakes this task.
         if stream.can_send_head() {
             return Poll::Ready(());
         }

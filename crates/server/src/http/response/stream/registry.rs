@@ -1,27 +1,28 @@
-//! The open streams of an I/O thread, by their ids.
+//! The registry of the open streamed responses of an I/O thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rookery_exchange::{Departure, Exchange, ReplyBody, StreamId};
+use rookery_exchange::{Exchange, ResponseBody, StreamEnd, StreamId};
 
 use crate::application::dispatch::Dispatch;
 use crate::connections::table::ConnectionTable;
 use crate::http::response::stream::response_stream::ResponseStream;
 
-/// Streams that are compressed at a time: a compressor is 300 KiB, for as long as its stream is open, which may be hours.
+/// The maximum number of streams that are compressed at the same time. Each needs a compressor of
+/// 300 KiB for as long as it is open, which may be hours.
 const MAX_COMPRESSED: usize = 32;
 
-/// The open streams of an I/O thread.
+/// The open streamed responses of an I/O thread, by id.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseStreams {
     open: RefCell<HashMap<StreamId, Rc<ResponseStream>>>,
-    /// How many of them are compressed.
+    /// The number of streams that are compressed.
     compressed: Rc<Cell<usize>>,
 }
 
-/// One of the streams that are compressed.
+/// The permission to compress a stream, which counts until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CompressorPermit(Rc<Cell<usize>>);
 
@@ -32,25 +33,26 @@ impl Drop for CompressorPermit {
 }
 
 impl ResponseStreams {
-    /// Opens the stream that an exchange has as its reply: what the application sends next is for it already.
+    /// Opens the streamed response of an exchange. Any later command of the application for this id
+    /// applies to the stream.
     pub(crate) fn open(
         &self,
         connections: &Rc<ConnectionTable>,
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
     ) {
-        if let ReplyBody::Stream(given) = exchange.reply().body() {
+        if let ResponseBody::Stream(given) = exchange.response().body() {
             let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }
 
-    /// An open one.
+    /// Returns an open stream.
     pub(crate) fn get(&self, id: StreamId) -> Option<Rc<ResponseStream>> {
         self.open.borrow().get(&id).cloned()
     }
 
-    /// Counts one as compressed; `None` when there are as many as there may be.
+    /// Returns the permission to compress another stream, or `None` if the maximum is reached.
     pub(crate) fn reserve_compressor(&self) -> Option<CompressorPermit> {
         let count = self.compressed.get();
         (count < MAX_COMPRESSED).then(|| {
@@ -59,13 +61,14 @@ impl ResponseStreams {
         })
     }
 
-    /// Ends one, for `reason` where nothing else has been decided.
-    pub(crate) fn end(&self, stream: &ResponseStream, reason: Departure) {
+    /// Removes a stream and reports its end to the application. `reason` applies unless the stream
+    /// has an end reason already.
+    pub(crate) fn end(&self, stream: &ResponseStream, reason: StreamEnd) {
         self.forget(stream.id());
         stream.report_end(reason);
     }
 
-    /// Forgets one whose application is told by somebody else.
+    /// Removes a stream whose application is notified elsewhere.
     pub(crate) fn forget(&self, id: StreamId) {
         let forgotten = self.open.borrow_mut().remove(&id);
         drop(forgotten);

@@ -1,9 +1,10 @@
-//! A reply that comes in pieces: what waits of it, and how far it is.
+//! The state of a streamed response: its queue, and how much has been written.
 //!
-//! # Ground rules
-//! - A piece counts as waiting until hyper has written it; hyper has [`MAX_IN_HYPER`] bytes of it at most. So the marks that the
-//!   application goes by are about the socket, and an end that is not clean can be put behind what was written before.
-//! - However it ends, its application is told once: by [`ResponseStream::depart`].
+//! # Invariants
+//! - A chunk counts as queued until hyper has written it, and hyper holds at most [`MAX_IN_HYPER`]
+//!   bytes. The application's back-pressure therefore depends on the socket, and a failure can be
+//!   placed exactly after the bytes that were written before.
+//! - The application is notified of the end exactly once, by [`ResponseStream::report_end`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
-    Charge, Departure, Event, Exchange, Flow, ListenerId, Payload, Share, Stream as Given,
-    StreamId, StreamRules,
+    Charge, Event, Exchange, ListenerId, Payload, Share, StreamEnd, StreamFlow, StreamId,
+    StreamOptions, StreamedBody as Given,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -21,92 +22,95 @@ use crate::connections::admission::UNCHARGED_BYTES;
 use crate::connections::rate::ticks;
 use crate::connections::table::ConnectionTable;
 
-/// Bytes that hyper is given at once: more would wait where nothing can be said of them, and less is more writes.
+/// The maximum number of bytes that are passed to hyper. More bytes could not be recalled after a
+/// failure; fewer bytes would mean more writes.
 const MAX_IN_HYPER: usize = 128 << 10;
 
-/// Shorter pieces are put together while they wait: each alone costs some 100 bytes, and a chunk of its own.
+/// Shorter chunks are joined while they are queued, because each separate chunk costs about 100
+/// bytes of memory and a size line.
 const MAX_JOINED: usize = 16 << 10;
 
-/// What keeps a connection alive on which there are no events: a comment, and the end of the event that it would be.
+/// An empty event, consisting of a comment, which keeps an event stream alive.
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// Milliseconds after which clients come again to a server that stopped: at random between the two, so that they do not come all at
-/// once.
+/// The range of milliseconds after which clients reconnect to a server that stopped. The delay is
+/// random, so that they do not reconnect all at once.
 const RETRY_MILLIS: std::ops::Range<u64> = 3000..8000;
 
-/// How soon an application that had nothing to give is asked again.
+/// The time after which a chunk is requested again from an application that had none.
 const EMPTY_PULL_DELAY: Duration = Duration::from_millis(10);
 
-/// A reply that comes in pieces. Its connection has it from when the application has answered.
+/// A streamed response. Its connection has it from the application's response on.
 #[derive(Debug)]
 pub(crate) struct ResponseStream {
     id: StreamId,
     listener: ListenerId,
-    /// The key of its connection among the peers, once that has it.
+    /// The key of the connection in the connection table, once the connection has the stream.
     connection_key: Cell<usize>,
     connections: Rc<ConnectionTable>,
     dispatch: Rc<Dispatch>,
-    pub(crate) rules: StreamRules,
-    flow: std::sync::Arc<Flow>,
-    /// What hyper has not been given, and how much that is.
+    pub(crate) rules: StreamOptions,
+    flow: std::sync::Arc<StreamFlow>,
+    /// The chunks that hyper has not got yet, and their number of bytes.
     queue: RefCell<VecDeque<Bytes>>,
     queued: Cell<usize>,
-    /// The end of the queue, to which short pieces are added.
+    /// The end of the queue, to which short chunks are appended.
     joined: RefCell<BytesMut>,
-    /// Bytes that hyper has and has not written.
+    /// The number of bytes that hyper has got but not written.
     in_hyper: Cell<usize>,
-    /// Bytes that hyper has been given so far.
+    /// The total number of bytes that hyper has got.
     sent: Cell<u64>,
-    /// Whether hyper has anything that it has not written, its head included.
+    /// True if hyper has bytes that are not written, including the head.
     is_unflushed: Cell<bool>,
-    /// Bytes of a piece that is being compressed: hyper is to have them, and has not.
+    /// The number of bytes of a chunk that is being compressed and that hyper has not got yet.
     compressing: Cell<usize>,
     state: Cell<State>,
     /// The tick of the last byte, and whether an event ended with it.
     last_sent: Cell<u32>,
     is_between_events: Cell<bool>,
-    /// Whether its head is to leave before there is a piece.
+    /// True if the head is sent before there is a chunk.
     sends_head_early: Cell<bool>,
-    /// Whether hyper has its head.
+    /// True once hyper has the head.
     is_head_sent: Cell<bool>,
-    /// Whether it is sent in chunks, as it is; and whether its connection ends with it.
+    /// Whether the response can continue without hyper.
     detachable: Cell<Detachable>,
-    /// Whether the application has been asked for a piece, or is not to be asked yet.
+    /// True if a chunk has been requested; and true while the next request is delayed.
     is_chunk_requested: Cell<bool>,
     is_pull_delayed: Rc<Cell<bool>>,
-    /// How it ends, when that has been decided.
-    end_reason: Cell<Option<Departure>>,
-    /// What the client is told if nothing has been sent.
+    /// The reason for the end, once there is one.
+    end_reason: Cell<Option<StreamEnd>>,
+    /// The text of the error response if nothing has been sent.
     failure_text: RefCell<Vec<u8>>,
-    /// Whether the application has been told of its end.
+    /// True once the application has been notified of the end.
     is_end_reported: Cell<bool>,
     charge: Charge,
 }
 
-/// How far it is, as the application has it.
+/// The state of the response, according to the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// More may come.
+    /// Further chunks may follow.
     Open,
-    /// It is whole.
+    /// All chunks have been received.
     Ended,
-    /// It will not be: what came before is written, and then it is cut.
+    /// The response stays incomplete. Its earlier chunks are written, and then the connection is
+    /// reset.
     Failed,
 }
 
-/// Whether it is sent in chunks, as it is: then it may go on without hyper.
+/// Whether a response is sent in uncompressed chunks and can therefore continue without hyper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detachable {
     No,
     KeepAlive,
-    /// And the connection ends with it.
+    /// Can continue without hyper, and the connection closes after it.
     Close,
 }
 
-/// What hyper is told when it asks for more.
+/// The next part of a response for hyper.
 pub(crate) enum NextChunk {
     Chunk(Bytes),
-    /// Not now: the connection is woken.
+    /// There is no chunk. The connection's task is woken when there is one.
     Wait,
     CloseState,
 }
@@ -136,7 +140,7 @@ impl ResponseStream {
             state: Cell::new(State::Open),
             last_sent: Cell::new(connections.clock.now()),
             is_between_events: Cell::new(true),
-            sends_head_early: Cell::new(given.rules.is_prompt),
+            sends_head_early: Cell::new(given.rules.sends_head_first),
             is_head_sent: Cell::new(false),
             detachable: Cell::new(Detachable::No),
             is_chunk_requested: Cell::new(false),
@@ -152,17 +156,17 @@ impl ResponseStream {
         self.id
     }
 
-    /// Its reply's Content-Length, if the application told one.
+    /// Returns the `Content-Length` that the application declared.
     pub(crate) fn length(&self) -> Option<u64> {
         self.flow.length()
     }
 
-    /// Bytes of it that hyper has not been given, of those that it is to have.
+    /// Returns the number of declared bytes that hyper has not got yet.
     pub(crate) fn bytes_left(&self) -> Option<u64> {
         self.length().map(|length| length.saturating_sub(self.sent.get()))
     }
 
-    /// Bytes that it is charged for.
+    /// Returns the number of bytes that the stream is charged for.
     pub(crate) fn held(&self) -> usize {
         self.charge.bytes()
     }
@@ -171,11 +175,12 @@ impl ResponseStream {
         self.state.get() == State::Open
     }
 
-    // ---- what the application does ----
+    // ---- called for the application ----
 
-    /// Takes the next piece. Another one comes without asking if the application goes on.
+    /// Queues the next chunk. If the application `continues`, the following chunk comes without a
+    /// request.
     pub(crate) fn push(&self, payload: Payload, continues: bool) {
-        self.flow.has_arrived();
+        self.flow.on_chunk_arrived();
         self.is_chunk_requested.set(continues);
         let len = payload.as_bytes().len();
         if self.state.get() != State::Open {
@@ -199,7 +204,7 @@ impl ResponseStream {
             Payload::Lent(lease) => self.enqueue(Bytes::from_owner(lease)),
         }
         self.queued.set(self.queued.get() + len);
-        if self.charge_queue() { self.wake() } else { self.fail(Departure::Slow, Vec::new()) }
+        if self.charge_queue() { self.wake() } else { self.fail(StreamEnd::Slow, Vec::new()) }
     }
 
     fn append_short(&self, bytes: &[u8]) {
@@ -210,21 +215,21 @@ impl ResponseStream {
         joined.put_slice(bytes);
     }
 
-    /// Adds bytes of the server's own.
+    /// Queues bytes of the server itself.
     fn append_own(&self, bytes: &[u8]) {
-        self.flow.add(bytes.len());
+        self.flow.add_server_bytes(bytes.len());
         self.queued.set(self.queued.get() + bytes.len());
         self.append_short(bytes);
         self.last_sent.set(self.connections.clock.now());
     }
 
-    /// Sends a comment, if its events have been silent for long.
+    /// Sends a comment if no event has been sent for the heartbeat interval.
     pub(crate) fn send_heartbeat_if_due(&self, now: u32) {
         let clock = &self.connections.clock;
         let silence =
             ticks(Duration::from_secs(self.rules.heartbeat.into()), clock.ticks.length).max(1);
         let is_due = self.rules.heartbeat > 0 && now.wrapping_sub(self.last_sent.get()) >= silence;
-        // What waits is no silence, but a client that does not read.
+        // If bytes are queued, the client does not read, and a heartbeat would not help.
         let is_idle = self.is_head_sent.get()
             && self.is_open()
             && self.queued.get() + self.in_hyper.get() == 0;
@@ -243,62 +248,64 @@ impl ResponseStream {
         queue.push_back(bytes);
     }
 
-    /// Charges what waits. `false` when there is no room for it.
+    /// Charges the queued bytes. Returns false if the memory budget is exhausted.
     fn charge_queue(&self) -> bool {
         let waiting = self.queued.get() + self.in_hyper.get();
         let (has, needs) =
             (self.charge.bytes(), if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         let has_room = needs <= has || self.connections.admit(Share::Queues, has, needs - has);
-        // Making room may have been at its own cost.
+        // Admitting the bytes may have evicted this stream itself.
         if has_room && self.state.get() != State::Failed {
             self.charge.set(needs);
         }
         has_room
     }
 
-    /// The head need not wait for a piece.
+    /// Allows the head to be sent before there is a chunk.
     pub(crate) fn send_head(&self) {
         self.sends_head_early.set(true);
         self.wake();
     }
 
-    /// It is whole, unless its length is known, and is another.
+    /// Ends the response. It fails if its declared length differs from its actual length.
     pub(crate) fn end(&self) {
         if self.state.get() != State::Open {
             return;
         }
         let has = self.sent.get() + self.queued.get() as u64;
         if self.length().is_some_and(|length| length != has) {
-            return self.fail(Departure::Error, Vec::new());
+            return self.fail(StreamEnd::Error, Vec::new());
         }
         self.state.set(State::Ended);
         self.wake();
     }
 
-    /// It will not be completed.
-    pub(crate) fn fail(&self, reason: Departure, failure_text: Vec<u8>) {
+    /// Ends the response before it is complete.
+    pub(crate) fn fail(&self, reason: StreamEnd, failure_text: Vec<u8>) {
         if self.state.get() != State::Open {
             return;
         }
         self.state.set(State::Failed);
-        // A stop that finds bytes of the length missing is a stop.
+        // If the server stops and bytes of the declared length are missing, the reason remains the
+        // stop.
         self.set_end_reason(reason);
         self.failure_text.replace(failure_text);
-        if reason != Departure::Error {
-            // Its client does not take it: what waits is not waited for.
+        if reason != StreamEnd::Error {
+            // The client does not read, so queued bytes are not waited for.
             self.drop_queue();
             self.is_unflushed.set(false);
         }
         self.wake();
     }
 
-    /// The server stops: what is pushed ends in order, so that its client connects to another one. What is pulled is
-    /// waited for.
+    /// Ends the response because the server stops. Pushed responses end properly, so that clients
+    /// reconnect to another server. Pulled responses continue, because they have an end of their
+    /// own.
     pub(crate) fn stop(&self) {
         if self.is_open() && (!self.rules.is_pulled || self.rules.is_events) {
-            self.end_reason.set(Some(Departure::Stop));
+            self.end_reason.set(Some(StreamEnd::Stop));
             if self.rules.is_events && self.is_between_events.get() {
-                // Of the ids of streams one is as likely as the next.
+                // The ids are not random, so they are hashed.
                 let spread = self.id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
                 let retry = RETRY_MILLIS.start + spread % (RETRY_MILLIS.end - RETRY_MILLIS.start);
                 self.append_own(format!("retry: {retry}\n\n").as_bytes());
@@ -307,40 +314,41 @@ impl ResponseStream {
         }
     }
 
-    /// Decides how it ends, unless that has been.
-    pub(crate) fn set_end_reason(&self, reason: Departure) {
+    /// Sets the end reason unless there is one already.
+    pub(crate) fn set_end_reason(&self, reason: StreamEnd) {
         if self.end_reason.get().is_none() {
             self.end_reason.set(Some(reason));
         }
     }
 
-    /// How it ends, if that has been decided.
-    pub(crate) fn end_reason(&self) -> Option<Departure> {
+    /// Returns the end reason, if there is one.
+    pub(crate) fn end_reason(&self) -> Option<StreamEnd> {
         self.end_reason.get()
     }
 
-    // ---- asking ----
+    // ---- pulling ----
 
-    /// Asks the application for a piece, if it is to be asked and there is room.
+    /// Requests a chunk from the application, if chunks are pulled and the queue has capacity.
     pub(crate) fn request_chunk(&self) {
-        let has_room = self.flow.has_room() && self.bytes_left() != Some(0);
+        let has_room = self.flow.has_capacity() && self.bytes_left() != Some(0);
         let is_due =
             self.rules.is_pulled && self.is_open() && has_room && !self.is_pull_delayed.get();
         if is_due && !self.is_chunk_requested.replace(true) {
-            self.dispatch.notify(Event::Want { stream: self.id, listener: self.listener });
+            self.dispatch.notify(Event::Pull { stream: self.id, listener: self.listener });
         }
     }
 
-    /// The application gives nothing more by itself.
-    pub(crate) fn on_chunk_wanted(&self) {
+    /// Notes that the application no longer sends chunks by itself and waits for a request.
+    pub(crate) fn resume_pulling(&self) {
         self.is_chunk_requested.set(false);
         self.wake();
     }
 
-    /// The application had nothing to give.
+    /// Delays the next request, because the application had no chunk.
     fn delay_pull(&self) {
         if self.rules.is_pulled && !self.is_pull_delayed.replace(true) {
-            // The stream may be over by then, and another peer have the key: waking one for nothing is harmless.
+            // By then, the stream may have ended and the key may belong to another connection.
+            // Waking that one needlessly is harmless.
             let (connections, connection_key, is_pull_delayed) = (
                 Rc::clone(&self.connections),
                 self.connection_key.get(),
@@ -354,14 +362,14 @@ impl ResponseStream {
         }
     }
 
-    // ---- what its connection does ----
+    // ---- called for the connection ----
 
-    /// Its connection has it.
+    /// Sets the key of the connection.
     pub(crate) fn set_connection_key(&self, key: usize) {
         self.connection_key.set(key);
     }
 
-    /// Whether its head can leave: with a piece, or alone.
+    /// Returns true if the head can be sent, either with a chunk or without one.
     pub(crate) fn can_send_head(&self) -> bool {
         self.sends_head_early.get()
             || self.queued.get() > 0
@@ -369,14 +377,14 @@ impl ResponseStream {
             || self.length() == Some(0)
     }
 
-    /// What is said instead of the reply, when it has failed before anything was sent: the status, if the application has one for that, and
-    /// the text.
+    /// Returns the status, if the application chose one, and the text of the error response, if the
+    /// stream failed before anything was sent. Takes the text.
     pub(crate) fn take_failure(&self) -> Option<(Option<u16>, Vec<u8>)> {
         let status = Some(self.rules.failed_status).filter(|status| *status > 0);
         (self.state.get() == State::Failed).then(|| (status, self.failure_text.take()))
     }
 
-    /// hyper has its head.
+    /// Notes that hyper has the head.
     pub(crate) fn on_head_sent(&self) {
         self.is_head_sent.set(true);
         self.is_unflushed.set(true);
@@ -384,41 +392,43 @@ impl ResponseStream {
             && self.sent.get() + self.queued.get() as u64 == 0
             && self.length().is_none()
         {
-            // A proxy passes a head on with the first byte behind it.
+            // Some proxies forward a head only together with the first byte of the body.
             self.append_own(HEARTBEAT);
         }
     }
 
-    /// How it is sent.
+    /// Sets whether the response can continue without hyper.
     pub(crate) fn set_detachable(&self, detachable: Detachable) {
         self.detachable.set(detachable);
     }
 
-    /// Whether the connection ends with it.
+    /// Returns true if the connection closes after this response.
     pub(crate) fn closes_connection(&self) -> bool {
         self.detachable.get() == Detachable::Close
     }
 
-    /// Whether hyper is not needed any more: it has written all that there is, and may have to wait for long.
+    /// Returns true if hyper is no longer needed: it has written everything so far, and the next
+    /// chunk may take long.
     pub(crate) fn can_detach(&self) -> bool {
         let is_written =
             self.is_head_sent.get() && !self.is_unflushed.get() && self.queued.get() == 0;
         self.detachable.get() != Detachable::No && is_written && self.is_open()
     }
 
-    /// Whether anything of it has been written, or is to be, and has not been flushed.
+    /// Returns true if hyper has bytes that have not been flushed.
     pub(crate) fn is_unflushed(&self) -> bool {
         self.is_unflushed.get()
     }
 
-    /// Whether it has failed, and what came before that has been written.
+    /// Returns true if the stream has failed and all earlier chunks have been written.
     pub(crate) fn is_cut(&self) -> bool {
         let is_written =
             self.queued.get() == 0 && !self.is_unflushed.get() && self.compressing.get() == 0;
         self.state.get() == State::Failed && self.is_head_sent.get() && is_written
     }
 
-    /// The next piece for hyper.
+    /// Returns the next chunk for hyper, and requests another from the application if the queue is
+    /// empty.
     pub(crate) fn next_chunk(&self) -> NextChunk {
         if self.in_hyper.get() < MAX_IN_HYPER {
             if let Some(bytes) = self.pop() {
@@ -438,24 +448,25 @@ impl ResponseStream {
         }
     }
 
-    /// Whether it is whole, and nothing of it waits here.
+    /// Returns true if the response is complete and hyper has all of it.
     pub(crate) fn is_fully_taken(&self) -> bool {
         self.state.get() == State::Ended && self.queued.get() == 0
     }
 
-    /// Whether another piece is there already.
+    /// Returns true if the next chunk is available.
     pub(crate) fn has_queued(&self) -> bool {
         self.queued.get() > 0
     }
 
-    /// What was taken last, `len` bytes, goes to a compressor and not to hyper, which had something unflushed before, or not.
+    /// Notes that the chunk of `len` bytes that was taken last goes to a compressor first.
+    /// `was_unflushed` says whether hyper had unflushed bytes before.
     pub(crate) fn begin_compression(&self, len: usize, was_unflushed: bool) {
         self.compressing.set(len);
         self.is_unflushed.set(was_unflushed);
     }
 
-    /// It has been compressed. What comes of it is hyper's now; if nothing does, it lies in the compressor, and no write will tell that it
-    /// has left.
+    /// Notes that the chunk has been compressed. If there is output, hyper gets it. Otherwise the
+    /// bytes stay in the compressor, and they are released here because no write will follow.
     pub(crate) fn end_compression(&self, has_output: bool) {
         let len = self.compressing.take();
         if has_output {
@@ -479,25 +490,27 @@ impl ResponseStream {
         }
     }
 
-    /// hyper has written all that it had. Says whether the connection is to be polled again.
+    /// Notes that hyper has written all bytes that it had. Returns true if the connection must be
+    /// polled again.
     pub(crate) fn on_flushed(&self) -> bool {
         self.is_unflushed.set(false);
         let compressing = self.compressing.get();
         let written = self.in_hyper.replace(compressing) - compressing;
         self.release_bytes(written);
         self.request_chunk();
-        // What is being compressed wakes the connection by itself.
+        // The compression task wakes the connection by itself.
         compressing == 0 && (self.queued.get() > 0 || !self.is_open())
     }
 
-    /// `len` bytes do not wait any more.
+    /// Releases `len` bytes that are no longer queued, and notifies the application if it may
+    /// continue.
     fn release_bytes(&self, len: usize) {
         if self.charge.bytes() > 0 {
             let waiting = self.queued.get() + self.in_hyper.get();
             self.charge.set(if waiting <= UNCHARGED_BYTES { 0 } else { waiting });
         }
-        if self.flow.has_left(len) && !self.is_end_reported.get() {
-            self.dispatch.notify(Event::Room { stream: self.id, listener: self.listener });
+        if self.flow.on_written(len) && !self.is_end_reported.get() {
+            self.dispatch.notify(Event::Writable { stream: self.id, listener: self.listener });
         }
     }
 
@@ -508,18 +521,22 @@ impl ResponseStream {
         self.charge.set(0);
     }
 
-    /// It is over: nothing waits any more, and its application is told, once. What has been decided before counts more than
-    /// `reason`.
-    pub(crate) fn report_end(&self, reason: Departure) {
+    /// Drops the queue and notifies the application of the end, unless that has been done. `reason`
+    /// applies unless the stream has an end reason already.
+    pub(crate) fn report_end(&self, reason: StreamEnd) {
         if self.is_end_reported.replace(true) {
             return;
         }
         self.drop_queue();
         self.flow.end();
-        // Nobody is told of room any more.
-        self.flow.has_left(self.in_hyper.take());
+        // The application is not notified of this capacity, because the stream has ended.
+        self.flow.on_written(self.in_hyper.take());
         let reason = self.end_reason.get().unwrap_or(reason);
-        self.dispatch.notify(Event::Departed { stream: self.id, listener: self.listener, reason });
+        self.dispatch.notify(Event::StreamEnded {
+            stream: self.id,
+            listener: self.listener,
+            reason,
+        });
     }
 
     fn wake(&self) {

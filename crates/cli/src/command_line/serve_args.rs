@@ -1,0 +1,42 @@
+//! `rookery serve`: what it serves, and where.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+
+use super::options::Options;
+use super::usage_error;
+use crate::failure::Failure;
+
+/// What the command line asks `rookery serve` for.
+#[derive(Debug)]
+pub(crate) struct ServeArgs {
+    pub(crate) target: PathBuf,
+    pub(crate) options: Options,
+    /// Whether the app is being written: it is reloaded when a file changes.
+    pub(crate) is_dev: bool,
+}
+
+impl ServeArgs {
+    /// Reads the target.
+    ///
+    /// # Errors
+    /// Fails unless there is one.
+    pub(super) fn read(
+        name: &str,
+        own: &ArgMatches,
+        options: Options,
+    ) -> Result<ServeArgs, Failure> {
+        let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
+        let [target] = targets[..] else {
+            let what = if targets.is_empty() {
+                "nothing was given".to_owned()
+            } else {
+                format!("not {} of them", targets.len())
+            };
+            return usage_error(format!("`rookery {name}` takes one folder or file; {what}."));
+        };
+        Ok(ServeArgs { target: target.into(), options, is_dev: name == "dev" })
+    }
+}

@@ -1,0 +1,124 @@
+//! `rookery config`: prints the value of each setting, and where the value comes from.
+
+use std::fmt::Write as _;
+
+use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, table};
+
+use crate::app_detection::Target;
+use crate::settings::serve_settings::ServeSettings;
+
+/// Where a value comes from that nothing gives and that the server finds out.
+const AT_START: &str = "found out at the start";
+
+/// Returns the settings that are in force, each with where it comes from.
+pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
+    let all = &serve.settings.0;
+    let mut text = format!(
+        "Settings of {}. R was not started: what an .Rprofile or the app sets is not known.\n",
+        target.path.display()
+    );
+    for group in Group::ALL {
+        let rows = table::all().filter(|row| row.group == group && row.places != Places::R);
+        let lines: Vec<[String; 3]> = rows.map(|row| line(row, all)).collect();
+        let width = |column: usize| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        };
+        let (names, values) = (width(0), width(1).min(40));
+        let _ = write!(text, "\n{}\n", group.title());
+        for [name, value, source] in &lines {
+            let _ = writeln!(text, "  {name:<names$}  {value:<values$}  {source}");
+        }
+    }
+    text.into_bytes()
+}
+
+/// Returns the name of a setting, its value, and where the value comes from.
+fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] {
+    let (value, source) = match (all.given(row.name), all.value(row.name), row.default) {
+        (Some(given), _, _) => (value_text(given), source_of(given)),
+        (None, Some(value), _) => (value.show(row.kind), Source::Default.name().to_owned()),
+        (None, None, Default::Derived { text, .. }) => (text.to_owned(), AT_START.to_owned()),
+        (None, None, _) => ("none".to_owned(), Source::Default.name().to_owned()),
+    };
+    let name = if row.shown == Shown::No { row.path() } else { row.name.to_owned() };
+    [name, value, source]
+}
+
+/// Writes a value without what is secret in it: passwords, and those of URLs.
+fn value_text(given: &Given) -> String {
+    if given.setting.is_secret {
+        return "(hidden)".to_owned();
+    }
+    let text = given.value.show(given.setting.kind);
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
+        Some((scheme, (user, host))) if !user.contains('/') => {
+            format!("{scheme}://(hidden)@{host}")
+        }
+        _ => text,
+    }
+}
+
+fn source_of(given: &Given) -> String {
+    match (&given.place, given.source) {
+        (Some(place), _) => place.clone(),
+        (None, Source::Environment) => given.setting.variable(),
+        (None, source) => source.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_settings::{Raw, Settings};
+
+    use super::*;
+
+    fn given(source: Source, name: &str, text: &str, place: Option<&str>) -> Given {
+        let setting = table::row(name);
+        let value = setting.read(&Raw::from(text)).unwrap();
+        Given { setting, value, source, place: place.map(str::to_owned) }
+    }
+
+    #[test]
+    fn every_setting_is_listed_with_where_it_comes_from() {
+        let settings = Settings::combine([
+            given(Source::CommandLine, "port", "9000", None),
+            given(Source::File, "max_body_size", "10MB", Some("`/srv/_server.yml`, line 5")),
+            given(Source::Environment, "error_detail", "full", None),
+        ]);
+        let serve = ServeSettings::of(settings, false).unwrap();
+        let target = Target { path: "/srv".into(), folder: "/srv".into(), is_site: false };
+        let text = String::from_utf8(config(&serve, &target)).unwrap();
+        let has = |name: &str, value: &str, source: &str| {
+            let line = text.lines().find(|line| line.split_whitespace().next() == Some(name));
+            assert!(
+                line.is_some_and(|line| line.contains(value) && line.ends_with(source)),
+                "{name}: {text}"
+            );
+        };
+        has("port", "9000", "command line");
+        has("max_body_size", "10 MB", "`/srv/_server.yml`, line 5");
+        has("error_detail", "full", "ROOKERY_ERROR_DETAIL");
+        has("idle_timeout", "2 min", "default");
+        has("limits.max_client_memory", "a quarter of the memory", AT_START);
+        for row in table::all().filter(|row| row.places != Places::R) {
+            has(
+                if row.shown == Shown::No {
+                    Box::leak(row.path().into_boxed_str())
+                } else {
+                    row.name
+                },
+                "",
+                "",
+            );
+        }
+        assert!(!text.contains("password") && text.contains("R was not started"), "{text}");
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_not_shown() {
+        let url = given(Source::File, "acme_directory", "https://me:secret@ca.test/dir", None);
+        assert_eq!(value_text(&url), "https://(hidden)@ca.test/dir");
+        let url = given(Source::File, "acme_directory", "https://ca.test/dir@1", None);
+        assert_eq!(value_text(&url), "https://ca.test/dir@1");
+    }
+}

@@ -1,0 +1,108 @@
+//! Commands to the supervisor, from signals and from changes of the app's files.
+
+use std::sync::{Arc, OnceLock};
+
+use rookery_server::access_log::Reopener;
+use rookery_supervisor::SupervisorCommand;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::failure::Failure;
+use crate::process::signals::{ReceivedSignal, Signals, StopCounter};
+use crate::serve::file_watcher::FileWatcher;
+use crate::serve::reload::Reload;
+use crate::stderr::log_line;
+use crate::terminal::r_prompt::PromptWatcher;
+
+/// The second signal to stop, by which the process is terminated.
+static SECOND_STOP: OnceLock<ReceivedSignal> = OnceLock::new();
+
+/// Returns the second signal to stop, if the process has received one.
+pub(crate) fn second_stop() -> Option<ReceivedSignal> {
+    SECOND_STOP.get().copied()
+}
+
+/// Has workers replaced when a file of the app has changed.
+pub(crate) fn watch_files(
+    reload: Arc<Reload>,
+    commands: UnboundedSender<SupervisorCommand>,
+) -> Result<(), Failure> {
+    let mut watcher = FileWatcher::new(&reload.target.folder);
+    start_thread("rookery-changes", move || {
+        loop {
+            log_line(&format!("`{}` has changed", watcher.wait_for_change().display()));
+            if commands.send(reload.request()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Starts the thread that turns signals into commands.
+///
+/// # Errors
+/// Fails when the thread cannot be started.
+pub(crate) fn send_commands(
+    signals: Signals,
+    reload: Arc<Reload>,
+    log: Option<Reopener>,
+    terminal: Option<PromptWatcher>,
+    commands: UnboundedSender<SupervisorCommand>,
+) -> Result<(), Failure> {
+    start_thread("rookery-asked", move || {
+        forward_signals(&signals, &reload, log.as_ref(), terminal.as_ref(), &commands);
+    })
+}
+
+fn start_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    let failed = |error| Failure::Unavailable(format!("A thread cannot be started: {error}."));
+    started.map(drop).map_err(failed)
+}
+
+/// SIGUSR2, and a SIGHUP sent by a process, replace all workers and read settings and certificates
+/// again; SIGUSR1 reopens the log's file; SIGTTIN and SIGTTOU change how many workers there are; any
+/// other signal ends it. Ctrl-C at a prompt is for R.
+fn forward_signals(
+    signals: &Signals,
+    reload: &Reload,
+    log: Option<&Reopener>,
+    terminal: Option<&PromptWatcher>,
+    commands: &UnboundedSender<SupervisorCommand>,
+) {
+    let (mut stops, mut asked_to_stop) = (StopCounter::new(), 0);
+    while let Some(signal) = signals.recv() {
+        if signal.is_ctrl_c() && terminal.is_some_and(PromptWatcher::is_prompting) {
+            continue;
+        }
+        if signal.is_log_reopen() {
+            if let Some(log) = log {
+                log.reopen();
+            }
+        }
+        let command = if signal.is_log_reopen() {
+            SupervisorCommand::ReopenLog
+        } else if signal.is_worker_increase() {
+            SupervisorCommand::More
+        } else if signal.is_worker_decrease() {
+            SupervisorCommand::Fewer
+        } else if signal.is_reload() || signal.is_worker_restart() {
+            if asked_to_stop > 0 {
+                continue;
+            }
+            reload.request()
+        } else {
+            let times = stops.record(signal);
+            if std::mem::replace(&mut asked_to_stop, times) == times {
+                continue;
+            }
+            if times > 1 {
+                // A third finds this counts.
+                let _ = SECOND_STOP.set(signal);
+            }
+            SupervisorCommand::Stop
+        };
+        if commands.send(command).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The configuration of the supervisor and of its pool, made from the settings.
+
+use std::os::fd::AsFd as _;
+
+use rookery_server::Config;
+use rookery_server::access_log::Format;
+use rookery_supervisor::{
+    MemoryLimit, PoolLimits, PublicListeners, ReadinessPolicy, RecyclePolicy, SessionAffinity,
+    SupervisorConfig, Timeouts, memory_limit, server_name,
+};
+
+use crate::app_detection::Target;
+use crate::failure::Failure;
+use crate::listen::address::Address;
+use crate::listen::listeners::Listeners;
+use crate::serve::access_log::LogTarget;
+use crate::serve::r_command;
+use crate::settings::serve_settings::ServeSettings;
+use crate::settings::workers::{self, MaxMemory, Workers};
+use crate::stderr::log_line;
+
+/// What plans are made of besides settings.
+pub(crate) struct ConfigBuilder {
+    pub(crate) target: Target,
+    pub(crate) address: Address,
+    pub(crate) log: LogTarget,
+    pub(crate) files: Option<libc::rlimit>,
+}
+
+impl ConfigBuilder {
+    /// Returns the plan of the supervisor for these settings.
+    pub(crate) fn build(
+        &self,
+        serve: &ServeSettings,
+        public: Option<PublicListeners>,
+    ) -> SupervisorConfig {
+        let workers = &serve.workers;
+        let (of_worker, target) = (serve.clone(), self.target.clone());
+        let (address, log) = (self.address.clone(), self.log.clone());
+        SupervisorConfig {
+            workers: workers.count,
+            spares: workers.spares,
+            surges: workers.surge > 0,
+            warmup: workers.warmup.clone(),
+            command: Box::new(move |is_public| {
+                r_command::worker_command(&of_worker, &target, &address, is_public.then_some(&log))
+                    .map_err(|failure| failure.message())
+            }),
+            public,
+            folder: std::env::temp_dir(),
+            files: self.files,
+            times: Timeouts {
+                start: workers.start_timeout,
+                drain: workers.drain,
+                sessions: workers.drain_sessions,
+                busy: workers.kill_stuck,
+                interrupts: serve.settings.0.flag("interrupt_requests"),
+                delay: serve.shutdown_delay,
+                stop: if workers.is_interactive { workers.drain } else { Timeouts::default().stop },
+            },
+            restarts: workers.restarts,
+            is_on_terminal: workers.is_interactive,
+            start_retries: workers.start_retries,
+            fails_fast: workers.fail_fast,
+            recycle: RecyclePolicy {
+                requests: workers.max_requests,
+                age: workers.max_age,
+                memory: worker_memory_limit(workers, memory_limit()),
+            },
+            tell: log_line,
+        }
+    }
+}
+
+pub(crate) fn pool_limits(
+    serve: &ServeSettings,
+    config: &Config,
+    target: &Target,
+    address: &Address,
+) -> PoolLimits {
+    let workers = &serve.workers;
+    let of_address = match address {
+        Address::Tcp { socket, .. } => socket.to_string(),
+        Address::Unix(path) => path.display().to_string(),
+    };
+    let name = workers.name.clone();
+    PoolLimits {
+        queue: config.queue.requests,
+        queue_time: workers.queue_timeout,
+        in_flight: workers.max_in_flight,
+        stream_bytes: config.queue.stream_bytes,
+        sessions: workers
+            .max_sessions
+            .and_then(|most| usize::try_from(most).ok())
+            .unwrap_or(usize::MAX),
+        retries_begun: workers.retry_begun,
+        keeps_half_closed: workers.keep_half_closed,
+        name: name.unwrap_or_else(|| server_name(&target.path, &of_address)),
+        sticky: match workers.sticky {
+            workers::Sticky::Auto => SessionAffinity::Auto,
+            workers::Sticky::None => SessionAffinity::None,
+            workers::Sticky::Cookie => SessionAffinity::Cookie,
+        },
+        is_embedded: serve.is_embedded,
+        ..PoolLimits::default()
+    }
+}
+
+/// Returns when something should be sent to this server.
+pub(crate) fn readiness(workers: &Workers) -> ReadinessPolicy {
+    ReadinessPolicy { min_ready: workers.min_ready, drain_status: workers.drain_status }
+}
+
+/// The listeners that clients connect to, for workers to accept on.
+pub(crate) fn public_listeners(
+    listeners: &Listeners,
+    log: &LogTarget,
+) -> Result<PublicListeners, Failure> {
+    let failed = |error| {
+        Failure::Unavailable(format!("The listeners cannot be handed to a worker: {error}."))
+    };
+    let (sockets, redirects) = listeners.copy_sockets().map_err(failed)?;
+    let log = match log {
+        // A worker's own standard output is a pipe to this process.
+        LogTarget::Stdout => std::io::stdout().as_fd().try_clone_to_owned().ok(),
+        LogTarget::Nothing | LogTarget::File(_) => None,
+    };
+    Ok(PublicListeners { sockets, redirects, log })
+}
+
+/// Returns how lines of the log look: of several workers they say which one it was.
+pub(crate) fn log_format(asked: Format, workers: &Workers) -> Format {
+    match asked {
+        // Of one, the number would always be the same.
+        Format::Common if workers.count > 1 => Format::CommonOfWorkers,
+        asked => asked,
+    }
+}
+
+/// How much memory of its own a worker may have, in a control group that may have so much; said where nobody has.
+fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLimit> {
+    let group = match (workers.max_memory, limit) {
+        (MaxMemory::Bytes(bytes), _) => return Some(MemoryLimit::Each(bytes)),
+        (MaxMemory::Any, _) | (MaxMemory::Share, None) => return None,
+        // A share of one would be a limit that nobody has asked for.
+        (MaxMemory::Share, Some(_)) if workers.count == 1 => return None,
+        (MaxMemory::Share, Some(limit)) => limit,
+    };
+    let (megabytes, limit) = (group / 1_000_000, MemoryLimit::of_group(group));
+    let several = workers.count + workers.spares + workers.surge;
+    match limit.each(several) {
+        Some(each) => log_line(&format!(
+            "a worker that has {} MB of memory of its own is replaced: {several} of them have four fifths of the {megabytes} MB of \
+             this control group (`--max-memory` is another limit, 0 none)",
+            each / 1_000_000
+        )),
+        None => log_line(&format!(
+            "the {megabytes} MB of this control group are little for {several} Rs: none is replaced for its memory without `--max-memory`"
+        )),
+    }
+    Some(limit)
+}

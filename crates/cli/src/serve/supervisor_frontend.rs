@@ -1,0 +1,204 @@
+//! The supervisor's front end: what it shows to the user, the service manager and clients.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_server::output;
+use rookery_status::{AdminAddress, AdminHandler, AdminListener};
+use rookery_supervisor::{Frontend, SupervisorEvent, SupervisorStatus};
+use rookery_systemd::ServiceManager;
+
+use crate::failure::Failure;
+use crate::listen::listeners::Listeners;
+use crate::stderr::{log_line, print_lines};
+use crate::terminal::browser;
+
+/// What clients come to, and who is counts of it.
+pub(crate) struct SupervisorFrontend {
+    listeners: Listeners,
+    /// The start-up screen, with colour if the terminal has it.
+    screen: String,
+    opens_browser: bool,
+    admin: AdminListener,
+    manager: ServiceManager,
+    /// What the service manager has been counts.
+    state: Cell<(Phase, WorkerCounts)>,
+    /// The app's own message, where it has not started.
+    failure: RefCell<Option<String>>,
+}
+
+/// What the service manager has been counts of the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct WorkerCounts {
+    ready: usize,
+    failures: usize,
+}
+
+/// So many failures of workers within a minute are counts.
+const REPORTED_FAILURES: usize = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Serving,
+    Reloading,
+    Stopping,
+}
+
+impl SupervisorFrontend {
+    /// Starts the admin listener. `screen` is the start-up screen.
+    ///
+    /// # Errors
+    /// Fails when the admin address is not available.
+    pub(crate) fn new(
+        listeners: Listeners,
+        screen: String,
+        opens_browser: bool,
+        status: &Arc<SupervisorStatus>,
+        admin: Option<&AdminAddress>,
+    ) -> Result<SupervisorFrontend, Failure> {
+        let handler = AdminHandler::new(Arc::clone(status) as _);
+        let admin = AdminListener::start(handler, admin)
+            .map_err(|error| Failure::Address(error.to_string()))?;
+        Ok(SupervisorFrontend {
+            listeners,
+            screen,
+            opens_browser,
+            admin,
+            manager: ServiceManager::from_environment(),
+            state: Cell::new((Phase::Starting, WorkerCounts::default())),
+            failure: RefCell::default(),
+        })
+    }
+
+    /// Returns the app's own message from the last failed start.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        self.failure.take()
+    }
+
+    /// Closes the listeners.
+    pub(crate) fn stop(self) {
+        self.listeners.stop();
+    }
+
+    fn set_phase(&self, phase: Phase) {
+        self.state.set((phase, self.state.get().1));
+    }
+
+    fn status(&self) -> String {
+        format!("Serving on {}", self.listeners.addresses)
+    }
+}
+
+/// Returns what a service manager shows: what the server does, and what is wrong with its workers.
+fn status_line(doing: String, counts: WorkerCounts, workers: usize) -> String {
+    let mut parts = vec![doing];
+    if workers > 1 || counts.ready == 0 {
+        parts.push(format!("{} of {workers} workers ready", counts.ready));
+    }
+    if counts.failures > 0 {
+        parts.push(format!("workers have failed {} times within a minute", counts.failures));
+    }
+    parts.join(", ")
+}
+
+impl Frontend for SupervisorFrontend {
+    fn ready(&self) {
+        print_lines(&self.screen);
+        if self.opens_browser {
+            browser::open(self.listeners.url.as_deref());
+        }
+        self.state.set((Phase::Serving, WorkerCounts { ready: 1, failures: 0 }));
+        self.manager.ready(&self.status());
+    }
+
+    fn drain(&self) {
+        self.set_phase(Phase::Stopping);
+        self.manager.stopping("Finishing what is in hand");
+        self.listeners.drain();
+    }
+
+    fn set_accepting(&self, is_on: bool) {
+        self.listeners.set_accepting(is_on);
+    }
+
+    fn connections(&self) -> usize {
+        self.listeners.connections()
+    }
+
+    fn log_lines_lost(&self) -> u64 {
+        output::lines_lost()
+    }
+
+    fn turns_every(&self) -> Duration {
+        // WorkerCounts when three quarters of this are over, so a turn at half of it is never the one that comes too late.
+        self.manager.watchdog_interval().map_or(Duration::MAX, |time| time / 2)
+    }
+
+    fn hear(&self, news: SupervisorEvent<'_>) {
+        match news {
+            SupervisorEvent::Leaving => {
+                self.set_phase(Phase::Stopping);
+                self.manager.stopping("Waiting until nothing more is sent here");
+            }
+            // What is served goes on.
+            SupervisorEvent::Started(folder) => {
+                if let Err(error) = self.admin.listen_in(folder) {
+                    log_line(&format!("`rookery status` will not find this server: {error}"));
+                }
+            }
+            // The thread of the connections has answered before, and this is that of the workers.
+            SupervisorEvent::Turned { ready, workers, failures } => {
+                self.manager.ping_watchdog();
+                let now = WorkerCounts {
+                    ready,
+                    failures: if failures < REPORTED_FAILURES { 0 } else { failures },
+                };
+                let (phase, counts) = self.state.get();
+                if counts != now {
+                    self.state.set((phase, now));
+                    let doing = match phase {
+                        Phase::Serving => self.status(),
+                        Phase::Starting if now.failures > 0 => "Starting".to_owned(),
+                        Phase::Starting | Phase::Reloading | Phase::Stopping => return,
+                    };
+                    self.manager.status(&status_line(doing, now, workers));
+                }
+            }
+            SupervisorEvent::Failed(message) => {
+                *self.failure.borrow_mut() = Some(message.to_owned())
+            }
+            // Before it serves, a manager waits for that and for no end of a reload.
+            SupervisorEvent::Reloading
+                if matches!(self.state.get().0, Phase::Serving | Phase::Reloading) =>
+            {
+                self.set_phase(Phase::Reloading);
+                self.manager.reloading("Replacing workers");
+            }
+            SupervisorEvent::Reloaded if self.state.get().0 == Phase::Reloading => {
+                self.set_phase(Phase::Serving);
+                self.manager.ready(&self.status());
+            }
+            SupervisorEvent::Reloading | SupervisorEvent::Reloaded => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_is_wrong_with_workers() {
+        let line = |ready, failures, workers| {
+            status_line("Serving on /s".to_owned(), WorkerCounts { ready, failures }, workers)
+        };
+        assert_eq!(line(1, 0, 1), "Serving on /s");
+        assert_eq!(line(2, 0, 2), "Serving on /s, 2 of 2 workers ready");
+        assert_eq!(
+            line(0, 7, 1),
+            "Serving on /s, 0 of 1 workers ready, workers have failed 7 times within a minute"
+        );
+    }
+}

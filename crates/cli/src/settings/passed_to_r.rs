@@ -1,0 +1,177 @@
+//! The settings that R processes are started with.
+
+use rookery_settings::lines::Lines;
+use rookery_settings::{Places, Section, Setting, Source, Value, table};
+
+use crate::settings::combined::CombinedSettings;
+use crate::user_paths::absolute;
+
+/// Settings of a worker. Its supervisor is between it and clients, but for WebSockets.
+#[cfg(target_os = "linux")]
+const WORKER_SETTINGS: [&str; 17] = [
+    "spool_dir",
+    "ws_max_message_size",
+    "ws_max_send_queue_size",
+    "ws_min_rate",
+    "ws_stall_timeout",
+    "ws_ping_interval",
+    "ws_ping_timeout",
+    "ws_close_timeout",
+    "kept_windows",
+    "max_client_memory",
+    // For `interrupt_requests`, which is R's to do.
+    "request_timeout",
+    "ws_origins",
+    "ws_compression",
+    "interrupt_requests",
+    "error_detail",
+    "reconnect",
+    "request_id_header",
+];
+
+impl CombinedSettings {
+    /// Hands each setting over that was given and is an option of R as well.
+    pub(crate) fn pass_to_r(&self, lines: &mut Lines) {
+        self.pass_rows(lines, |row| row.places.has(Places::OPTION));
+    }
+
+    /// Hands each setting of a worker over that was given.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn pass_to_worker(&self, lines: &mut Lines) {
+        self.pass_rows(lines, |row| WORKER_SETTINGS.contains(&row.name));
+    }
+
+    /// Puts the source in front of the name of each.
+    fn pass_rows(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
+        for given in
+            table::all().filter(|row| is_included(row)).filter_map(|row| self.0.given(row.name))
+        {
+            let source = match given.source {
+                Source::Environment => "environment:",
+                Source::File => "file:",
+                _ => "cli:",
+            };
+            lines.value(source, given.setting.name, &with_absolute_paths(given.value.clone()));
+        }
+    }
+
+    /// Hands over what HTTPS is spoken with, where `is_included` accepts the row: what was given, and defaults.
+    pub(crate) fn pass_https(&self, lines: &mut Lines, is_included: impl Fn(&Setting) -> bool) {
+        if self.https().is_none() {
+            return;
+        }
+        let is_https = |row: &Setting| {
+            row.name == "tls" || matches!(row.section, Section::Tls | Section::Acme)
+        };
+        for row in table::all().filter(|row| is_https(row) && is_included(row)) {
+            if let Some(value) = self.0.value(row.name) {
+                lines.value("tls:", row.name, &with_absolute_paths(value));
+            }
+        }
+    }
+}
+
+/// Returns a value that is the same in the app's folder.
+fn with_absolute_paths(value: Value) -> Value {
+    match value {
+        Value::Path(path) => Value::Path(absolute(&path)),
+        Value::Paths(paths) => Value::Paths(paths.iter().map(|path| absolute(path)).collect()),
+        value => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rookery_settings::{Given, Raw};
+
+    use super::*;
+
+    fn settings(given: &[(Source, &str, &str)]) -> CombinedSettings {
+        CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
+            |(source, name, text)| {
+                let setting = table::row(name);
+                Given {
+                    setting,
+                    value: setting.read(&Raw::from(*text)).unwrap(),
+                    source: *source,
+                    place: None,
+                }
+            },
+        )))
+    }
+
+    fn lines_of(fill: impl Fn(&mut Lines)) -> Vec<String> {
+        let mut lines = Lines::default();
+        fill(&mut lines);
+        String::from_utf8(lines.into_bytes()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn workers_are_told_what_their_websockets_are() {
+        let settings = settings(&[
+            (Source::CommandLine, "ws_max_message_size", "1MB"),
+            (Source::CommandLine, "max_body_size", "2MB"),
+            (Source::File, "ws_ping_interval", "5s"),
+            (Source::CommandLine, "ws_compression", "level=3"),
+            (Source::CommandLine, "ws_origins", "same"),
+            (Source::CommandLine, "trusted_proxies", "unix"),
+        ]);
+        let told = lines_of(|lines| settings.pass_to_worker(lines));
+        assert_eq!(
+            told,
+            [
+                "cli:number:ws_max_message_size=1000000",
+                "cli:text:ws_origins=same",
+                "cli:number:ws_compression.level=3",
+                "cli:number:ws_compression.threshold=512",
+                "cli:flag:ws_compression.takeover=FALSE",
+                "file:number:ws_ping_interval=5",
+            ]
+        );
+    }
+
+    /// What only the worker uses applies at a reload; what the process that accepts uses as well does so
+    /// only if the worker accepts.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_reload_applies_what_workers_are_given() {
+        use rookery_settings::Applies;
+        let of_both = [
+            "spool_dir",
+            "ws_close_timeout",
+            "max_client_memory",
+            "request_timeout",
+            "request_id_header",
+        ];
+        for row in table::all() {
+            if WORKER_SETTINGS.contains(&row.name) && !of_both.contains(&row.name) {
+                assert_eq!(row.applies, Applies::AtReload, "{}", row.name);
+            } else if row.places.has(Places::OPTION) {
+                assert_eq!(row.applies, Applies::WithAcceptingProcess, "{}", row.name);
+            }
+        }
+    }
+
+    #[test]
+    fn settings_of_r_are_handed_over_with_their_source() {
+        let settings = settings(&[
+            (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
+            (Source::Environment, "error_detail", "full"),
+            (Source::File, "request_id_header", "off"),
+            (Source::CommandLine, "spool_dir", "/tmp"),
+            (Source::CommandLine, "port", "1"),
+        ]);
+        let told = lines_of(|lines| settings.pass_to_r(lines));
+        assert_eq!(
+            told,
+            [
+                "cli:text:trusted_proxies=10.0.0.0/8",
+                "cli:text:trusted_proxies=unix",
+                "cli:text:spool_dir=/tmp",
+                "file:flag:request_id_header=FALSE",
+                "environment:text:error_detail=full",
+            ]
+        );
+    }
+}

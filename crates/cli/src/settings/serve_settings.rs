@@ -1,0 +1,192 @@
+//! The settings of `rookery serve`, as the program uses them.
+
+use std::time::Duration;
+
+use rookery_server::access_log::Format;
+use rookery_settings::{Source, Value};
+use rookery_status::AdminAddress;
+
+use crate::failure::Failure;
+use crate::listen::address::Address;
+use crate::serve::access_log::LogTarget;
+use crate::settings::admin_address;
+use crate::settings::combined::{self, CombinedSettings, Https};
+use crate::settings::workers::Workers;
+
+/// How `rookery serve` serves: the settings of all sources, as the program uses them. Paths may be
+/// relative to the folder that the program was started in.
+#[derive(Debug, Clone)]
+pub(crate) struct ServeSettings {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) settings: CombinedSettings,
+    pub(crate) workers: Workers,
+    /// Where it answers those who look after it, besides the socket in its own folder.
+    pub(crate) admin: Option<AdminAddress>,
+    /// Whether pages may be in frames of other sites.
+    pub(crate) is_embedded: bool,
+    /// How long it serves on after a signal has asked it to end, and says that it is not ready.
+    pub(crate) shutdown_delay: Duration,
+    /// Whether a browser is opened once clients are served.
+    pub(crate) opens_browser: bool,
+    pub(crate) log: LogTarget,
+    pub(crate) format: Format,
+}
+
+impl ServeSettings {
+    /// Checks the settings against each other, and returns them as the program uses them.
+    ///
+    /// # Errors
+    /// Fails with the first conflict.
+    pub(crate) fn of(
+        all: rookery_settings::Settings,
+        is_dev: bool,
+    ) -> Result<ServeSettings, Failure> {
+        let all = if is_dev { all.with_default("reload", Value::Flag(true)) } else { all };
+        all.check().map_err(|conflict| Failure::from_source(conflict.source, conflict.message))?;
+        let host = match all.text("host") {
+            Some(host) => host,
+            // A name that everybody knows is served where everybody looks.
+            None if all.is_given("domain") => Address::all_interfaces().to_owned(),
+            None => "127.0.0.1".to_owned(),
+        };
+        let workers = Workers::of(&all, is_dev)?;
+        Ok(ServeSettings {
+            host,
+            #[expect(clippy::cast_sign_loss, reason = "a port is from 0 to 65535")]
+            port: all.number("port").unwrap_or_default() as u16,
+            admin: all.text("admin").map(|at| admin_address::parse(&at)).transpose()?,
+            is_embedded: all.flag("embed"),
+            shutdown_delay: combined::time(&all, "shutdown_delay").unwrap_or_default(),
+            opens_browser: all.flag("open"),
+            log: match all.value("log") {
+                Some(Value::Path(path)) => LogTarget::File(path),
+                Some(Value::Word("none")) => LogTarget::Nothing,
+                _ => LogTarget::Stdout,
+            },
+            format: if all.text("log_format").is_some_and(|format| format == "json") {
+                Format::Json
+            } else {
+                Format::Common
+            },
+            workers,
+            settings: CombinedSettings(all),
+        })
+    }
+
+    /// Returns true if a worker may accept connections itself, while it is the only one. The front end
+    /// keeps accepting for what only it can do: answers for the authority that issues certificates, and
+    /// the options of [`Workers::needs_front_end`].
+    #[cfg(target_os = "linux")]
+    pub(crate) fn may_accept(&self) -> bool {
+        self.settings.https() != Some(Https::Authority) && !self.workers.needs_front_end
+    }
+
+    /// Returns what is to be reported: a port that has no effect.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let all = &self.settings.0;
+        let mut notes = all.notes();
+        let of = |name, source| all.given(name).is_some_and(|given| given.source == source);
+        if self.host.starts_with(rookery_settings::UNIX)
+            && of("host", Source::File)
+            && of("port", Source::CommandLine)
+        {
+            notes.push(
+                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host 127.0.0.1` to listen \
+                 on the port"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::tests::{assert_usage_error, served};
+
+    #[test]
+    fn the_address_and_the_log_are_what_was_asked_for() {
+        let asked =
+            served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
+        assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
+        assert!(matches!((&asked.log, asked.format), (LogTarget::Stdout, Format::Json)));
+        assert_eq!(asked.settings.https(), None);
+        let log = |words: &[&str]| served(&[&["serve", "a"], words].concat()).log;
+        assert!(
+            matches!(log(&["--log", "-"]), LogTarget::Stdout)
+                && matches!(log(&[]), LogTarget::Stdout)
+        );
+        assert!(
+            matches!(log(&["--log", "none"]), LogTarget::Nothing)
+                && matches!(log(&["--no-log"]), LogTarget::Nothing)
+        );
+        assert!(
+            matches!(log(&["--log", "./none"]), LogTarget::File(path) if path == std::path::Path::new("./none"))
+        );
+        assert_eq!(
+            served(&["serve", "a", "--tls", "dev"]).settings.https(),
+            Some(Https::Development)
+        );
+    }
+
+    #[test]
+    fn a_name_is_served_where_everybody_looks() {
+        let asked = |words: &[&str]| {
+            let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
+            (it.host, it.port, it.settings.redirect_from())
+        };
+        let (host, port, redirect_from) = asked(&[]);
+        assert!(host == "::" || host == "0.0.0.0", "{host}");
+        assert_eq!((port, redirect_from), (443, Some(80)));
+        let here = "127.0.0.1".to_owned();
+        assert_eq!(asked(&["--host", "127.0.0.1"]), (here.clone(), 443, Some(80)));
+        assert_eq!(asked(&["--host=127.0.0.1", "--port=8443"]), (here.clone(), 8443, None));
+        assert_eq!(
+            asked(&["--host=127.0.0.1", "--port=0", "--redirect-from=81"]),
+            (here.clone(), 0, Some(81))
+        );
+        assert_eq!(asked(&["--host=127.0.0.1", "--redirect-from=none"]), (here, 443, None));
+        assert_eq!(asked(&["--host=unix:/s"]).2, None);
+    }
+
+    #[test]
+    fn options_that_need_or_exclude_others_are_told_so() {
+        for (words, says) in [
+            (
+                &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],
+                "`--tls` and `--tls-cert` exclude one another.",
+            ),
+            (&["serve", "a", "--tls-key", "b"], "`--tls-key` needs `--tls-cert`."),
+            (
+                &["serve", "a", "--tls", "dev", "--tls-client-ca", "b"],
+                "`--tls-client-ca` needs `--tls-cert` or `--domain`.",
+            ),
+            (&["serve", "a", "--agree-tos"], "`--agree-tos` needs `--domain`."),
+            (
+                &["serve", "a", "--domain=b.org", "--tls-cert=b"],
+                "`--tls-cert` and `--domain` exclude one another.",
+            ),
+            (
+                &["serve", "a", "--domain=b.org", "--tls=dev"],
+                "`--tls` and `--domain` exclude one another.",
+            ),
+            (&["serve", "a", "--hsts", "60"], "`--hsts` needs `--tls-cert` or `--domain`."),
+            (
+                &["serve", "a", "--tls=dev", "--redirect-from=80"],
+                "`--redirect-from` needs `--tls-cert` or `--domain`.",
+            ),
+            (
+                &["serve", "a", "--workers", "2", "--min-ready", "3"],
+                "`--min-ready` must be at most the number of workers, 2, not `3`.",
+            ),
+            (
+                &["serve", "a", "--interactive", "--workers", "2"],
+                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`.",
+            ),
+        ] {
+            assert_usage_error(words, says);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Header names as the application wants them: lower case, and in CGI form (`HTTP_X_FOO`).
+//!
+//! The names clients really send are a table, so that neither side hashes or builds them: the server looks the
+//! name up once, and the application keeps an object of its own per index.
+
+use super::arena_slice::ArenaSlice;
+
+/// One header of a request, duplicates already joined.
+#[derive(Debug, Clone, Copy)]
+pub struct HeaderLine<'a> {
+    /// The name in lower case, as in `HEADERS`.
+    pub name: &'a [u8],
+    /// `HTTP_` and the name in upper case with `-` as `_` (RFC 3875, 4.1.18).
+    pub cgi: &'a [u8],
+    /// The value; several lines are joined by `,` (RFC 9110, 5.2), `Cookie` by `; ` (RFC 6265, 5.4).
+    pub value: &'a [u8],
+    /// The index of the name in [`KNOWN_HEADERS`].
+    pub known: Option<u8>,
+}
+
+/// A header name that needs no table look-up twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownHeader {
+    /// In lower case.
+    pub name: &'static str,
+    /// In CGI form.
+    pub cgi: &'static str,
+}
+
+/// A header as it is kept in an exchange.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredHeader {
+    pub(crate) name: ArenaSlice,
+    pub(crate) cgi: ArenaSlice,
+    pub(crate) value: ArenaSlice,
+    pub(crate) known: u8,
+}
+
+/// [`StoredHeader::known`] of a name that is not in the table.
+pub(crate) const UNKNOWN: u8 = u8::MAX;
+
+macro_rules! known_headers {
+    ($($index:literal $name:literal $cgi:literal)*) => {
+        /// The header names clients send every day.
+        pub const KNOWN_HEADERS: &[KnownHeader] = &[$(KnownHeader { name: $name, cgi: $cgi }),*];
+
+        /// The index of a lower-case name in [`KNOWN_HEADERS`].
+        pub fn known_header(name: &[u8]) -> Option<u8> {
+            // A `match` on slices compiles to a length switch and one comparison.
+            const fn bytes(s: &str) -> &[u8] { s.as_bytes() }
+            $(if name == const { bytes($name) } { return Some($index); })*
+            None
+        }
+    };
+}
+
+known_headers! {
+    0 "host" "HTTP_HOST"
+    1 "user-agent" "HTTP_USER_AGENT"
+    2 "accept" "HTTP_ACCEPT"
+    3 "accept-encoding" "HTTP_ACCEPT_ENCODING"
+    4 "accept-language" "HTTP_ACCEPT_LANGUAGE"
+    5 "connection" "HTTP_CONNECTION"
+    6 "content-type" "HTTP_CONTENT_TYPE"
+    7 "content-length" "HTTP_CONTENT_LENGTH"
+    8 "cookie" "HTTP_COOKIE"
+    9 "referer" "HTTP_REFERER"
+    10 "origin" "HTTP_ORIGIN"
+    11 "cache-control" "HTTP_CACHE_CONTROL"
+    12 "pragma" "HTTP_PRAGMA"
+    13 "authorization" "HTTP_AUTHORIZATION"
+    14 "upgrade" "HTTP_UPGRADE"
+    15 "upgrade-insecure-requests" "HTTP_UPGRADE_INSECURE_REQUESTS"
+    16 "transfer-encoding" "HTTP_TRANSFER_ENCODING"
+    17 "expect" "HTTP_EXPECT"
+    18 "range" "HTTP_RANGE"
+    19 "if-modified-since" "HTTP_IF_MODIFIED_SINCE"
+    20 "if-none-match" "HTTP_IF_NONE_MATCH"
+    21 "te" "HTTP_TE"
+    22 "dnt" "HTTP_DNT"
+    23 "x-forwarded-for" "HTTP_X_FORWARDED_FOR"
+    24 "x-forwarded-proto" "HTTP_X_FORWARDED_PROTO"
+    25 "x-forwarded-host" "HTTP_X_FORWARDED_HOST"
+    26 "x-real-ip" "HTTP_X_REAL_IP"
+    27 "x-requested-with" "HTTP_X_REQUESTED_WITH"
+    28 "x-request-id" "HTTP_X_REQUEST_ID"
+    29 "sec-websocket-key" "HTTP_SEC_WEBSOCKET_KEY"
+    30 "sec-websocket-version" "HTTP_SEC_WEBSOCKET_VERSION"
+    31 "sec-websocket-extensions" "HTTP_SEC_WEBSOCKET_EXTENSIONS"
+    32 "sec-websocket-protocol" "HTTP_SEC_WEBSOCKET_PROTOCOL"
+    33 "sec-fetch-dest" "HTTP_SEC_FETCH_DEST"
+    34 "sec-fetch-mode" "HTTP_SEC_FETCH_MODE"
+    35 "sec-fetch-site" "HTTP_SEC_FETCH_SITE"
+    36 "sec-fetch-user" "HTTP_SEC_FETCH_USER"
+    37 "sec-ch-ua" "HTTP_SEC_CH_UA"
+    38 "sec-ch-ua-mobile" "HTTP_SEC_CH_UA_MOBILE"
+    39 "sec-ch-ua-platform" "HTTP_SEC_CH_UA_PLATFORM"
+    40 "forwarded" "HTTP_FORWARDED"
+    41 "via" "HTTP_VIA"
+    42 "traceparent" "HTTP_TRACEPARENT"
+    43 "tracestate" "HTTP_TRACESTATE"
+    44 "priority" "HTTP_PRIORITY"
+    45 "keep-alive" "HTTP_KEEP_ALIVE"
+    46 "date" "HTTP_DATE"
+}
+
+/// Writes `HTTP_` and `name` in upper case with `-` as `_`; other bytes stay.
+pub(crate) fn write_cgi(name: &[u8], out: &mut [u8]) {
+    out[..PREFIX.len()].copy_from_slice(PREFIX);
+    for (to, from) in out[PREFIX.len()..].iter_mut().zip(name) {
+        *to = if *from == b'-' { b'_' } else { from.to_ascii_uppercase() };
+    }
+}
+
+/// What CGI puts before a header's name.
+pub(crate) const PREFIX: &[u8] = b"HTTP_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_its_own_order_and_form() {
+        for (index, known) in KNOWN_HEADERS.iter().enumerate() {
+            assert_eq!(
+                known_header(known.name.as_bytes()),
+                Some(u8::try_from(index).unwrap()),
+                "{}",
+                known.name
+            );
+            let mut cgi = vec![0; PREFIX.len() + known.name.len()];
+            write_cgi(known.name.as_bytes(), &mut cgi);
+            assert_eq!(cgi, known.cgi.as_bytes());
+        }
+        assert_eq!(known_header(b"x-nobody-sends-this"), None);
+        assert!(KNOWN_HEADERS.len() < usize::from(UNKNOWN));
+    }
+}

@@ -1,0 +1,182 @@
+//! The body of a request: pieces of the exchange's arena, one block, or a temporary file.
+
+use std::fs::File;
+use std::io;
+
+use super::arena_slice::ArenaSlice;
+use super::body_buffer::BodyBuffer;
+
+/// The body of a request, whole before the application sees it.
+#[derive(Debug, Default)]
+pub struct RequestBody {
+    segments: Vec<ArenaSlice>,
+    block: Option<BodyBuffer>,
+    file: Option<File>,
+    len: u64,
+}
+
+/// Where a body lies.
+#[derive(Debug)]
+pub enum BodySource<'a> {
+    /// No byte arrived.
+    Empty,
+    /// In the exchange's arena, or in a block.
+    Memory,
+    /// In a temporary file without a name.
+    File(&'a File),
+}
+
+impl RequestBody {
+    /// Bytes in the body.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether no byte arrived.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Where the body lies.
+    pub fn source(&self) -> BodySource<'_> {
+        match &self.file {
+            Some(file) => BodySource::File(file),
+            None if self.len == 0 => BodySource::Empty,
+            None => BodySource::Memory,
+        }
+    }
+
+    /// The body in memory, in pieces.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: spans of the exchange that holds this body, borrowed with it (a body is only reached through its
+        // exchange, whose `reset` resets the body before the arena).
+        let behind = self.segments.iter().map(|span| unsafe { span.bytes() });
+        self.block.iter().map(BodyBuffer::bytes).chain(behind)
+    }
+
+    /// The block that holds the whole body, if one does.
+    pub fn block(&self) -> Option<&BodyBuffer> {
+        self.block.as_ref().filter(|_| self.segments.is_empty())
+    }
+
+    /// Moves what is in memory into `block`, where what follows goes as long as there is room.
+    pub fn use_block(&mut self, mut block: BodyBuffer) {
+        if self.block.is_none() && self.segments().all(|segment| block.push(segment)) {
+            self.segments.clear();
+            self.block = Some(block);
+        }
+    }
+
+    /// Takes the body's file instead of its memory. `len` is the file's length.
+    pub fn set_file(&mut self, file: File, len: u64) {
+        self.segments.clear();
+        self.block = None;
+        self.file = Some(file);
+        self.len = len;
+    }
+
+    /// Takes the body's file away, which nobody reads any more, to be closed where that may take long.
+    pub fn take_file(&mut self) -> Option<File> {
+        self.file.take()
+    }
+
+    /// Reads from `offset` on into `out`; 0 at the end.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<usize> {
+        if let Some(file) = &self.file {
+            return std::os::unix::fs::FileExt::read_at(file, out, offset);
+        }
+        let Ok(mut skip) = usize::try_from(offset) else { return Ok(0) };
+        let mut done = 0;
+        for segment in self.segments() {
+            if skip >= segment.len() {
+                skip -= segment.len();
+                continue;
+            }
+            let take = (segment.len() - skip).min(out.len() - done);
+            out[done..done + take].copy_from_slice(&segment[skip..skip + take]);
+            done += take;
+            skip = 0;
+            if done == out.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Bytes of memory held, the arena's aside.
+    pub(crate) fn capacity(&self) -> usize {
+        self.segments.capacity() * size_of::<ArenaSlice>()
+            + self.block.as_ref().map_or(0, BodyBuffer::capacity)
+    }
+
+    /// Adds bytes to the block. `false` when there is none, or no room in it.
+    pub(crate) fn push_to_block(&mut self, bytes: &[u8]) -> bool {
+        let is_in = self.block.as_mut().is_some_and(|block| block.push(bytes));
+        self.len += if is_in { bytes.len() as u64 } else { 0 };
+        is_in
+    }
+
+    pub(crate) fn push(&mut self, segment: ArenaSlice) {
+        if segment.len() == 0 {
+            return;
+        }
+        self.len += segment.len() as u64;
+        // A body in chunks of a byte must not cost a span each.
+        let is_merged = self.segments.last_mut().is_some_and(|last| last.extend(segment));
+        if !is_merged {
+            self.segments.push(segment);
+        }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.segments.clear();
+        self.segments.shrink_to(KEPT_SEGMENTS);
+        self.block = None;
+        self.file = None;
+        self.len = 0;
+    }
+}
+
+/// A body of 1 MiB comes in about 64 reads of 16 KiB, in some ten chunks of the arena; the table kept between requests is
+/// 1 KiB at most.
+const KEPT_SEGMENTS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{BodyBufferPool, Exchange};
+
+    #[test]
+    fn reading_at_every_offset_and_length_gives_the_body() {
+        // In the arena, and moved into a block before the first, second, third and fourth piece.
+        for moved_before in [None, Some(0), Some(1), Some(2), Some(3)] {
+            let mut exchange = Exchange::new();
+            exchange.begin(1, 1, 0);
+            for (at, piece) in [&b"abc"[..], b"", b"d", b"efghij"].into_iter().enumerate() {
+                if moved_before == Some(at) {
+                    let block = Arc::new(BodyBufferPool::default()).take(10).unwrap();
+                    exchange.body_mut().use_block(block);
+                }
+                exchange.push_body(piece);
+            }
+            assert_eq!(exchange.body().block().is_some(), moved_before.is_some());
+            reads_as(&exchange, b"abcdefghij");
+        }
+    }
+
+    fn reads_as(exchange: &Exchange, whole: &[u8]) {
+        assert_eq!(exchange.body().len(), 10);
+        for offset in 0..12usize {
+            for len in 0..12 {
+                let mut out = vec![0; len];
+                let n = exchange.body().read_at(offset as u64, &mut out).unwrap();
+                let end = whole.len().min(offset + len);
+                assert_eq!(&out[..n], whole.get(offset..end).unwrap_or_default());
+            }
+        }
+    }
+}

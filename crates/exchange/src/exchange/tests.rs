@@ -1,0 +1,126 @@
+use super::*;
+
+fn head(lines: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    exchange.set_request_line(b"GET", b"/", Version::Http11);
+    for (name, value) in lines {
+        exchange.push_header(name.as_bytes(), value.as_bytes());
+    }
+    exchange.end_head(None, None, false);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    exchange.headers().map(|header| (text(header.cgi), text(header.value))).collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(cgi, value)| ((*cgi).to_owned(), (*value).to_owned())).collect()
+}
+
+#[test]
+fn headers_are_sorted_and_joined_as_the_application_wants_them() {
+    type Lines = &'static [(&'static str, &'static str)];
+    let table: &[(Lines, Lines)] = &[
+        (&[], &[]),
+        (&[("x-foo", "1"), ("x-foo", "2"), ("x-foo", "")], &[("HTTP_X_FOO", "1,2")]),
+        (&[("x-foo", ""), ("x-foo", "2")], &[("HTTP_X_FOO", "2")]),
+        (&[("empty", "")], &[("HTTP_EMPTY", "")]),
+        (&[("empty", ""), ("empty", "")], &[("HTTP_EMPTY", "")]),
+        (
+            &[("cookie", "a=1"), ("accept", "*"), ("cookie", "b=2")],
+            &[("HTTP_ACCEPT", "*"), ("HTTP_COOKIE", "a=1; b=2")],
+        ),
+        (
+            &[("x-b", "1"), ("x-a", "2"), ("x-b", "3"), ("host", "h")],
+            &[("HTTP_HOST", "h"), ("HTTP_X_A", "2"), ("HTTP_X_B", "1,3")],
+        ),
+    ];
+    for (lines, expected) in table {
+        assert_eq!(head(lines), pairs(expected), "{lines:?}");
+    }
+}
+
+#[test]
+fn two_thousand_lines_keep_the_order_of_one_name() {
+    let lines: Vec<(String, String)> =
+        (0..2000).map(|n| (format!("x-{}", n % 7), n.to_string())).collect();
+    let borrowed: Vec<(&str, &str)> = lines.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    let got = head(&borrowed);
+    assert_eq!(got.len(), 7);
+    for (remainder, (_, value)) in got.iter().enumerate() {
+        let want: Vec<String> =
+            (0..2000).filter(|n| n % 7 == remainder).map(|n: usize| n.to_string()).collect();
+        assert_eq!(*value, want.join(","));
+    }
+}
+
+#[test]
+fn the_target_is_split_at_its_first_question_mark() {
+    let table = [
+        ("/x", "/x", ""),
+        ("/x?", "/x", "?"),
+        ("/x?a?b", "/x", "?a?b"),
+        ("*", "*", ""),
+        ("?", "", "?"),
+    ];
+    for (target, path, query) in table {
+        let mut exchange = Exchange::new();
+        exchange.begin(1, 1, 0);
+        exchange.set_request_line(b"GET", target.as_bytes(), Version::Http11);
+        assert_eq!((exchange.path(), exchange.query()), (path.as_bytes(), query.as_bytes()));
+    }
+}
+
+#[test]
+fn a_body_in_chunks_of_a_byte_costs_little_more_than_its_bytes() {
+    const COUNT: usize = if cfg!(miri) { 20_000 } else { 200_000 };
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    for n in 0..COUNT {
+        exchange.push_body(&[n as u8]);
+    }
+    // A span is 16 bytes, and the table of them doubles.
+    assert!(exchange.capacity() < 2 * COUNT, "{}", exchange.capacity());
+    let whole: Vec<u8> = exchange.body().segments().flatten().copied().collect();
+    assert!(whole.len() == COUNT && whole.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+}
+
+#[test]
+fn a_charge_lasts_until_the_reset() {
+    let budget = Budget::new([0; Share::COUNT]);
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    exchange.push_body(&vec![0; 100_000]);
+    exchange.charge(&budget, exchange.capacity());
+    assert_eq!(budget.used(Share::Requests), exchange.capacity());
+    assert!(exchange.capacity() > 100_000);
+    exchange.reset();
+    assert_eq!(budget.used(Share::Requests), 0);
+}
+
+#[test]
+fn a_departed_exchange_is_not_departed_when_used_again() {
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    let status = exchange.shared_status();
+    status.set_disconnected();
+    assert!(exchange.is_client_disconnected());
+    exchange.begin(2, 1, 0);
+    assert!(!exchange.is_client_disconnected());
+    status.set_disconnected();
+    assert!(!exchange.is_client_disconnected(), "the old flag must not reach the new request");
+}
+
+#[test]
+fn what_became_of_a_request_is_noted_where_it_is_logged_and_not_of_the_next() {
+    let mut exchange = Exchange::new();
+    exchange.begin(1, 1, 0);
+    exchange.update_upstream_log(|upstream| upstream.attempts = 1);
+    assert_eq!((exchange.upstream_log(), exchange.shared_status().upstream_log()), (None, None));
+    exchange.set_logged(true);
+    assert_eq!(exchange.upstream_log(), None);
+    exchange.update_upstream_log(|upstream| upstream.attempts = 3);
+    assert_eq!(exchange.upstream_log().map(|upstream| upstream.attempts), Some(3));
+    exchange.begin(2, 1, 0);
+    exchange.set_logged(true);
+    assert_eq!((exchange.upstream_log(), exchange.shared_status().upstream_log()), (None, None));
+}

@@ -1,0 +1,133 @@
+//! Apps that may refuse a body before it has been taken.
+
+use std::io::Write as _;
+use std::sync::atomic::Ordering;
+
+use crate::support::frontend::{Client, Frontend, until};
+
+/// Bytes of a body that is asked for first.
+const LARGE: usize = 2 << 20;
+
+fn front(workers: u32) -> Frontend {
+    let mut front = Frontend::new(0);
+    (0..workers).for_each(|slot| front.join_seeing_heads(slot));
+    front
+}
+
+/// Heads that a worker has been shown, and requests that it has begun.
+fn seen(front: &Frontend, at: usize) -> (usize, usize) {
+    let gate = &front.workers[at].gate;
+    (gate.heads.load(Ordering::Relaxed), gate.begun.load(Ordering::Relaxed))
+}
+
+fn announce(client: &mut Client, path: &str, lines: &str) {
+    client.send(format!("POST {path} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+}
+
+#[test]
+fn what_the_app_refuses_is_not_taken() {
+    let front = front(1);
+    for (at, lines) in [
+        "Content-Length: 5000000000\r\n",
+        "Content-Length: 5000000000\r\nExpect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\n",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut client = front.connect();
+        announce(&mut client, "/echo", lines);
+        // Nothing of the body has been sent.
+        let reply = client.reply("POST");
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (413, "larger than the app takes"),
+            "{lines}"
+        );
+        assert!(reply.header(rookery_worker_protocol::WORKER_HEADER).is_none(), "{}", reply.head);
+        assert_eq!(seen(&front, 0), (at + 1, 0));
+    }
+    // A client that sends without waiting is told as well.
+    let mut client = front.connect();
+    announce(&mut client, "/echo", "Content-Length: 5000000000\r\n");
+    let _ = client.socket.write_all(&vec![0; 64 << 10]);
+    assert_eq!(client.reply("POST").status, 413);
+}
+
+#[test]
+fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
+    let front = front(1);
+    let body: Vec<u8> = (0..LARGE).map(|at| (at % 251) as u8).collect();
+    let mut client = front.connect();
+    announce(&mut client, "/echo", &format!("Content-Length: {LARGE}\r\nExpect: 100-continue\r\n"));
+    assert_eq!(client.head().status, 100);
+    assert_eq!(seen(&front, 0), (1, 0));
+    client.send(&body[..1000]);
+    until("it has nothing to do", || front.workers[0].member.load() == (0, 0));
+    // Others are served meanwhile.
+    let mut other = front.connect();
+    for _ in 0..20 {
+        assert_eq!(other.get("/slot").text(), "0");
+    }
+    client.send(&body[1000..]);
+    let reply = client.reply("POST");
+    assert!(reply.status == 200 && reply.body == body, "{}", reply.head);
+    assert_eq!(seen(&front, 0), (1, 21));
+}
+
+#[test]
+fn small_bodies_are_taken_at_once_and_the_app_sees_their_heads_too() {
+    let front = front(1);
+    let mut client = front.connect();
+    announce(&mut client, "/echo", "Content-Length: 5\r\n");
+    // It is the body that is waited for.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(seen(&front, 0), (0, 0));
+    client.send(b"12345");
+    assert_eq!(client.reply("POST").text(), "12345");
+    assert_eq!(seen(&front, 0), (1, 1));
+    // Who asks before he sends is told what the app says.
+    announce(&mut client, "/echo", "Content-Length: 5\r\nExpect: 100-continue\r\n");
+    assert_eq!(client.head().status, 100);
+    assert_eq!(seen(&front, 0), (2, 1));
+    client.send(b"12345");
+    assert_eq!(client.reply("POST").text(), "12345");
+    assert_eq!(seen(&front, 0), (2, 2));
+}
+
+#[test]
+fn a_worker_that_ends_while_the_body_comes_costs_nothing() {
+    let mut front = front(2);
+    let mut client = front.connect();
+    announce(&mut client, "/echo", &format!("Content-Length: {LARGE}\r\nExpect: 100-continue\r\n"));
+    assert_eq!(client.head().status, 100);
+    let at = usize::from(seen(&front, 0).0 == 0);
+    front.kill(at);
+    let body = vec![7; LARGE];
+    client.send(&body);
+    let reply = client.reply("POST");
+    assert!(reply.status == 200 && reply.body == body, "{}", reply.head);
+    // The other has been shown it with the body alone.
+    assert_eq!(seen(&front, 0), (0, 1));
+}
+
+#[test]
+fn a_worker_that_ends_with_the_head_is_a_502_and_no_body_is_taken() {
+    let mut front = front(1);
+    let mut client = front.connect();
+    announce(&mut client, "/hold-head", "Content-Length: 5000000\r\n");
+    until("it has begun", || seen(&front, 0).0 == 1);
+    front.join_seeing_heads(1);
+    front.kill(0);
+    assert_eq!(client.reply("POST").status, 502);
+    assert_eq!(seen(&front, 0), (0, 0));
+}
+
+#[test]
+fn an_app_without_such_a_wish_is_not_asked() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    let body = vec![7; LARGE];
+    assert!(client.request("POST", "/echo", &body).body == body);
+    assert_eq!(seen(&front, 0), (0, 1));
+}

@@ -1,0 +1,255 @@
+//! Requests and replies through the pool, and who gets them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rookery_server::{Config, Limits, ListenerConfig, Server};
+use rookery_supervisor::PoolLimits;
+
+use crate::support::frontend::{Client, Frontend, until};
+
+#[test]
+fn a_request_is_answered_by_a_worker_as_it_answers() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    let reply = client.get("/slot");
+    assert_eq!((reply.status, reply.text()), (200, "0".to_owned()));
+    assert_eq!(
+        (reply.header("x-slot"), reply.header("content-type")),
+        (Some("0"), Some("text/plain"))
+    );
+    assert_eq!(client.get("/nothing/here?a=b").status, 404);
+    for status in [204, 304, 201, 500] {
+        assert_eq!(client.get(&format!("/status/{status}")).status, status);
+    }
+    let head = client.request("HEAD", "/bytes/7", b"");
+    assert_eq!((head.status, head.header("content-length")), (200, Some("7")));
+    assert_eq!(client.request("DELETE", "/slot", b"").text(), "0");
+}
+
+#[test]
+fn what_the_worker_is_told_of_the_client_nobody_else_can_say() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    client.send(
+        "GET /call HTTP/1.1\r\nHost: a\r\nRookery-Call: 1 - https 10.0.0.1:1 - x - -\r\n\r\n",
+    );
+    let told = client.reply("GET").text();
+    let own = client.socket.local_addr().unwrap().to_string();
+    assert!(told.contains(&own) && told.contains("is_https: false"), "{told}");
+}
+
+/// What an application has of the headers that are not of one connection.
+fn end_to_end(shown: &str) -> Vec<String> {
+    let own = ["connection:", "content-length:", "rookery-call:"];
+    let mut lines: Vec<_> = shown
+        .lines()
+        .filter(|line| !own.iter().any(|name| line.starts_with(name)))
+        .map(String::from)
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() {
+    let alone = Server::with_closure_and_echo(Config::default(), |exchange| {
+        let lines: Vec<_> =
+            exchange.headers().map(|line| [line.name, b": ", line.value, b"\n"].concat()).collect();
+        exchange.begin_response(200);
+        exchange.set_response_body(&lines.concat());
+    });
+    let listener =
+        alone.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
+    let front = Frontend::new(1);
+    let lines = "Host: a\r\nX-Forwarded-For: 192.0.2.7\r\nAuthorization: Basic YTpi\r\nX-Mine: 1\r\nProxy: http://evil\r\n";
+    for connection in [
+        "",
+        "Connection: x-forwarded-for, authorization\r\n",
+        "Connection: close, X-Forwarded-For\r\nConnection: AUTHORIZATION, host, cookie\r\n",
+        "Connection: keep-alive, x-mine\r\n",
+    ] {
+        let ask = |address| {
+            let mut client = Client::connect(address);
+            client.send(format!("GET /headers HTTP/1.1\r\n{lines}{connection}Cookie: a=b\r\n\r\n"));
+            end_to_end(&client.reply("GET").text())
+        };
+        let expected = [
+            "authorization: Basic YTpi",
+            "cookie: a=b",
+            "host: a",
+            "x-forwarded-for: 192.0.2.7",
+            "x-mine: 1",
+        ];
+        assert_eq!(ask(listener.local_addr().unwrap()), expected, "one process: {connection}");
+        assert_eq!(ask(front.address), expected, "workers: {connection}");
+    }
+}
+
+#[test]
+fn bodies_of_all_sizes_go_up_and_come_down() {
+    let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
+    let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
+    let mut client = front.connect();
+    // In memory and in a file; replies whole and in pieces.
+    for len in [0, 1, 1000, 32 << 10, (32 << 10) + 1, 64 << 10, 300_000, 5_000_000] {
+        let body: Vec<u8> = (0..len).map(|at: u32| (at % 251) as u8).collect();
+        let reply = client.request("POST", "/echo", &body);
+        assert!(reply.status == 200 && reply.body == body, "{len}: {}", reply.head);
+    }
+}
+
+#[test]
+fn pieces_come_as_they_are_made() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = client.head();
+    assert_eq!(head.header("transfer-encoding"), Some("chunked"));
+    client.until(b"piece 1\n");
+    front.workers[0].gate.open();
+    client.until(b"piece 2\n");
+    client.until(b"0\r\n\r\n");
+    assert_eq!(client.get("/slot").text(), "0");
+}
+
+#[test]
+fn a_server_that_stops_finishes_what_is_on_its_way() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until(b"piece 1\n");
+    front.listener.as_ref().unwrap().drain();
+    front.workers[0].gate.open();
+    client.until(b"piece 2\n");
+    client.until(b"0\r\n\r\n");
+}
+
+#[test]
+fn a_reply_that_nobody_reads_is_not_read_either() {
+    let front = Frontend::new(1);
+    front.workers[0].gate.open();
+    let mut slow = front.connect();
+    slow.send("GET /bytes/200000000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(slow.head().status, 200);
+    // Others are served meanwhile, and the worker's R is free.
+    assert_eq!(front.connect().get("/slot").text(), "0");
+    assert_eq!(front.workers[0].member.load().0, 1);
+    drop(slow);
+    until("the worker is rid of it", || front.workers[0].member.load().0 == 0);
+    assert_eq!(front.connect().get("/slot").text(), "0");
+}
+
+#[test]
+fn all_workers_have_their_share_and_a_busy_one_has_none() {
+    let front = Frontend::new(3);
+    let mut client = front.connect();
+    let seen: HashSet<String> = (0..6).map(|_| client.get_at_rest("/slot").text()).collect();
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    let held = front.ask("/hold");
+    until("it is begun", || {
+        front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2)
+    });
+    let busy =
+        |front: &Frontend| front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
+    let at = busy(&front);
+    for _ in 0..30 {
+        assert_ne!(client.get("/sleep/1").text(), at.to_string());
+    }
+    front.workers[at].gate.open();
+    assert_eq!(held.join().unwrap().text(), at.to_string());
+}
+
+#[test]
+fn who_waits_is_given_to_the_first_that_is_free() {
+    let mut front = Frontend::new(2);
+    let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
+    until("both work", || front.workers.iter().all(|it| it.member.load().0 == 1));
+    let waiting: Vec<_> = (0..20).map(|_| front.ask("/slot")).collect();
+    front.workers[1].gate.open();
+    for waiting in waiting {
+        assert_eq!(waiting.join().unwrap().text(), "1");
+    }
+    front.workers[0].gate.open();
+    let mut slots: Vec<_> = held.into_iter().map(|held| held.join().unwrap().text()).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, ["0", "1"]);
+    // And by a worker that comes.
+    front.kill(0);
+    front.kill(0);
+    let late = front.ask("/slot");
+    std::thread::sleep(Duration::from_millis(50));
+    front.join(7);
+    assert_eq!(late.join().unwrap().text(), "7");
+}
+
+#[test]
+fn past_the_queue_and_past_its_time_there_is_a_503() {
+    let limits =
+        PoolLimits { queue: 2, queue_time: Duration::from_secs(5), ..PoolLimits::default() };
+    let front = Frontend::with(0, limits, Config::default());
+    let waiting: Vec<_> = (0..2).map(|_| front.ask("/slot")).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let full = front.connect().get("/slot");
+    assert_eq!((full.status, full.header("retry-after")), (503, Some("1")));
+    for waiting in waiting {
+        let late = waiting.join().unwrap();
+        assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
+        assert!(late.text().contains("no worker had time"), "{}", late.text());
+    }
+}
+
+#[test]
+fn who_has_gone_is_not_worked_for() {
+    let front = Frontend::new(1);
+    let held = front.ask("/hold");
+    until("it works", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    for _ in 0..5 {
+        let mut client = front.connect();
+        client.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
+        client.reset_on_close();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let connections = || front.listener.as_ref().unwrap().connections();
+    until("the server sees that they have", || connections() == 1);
+    front.workers[0].gate.open();
+    held.join().unwrap();
+    assert_eq!(front.connect().get("/slot").status, 200);
+    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_worker_that_drains_finishes_and_is_given_nothing() {
+    let front = Frontend::new(2);
+    let held = front.ask("/hold");
+    until("it works", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) == 1));
+    let at = front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
+    front.roster.drain(&front.workers[at].member);
+    let mut client = front.connect();
+    for _ in 0..20 {
+        assert_eq!(client.get("/slot").text(), (1 - at).to_string());
+    }
+    front.workers[at].gate.open();
+    assert_eq!(held.join().unwrap().text(), at.to_string());
+    until("it is done", || front.workers[at].member.load() == (0, 0));
+    assert_eq!(client.get("/slot").text(), (1 - at).to_string());
+}
+
+#[test]
+fn under_load_no_request_is_lost() {
+    let front = Arc::new(Frontend::new(3));
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let mut client = front.connect();
+            std::thread::spawn(move || {
+                (0..200).filter(|_| client.get("/slot").status == 200).count()
+            })
+        })
+        .collect();
+    assert_eq!(clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>(), 3200);
+    let answered: Vec<_> = front.workers.iter().map(|worker| worker.member.answered()).collect();
+    assert_eq!(answered.iter().sum::<u64>(), 3200);
+    assert!(answered.iter().all(|answered| *answered > 300), "{answered:?}");
+}

@@ -1,0 +1,164 @@
+//! Clients that send a FIN behind their request: gone while it waits for a worker, and answered once a worker has it.
+
+use std::net::Shutdown;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rookery_exchange::TerminationState;
+use rookery_server::Config;
+use rookery_supervisor::{PoolLimits, SessionAffinity};
+
+use crate::support::admin::Admin;
+use crate::support::frontend::{Client, Frontend, Log, until};
+
+const SLOT: &str = "GET /slot HTTP/1.1\r\nHost: a\r\n\r\n";
+
+/// A queue in which nobody waits too long.
+fn patient() -> PoolLimits {
+    PoolLimits { queue_time: Duration::from_secs(600), ..PoolLimits::default() }
+}
+
+fn begun(front: &Frontend, at: usize) -> usize {
+    front.workers[at].gate.begun.load(Ordering::Relaxed)
+}
+
+fn queued(front: &Frontend, count: f64) {
+    let admin = Admin::of_roster(&front.roster);
+    until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
+}
+
+/// The server has closed without a word, and the log knows why.
+fn is_gone(client: &mut Client, log: &Log) {
+    assert!(
+        !client.fill() && client.read.is_empty(),
+        "{:?}",
+        String::from_utf8_lossy(&client.read)
+    );
+    let line = log.line();
+    assert_eq!((line.status, line.ended), (499, Some(TerminationState::ClientDisconnected)));
+    assert!(line.upstream.unwrap().queued_since.is_none());
+}
+
+#[test]
+fn who_waits_counts_as_gone_however_the_fin_comes() {
+    let front = Frontend::with(1, patient(), Config::default());
+    let log = front.log();
+    let held = front.ask("/hold");
+    until("it is begun", || begun(&front, 0) == 1);
+    // Later; with the request; and behind the next one, which is not read before the first has been answered.
+    for (request, waits) in
+        [(SLOT.to_owned(), true), (SLOT.to_owned(), false), (SLOT.repeat(2), true)]
+    {
+        let mut client = front.connect();
+        client.send(request);
+        if waits {
+            queued(&front, 1.0);
+        }
+        client.socket.shutdown(Shutdown::Write).unwrap();
+        is_gone(&mut client, &log);
+        queued(&front, 0.0);
+    }
+    front.workers[0].gate.open();
+    assert_eq!((held.join().unwrap().status, log.line().status), (200, 200));
+    assert_eq!(begun(&front, 0), 1, "none of the others came to R");
+}
+
+#[test]
+fn what_a_worker_has_is_answered() {
+    let front = Frontend::with(1, patient(), Config::default());
+    let mut client = front.connect();
+    client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    until("it is begun", || begun(&front, 0) == 1);
+    // Some looks go by.
+    std::thread::sleep(Duration::from_millis(2500));
+    front.workers[0].gate.open();
+    assert_eq!(client.reply("GET").text(), "0");
+}
+
+#[test]
+fn who_waits_is_answered_where_that_is_asked_for() {
+    let front =
+        Frontend::with(1, PoolLimits { keeps_half_closed: true, ..patient() }, Config::default());
+    let held = front.ask("/hold");
+    until("it is begun", || begun(&front, 0) == 1);
+    let mut client = front.connect();
+    client.send(SLOT);
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    queued(&front, 1.0);
+    std::thread::sleep(Duration::from_millis(2500));
+    front.workers[0].gate.open();
+    assert_eq!((client.reply("GET").text(), held.join().unwrap().status), ("0".to_owned(), 200));
+}
+
+#[test]
+fn one_that_has_to_wait_again_counts_as_gone() {
+    // One ahead of what R does.
+    let mut front = Frontend::with(1, PoolLimits { ahead: 1, ..patient() }, Config::default());
+    let log = front.log();
+    let held = front.ask("/hold");
+    until("it is begun", || begun(&front, 0) == 1);
+    let mut client = front.connect();
+    client.send(SLOT);
+    until("it has come to the worker", || front.workers[0].member.load().0 == 2);
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    front.kill(0);
+    assert_eq!(held.join().unwrap().status, 502);
+    assert!(!client.fill() && client.read.is_empty());
+    let mut seen = [log.line(), log.line()].map(|line| (line.status, line.ended));
+    seen.sort_unstable_by_key(|(status, _)| *status);
+    assert_eq!(
+        seen,
+        [
+            (499, Some(TerminationState::ClientDisconnected)),
+            (502, Some(TerminationState::WorkerDied))
+        ]
+    );
+    queued(&front, 0.0);
+}
+
+#[test]
+fn who_waits_for_one_worker_counts_as_gone_as_well() {
+    let limits =
+        PoolLimits { sticky: SessionAffinity::Cookie, in_flight: 1, queue: 2, ..patient() };
+    let front = Frontend::with(2, limits, Config::default());
+    let log = front.log();
+    let mut client = front.connect();
+    let page = client.get("/slot");
+    let at: usize = page.text().parse().unwrap();
+    let cookie = page.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let ask = |path: &str| {
+        let mut client = front.connect();
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n"));
+        client
+    };
+    let mut held = ask("/hold");
+    until("it is begun", || begun(&front, at) == 2);
+    assert_eq!(log.line().status, 200);
+    // As many as may wait, and again: those that have gone have no place.
+    for _ in 0..3 {
+        let mut waiting = [ask("/slot"), ask("/slot")];
+        for client in &mut waiting {
+            client.socket.shutdown(Shutdown::Write).unwrap();
+            is_gone(client, &log);
+        }
+    }
+    front.workers[at].gate.open();
+    assert_eq!(held.reply("GET").status, 200);
+    assert_eq!(ask("/begun").reply("GET").text(), "3");
+}
+
+#[test]
+fn a_handshake_that_waits_counts_as_gone() {
+    let front = Frontend::with(0, patient(), Config::default());
+    let log = front.log();
+    let mut client = front.connect();
+    client.send(
+        "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+    );
+    queued(&front, 1.0);
+    client.socket.shutdown(Shutdown::Write).unwrap();
+    is_gone(&mut client, &log);
+    queued(&front, 0.0);
+}

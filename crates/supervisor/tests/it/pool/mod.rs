@@ -1,0 +1,14 @@
+//! Tests of the pool: requests and responses through the front end, with workers that are servers in this process.
+
+mod access_log;
+mod assignment;
+mod deferred_bodies;
+mod forwarding;
+mod half_closed;
+mod hostile_clients;
+mod responses;
+mod retries;
+mod session_affinity;
+mod session_urls;
+mod static_paths;
+mod websockets;

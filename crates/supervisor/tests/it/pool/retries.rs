@@ -1,0 +1,153 @@
+//! What becomes of requests whose worker ends.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rookery_server::Config;
+use rookery_supervisor::{PoolLimits, SessionAffinity};
+
+use crate::support::admin::Admin;
+use crate::support::frontend::{Frontend, until};
+
+#[test]
+fn one_that_was_begun_is_a_502() {
+    let mut front = Frontend::new(1);
+    let held = front.ask("/hold");
+    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    front.kill(0);
+    let reply = held.join().unwrap();
+    assert_eq!(reply.status, 502, "{}", reply.text());
+    assert!(reply.header("retry-after").is_none());
+    front.join(0);
+    assert_eq!(front.connect().get("/slot").status, 200);
+}
+
+#[test]
+fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
+    let retrying = || PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    for (method, again) in
+        [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
+    {
+        let mut front = Frontend::with(1, retrying(), Config::default());
+        let admin = Admin::of_roster(&front.roster);
+        let mut client = front.connect();
+        let held = std::thread::spawn(move || client.request(method, "/hold", b""));
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        front.join(1);
+        front.workers[1].gate.open();
+        front.kill(0);
+        let reply = held.join().unwrap();
+        assert_eq!(reply.status, if again { 200 } else { 502 }, "{method}");
+        let begun = front.workers[0].gate.begun.load(Ordering::Relaxed);
+        assert_eq!(begun, usize::from(again), "{method}");
+        let counted = admin.metric("rookery_retries_total{reason=\"begun\"}");
+        assert_eq!(counted, Some(if again { 1.0 } else { 0.0 }), "{method}");
+    }
+}
+
+#[test]
+fn the_time_with_a_worker_that_has_ended_is_none_in_the_queue() {
+    for sticky in [SessionAffinity::None, SessionAffinity::Cookie] {
+        let queue_time = Duration::from_secs(1);
+        let limits =
+            PoolLimits { retries_begun: true, queue_time, sticky, ..PoolLimits::default() };
+        let mut front = Frontend::with(1, limits, Config::default());
+        let held = front.ask("/hold");
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        std::thread::sleep(queue_time + Duration::from_millis(100));
+        front.join(1);
+        front.workers[1].gate.open();
+        front.kill(0);
+        assert_eq!(held.join().unwrap().status, 200, "{sticky:?}");
+    }
+}
+
+#[test]
+fn no_third_worker_is_given_what_two_have_ended_with() {
+    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let mut front = Frontend::with(1, limits, Config::default());
+    let held = front.ask("/hold");
+    for at in 0..2 {
+        until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+        front.join(at + 1);
+        front.kill(0);
+    }
+    assert_eq!(held.join().unwrap().status, 502);
+    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
+    assert_eq!(front.connect().get("/slot").text(), "2");
+}
+
+#[test]
+fn one_whose_reply_had_begun_is_not_begun_again() {
+    let limits = PoolLimits { retries_begun: true, ..PoolLimits::default() };
+    let mut front = Frontend::with(1, limits, Config::default());
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until(b"piece 1\n");
+    front.join(1);
+    front.kill(0);
+    while client.fill() {}
+    assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
+    assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn one_that_was_not_begun_goes_to_another() {
+    // Two ahead, whatever is known of the worker.
+    let limits = PoolLimits { ahead: 2, ..PoolLimits::default() };
+    let mut front = Frontend::with(1, limits, Config::default());
+    let held = front.ask("/hold");
+    until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
+    let mut posting = front.connect();
+    let posted = std::thread::spawn(move || posting.request("POST", "/echo", b"once"));
+    until("the worker has both", || front.workers[0].member.load().0 == 2);
+    front.join(1);
+    front.kill(0);
+    assert_eq!(held.join().unwrap().status, 502);
+    let reply = posted.join().unwrap();
+    assert_eq!(
+        (reply.status, reply.header("x-slot"), reply.text()),
+        (200, Some("1"), "once".to_owned())
+    );
+}
+
+#[test]
+fn one_whose_reply_had_begun_is_cut() {
+    let mut front = Frontend::new(1);
+    let mut client = front.connect();
+    client.send("GET /pieces/3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    client.until(b"piece 1\n");
+    front.kill(0);
+    while client.fill() {}
+    assert!(!client.read.ends_with(b"0\r\n\r\n"), "it does not look whole");
+}
+
+#[test]
+fn a_reply_whose_head_is_too_large_is_a_502() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    assert_eq!(client.get("/heads/100000").header("x-long").unwrap().len(), 100_000);
+    let reply = client.get("/heads/2000000");
+    assert_eq!(
+        (reply.status, reply.text().contains("could not be read")),
+        (502, true),
+        "{}",
+        reply.text()
+    );
+    assert_eq!(client.get("/slot").status, 200);
+}
+
+#[test]
+fn one_that_comes_back_too_often_is_a_503() {
+    // Nobody listens there, and nobody knows.
+    let mut front = Frontend::new(2);
+    for worker in &front.workers {
+        std::fs::remove_file(&worker.member.socket).unwrap();
+    }
+    let reply = front.connect().get("/slot");
+    assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));
+    front.kill(0);
+    front.kill(0);
+    front.join(0);
+    assert_eq!(front.connect().get("/slot").status, 200);
+}

@@ -1,0 +1,154 @@
+//! Shiny's `w=`: what is of one page comes to the worker that made it, whatever the browser's cookie says.
+
+use rookery_server::Config;
+use rookery_supervisor::{PoolLimits, WorkerId};
+
+use crate::support::admin::Admin;
+use crate::support::frontend::{Client, Frontend, Reply};
+
+const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
+
+fn shiny(workers: u32) -> Frontend {
+    let front = Frontend::with(workers, PoolLimits::default(), Config::default());
+    for worker in &front.workers {
+        worker.member.set_sticky(true);
+    }
+    front
+}
+
+fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
+    client.reply("GET")
+}
+
+/// A page that is asked for: the cookie, and the place of the worker that made it.
+fn page(front: &Frontend) -> (String, usize) {
+    let page = ask(&mut front.connect(), "/slot", "Accept: text/html\r\n");
+    let cookie =
+        page.header("set-cookie").expect("a page has one").split(';').next().unwrap().to_owned();
+    let at = front
+        .workers
+        .iter()
+        .position(|worker| worker.member.slot.to_string() == page.text())
+        .unwrap();
+    (format!("Cookie: {cookie}\r\n"), at)
+}
+
+fn id(front: &Frontend, at: usize) -> String {
+    front.workers[at].member.id.to_string()
+}
+
+fn slot(front: &Frontend, at: usize) -> String {
+    front.workers[at].member.slot.to_string()
+}
+
+/// Whether no worker was asked.
+fn has_ended(reply: &Reply) -> bool {
+    reply.status == 404 && reply.text().contains("the session has ended")
+}
+
+#[test]
+fn without_a_cookie_a_page_has_its_worker_all_the_same() {
+    let front = shiny(3);
+    let cors = "Sec-Fetch-Mode: cors\r\n";
+    for at in 0..3 {
+        let (id, slot) = (id(&front, at), slot(&front, at));
+        for _ in 0..4 {
+            let mut client = front.connect();
+            for path in [
+                format!("{SESSION}?w={id}"),
+                format!("{SESSION}?w={id}&nonce=1"),
+                format!("/slot?w={id}"),
+            ] {
+                let reply = ask(&mut client, &path, cors);
+                assert_eq!(reply.header("x-slot"), Some(slot.as_str()), "{path}");
+            }
+            let upload =
+                format!("POST {SESSION}?w={id} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab");
+            client.send(upload);
+            assert_eq!(client.reply("POST").header("x-slot"), Some(slot.as_str()));
+            let socket = client.upgrade_with(&format!("/ws?w={id}"), "");
+            assert_eq!((socket.status, socket.header("x-slot")), (101, Some(slot.as_str())));
+            assert_eq!(socket.header("set-cookie"), None, "it has come where it belongs");
+        }
+    }
+}
+
+#[test]
+fn of_two_pages_each_has_its_own() {
+    let front = shiny(2);
+    let ((cookie, of_cookie), other) = (page(&front), 0);
+    let other = if of_cookie == other { 1 } else { other };
+    let url = format!("{SESSION}?w={}", id(&front, other));
+    let reply = ask(&mut front.connect(), &url, &cookie);
+    assert_eq!(reply.header("x-slot"), Some(slot(&front, other).as_str()), "the page's");
+    let socket = front.connect().upgrade_with(&format!("/ws?w={}", id(&front, other)), &cookie);
+    assert_eq!(socket.header("x-slot"), Some(slot(&front, other).as_str()));
+    // A page's own address is the app's, and nobody is sent to a worker by a link.
+    let url = format!("/slot?w={}", id(&front, other));
+    let reply = ask(&mut front.connect(), &url, &format!("{cookie}Sec-Fetch-Mode: navigate\r\n"));
+    assert_eq!(reply.text(), slot(&front, of_cookie));
+    // What names nobody is as nothing.
+    for unknown in [WorkerId::new().unwrap().to_string(), "mine".to_owned(), String::new()] {
+        let url = format!("{SESSION}?w={unknown}");
+        let reply = ask(&mut front.connect(), &url, &cookie);
+        assert_eq!(reply.header("x-slot"), Some(slot(&front, of_cookie).as_str()), "{unknown}");
+        assert!(has_ended(&ask(&mut front.connect(), &url, "")), "{unknown}");
+    }
+}
+
+#[test]
+fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
+    let mut front = shiny(2);
+    let admin = Admin::of_roster(&front.roster);
+    let reconnects = || {
+        ["same", "new"]
+            .map(|result| admin.metric(&format!("rookery_reconnects_total{{result=\"{result}\"}}")))
+    };
+    let (cookie, old) = page(&front);
+    front.roster.drain(&front.workers[old].member);
+    let (id, own) = (id(&front, old), slot(&front, old));
+    // Until then what is of it is its own.
+    let url = format!("{SESSION}?w={id}");
+    assert_eq!(ask(&mut front.connect(), &url, "").header("x-slot"), Some(own.as_str()));
+    assert_eq!(
+        front.connect().upgrade_with(&format!("/ws?w={id}"), "").header("x-slot"),
+        Some(own.as_str())
+    );
+    assert_eq!(reconnects(), [Some(0.0), Some(0.0)]);
+    let again = front.connect().upgrade_with("/ws?w=", &cookie);
+    assert!(again.status == 101 && again.header("x-slot") != Some(own.as_str()), "{}", again.head);
+    assert_eq!(reconnects(), [Some(0.0), Some(1.0)]);
+    let new = again.header("set-cookie").expect("it is told").split(';').next().unwrap().to_owned();
+    let asset = ask(
+        &mut front.connect(),
+        "/slot",
+        &format!("Cookie: {new}\r\nSec-Fetch-Mode: no-cors\r\n"),
+    );
+    assert_eq!(Some(asset.text().as_str()), again.header("x-slot"));
+    front.kill(old);
+    assert!(has_ended(&ask(&mut front.connect(), &url, "")));
+    let socket = front.connect().upgrade_with(&format!("/ws?w={id}"), "");
+    assert_eq!((socket.status, socket.header("x-slot")), (101, again.header("x-slot")));
+    // One whose worker is there goes back to it: it was the network that failed.
+    for _ in 0..3 {
+        let back = front.connect().upgrade_with("/ws?w=", &format!("Cookie: {new}\r\n"));
+        assert_eq!(
+            (back.header("x-slot"), back.header("set-cookie")),
+            (again.header("x-slot"), None)
+        );
+    }
+    assert_eq!(reconnects(), [Some(3.0), Some(1.0)]);
+    // What names nobody is back with whomever.
+    assert_eq!(front.connect().upgrade_with("/ws?w=", "").status, 101);
+    assert_eq!(reconnects(), [Some(3.0), Some(2.0)]);
+}
+
+#[test]
+fn where_the_app_is_not_shiny_it_is_the_apps() {
+    let front = Frontend::new(2);
+    let url = format!("/slot?w={}", id(&front, 0));
+    let mut client = front.connect();
+    let slots: Vec<_> = (0..2).map(|_| client.get_at_rest(&url).text()).collect();
+    assert_ne!(slots[0], slots[1], "whoever has time");
+}

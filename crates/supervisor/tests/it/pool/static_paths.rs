@@ -1,0 +1,168 @@
+//! Static paths that workers have announced, and the server in front of them serves.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rookery_server::static_files::{Header, Overrides, RequiredHeader, StaticPath, Validation};
+use rookery_supervisor::Backend;
+use tempfile::TempDir;
+
+use crate::support::frontend::{Frontend, Reply, until};
+use crate::support::running_supervisor::{Running, Wish};
+
+/// A folder with a file of this text.
+fn folder(text: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.txt"), text).unwrap();
+    folder
+}
+
+fn path(folder: &Path, overrides: Overrides) -> StaticPath {
+    StaticPath { path: folder.to_path_buf(), overrides }
+}
+
+fn announce(front: &Frontend, member: &Backend, paths: &[(&str, StaticPath)]) {
+    let paths: BTreeMap<_, _> =
+        paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
+    front.roster.announce(member, paths);
+}
+
+fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
+    for worker in &front.workers {
+        announce(front, &worker.member, paths);
+    }
+}
+
+fn begun(front: &Frontend) -> usize {
+    front.workers.iter().map(|worker| worker.gate.begun.load(Ordering::Relaxed)).sum()
+}
+
+/// The fake application answers what it does not know with 404 and the path.
+fn is_of_a_worker(reply: &Reply) -> bool {
+    reply.header("x-slot").is_some()
+}
+
+#[test]
+fn serves_static_files_while_every_worker_is_busy() {
+    let (front, files) = (Frontend::new(2), folder("hello"));
+    announce_all(&front, &[("/static", path(files.path(), Overrides::default()))]);
+    let held = [front.ask("/hold"), front.ask("/hold")];
+    until("both are busy", || begun(&front) == 2);
+    let mut client = front.connect();
+    for _ in 0..3 {
+        let reply = client.get("/static/a.txt");
+        assert_eq!((reply.status, reply.text()), (200, "hello".to_owned()));
+        assert_eq!(reply.header("content-type"), Some("text/plain"));
+    }
+    assert_eq!(client.get("/static/none").status, 404);
+    assert!(held.iter().all(|held| !held.is_finished()));
+    for worker in &front.workers {
+        worker.gate.open();
+    }
+    for held in held {
+        assert_eq!(held.join().unwrap().status, 200);
+    }
+    assert_eq!(begun(&front), 2, "no file was asked of a worker");
+}
+
+#[test]
+fn options_of_a_path_are_kept_and_an_access_rule_is_not_bypassed() {
+    let (front, files) = (Frontend::new(2), folder("secret"));
+    let rule = RequiredHeader::new("X-Key", b"abc").unwrap();
+    let secret = Overrides {
+        validation: Some(Validation::Require(rule)),
+        fallthrough: Some(true),
+        headers: Some(vec![Header::new(b"X-Own", b"1").unwrap()]),
+        ..Overrides::default()
+    };
+    let excluded = Overrides { exclude: Some(true), ..Overrides::default() };
+    announce_all(
+        &front,
+        &[("/s", path(files.path(), secret)), ("/s/app", path(Path::new(""), excluded))],
+    );
+    let mut client = front.connect();
+    for (headers, status) in [("", 403), ("X-Key: abd\r\n", 403), ("X-Key: abc\r\n", 200)] {
+        client.send(format!("GET /s/a.txt HTTP/1.1\r\nHost: a\r\n{headers}\r\n"));
+        let reply = client.reply("GET");
+        assert_eq!(reply.status, status, "{headers}");
+        assert_eq!(reply.header("x-own").is_some(), status == 200);
+    }
+    assert_eq!(begun(&front), 0);
+    // What is the app's by these rules is the app's: an exclusion, a miss that falls through, a WebSocket.
+    assert!(is_of_a_worker(&client.get("/s/app/a.txt")));
+    client.send("GET /s/none HTTP/1.1\r\nHost: a\r\nX-Key: abc\r\n\r\n");
+    assert!(is_of_a_worker(&client.reply("GET")));
+    assert_eq!(front.connect().upgrade("/s/a.txt").status, 404);
+}
+
+#[test]
+fn a_reload_swaps_the_paths_together_with_the_workers() {
+    let mut front = Frontend::new(2);
+    let [old, new] = [folder("old"), folder("new")];
+    let at = |folder: &TempDir| path(folder.path(), Overrides::default());
+    announce_all(&front, &[("/static", at(&old)), ("/same", at(&old)), ("/gone", at(&old))]);
+    let text = |front: &Frontend, path: &str| {
+        let reply = front.connect().get(path);
+        if is_of_a_worker(&reply) { "a worker".to_owned() } else { reply.text() }
+    };
+    assert_eq!(text(&front, "/static/a.txt"), "old");
+    // Both generations serve: what differs between them goes to whichever worker the client has.
+    for slot in 0..2 {
+        front.join(slot);
+        let member = &front.workers.last().unwrap().member;
+        announce(&front, member, &[("/static", at(&new)), ("/same", at(&old))]);
+        assert_eq!(text(&front, "/static/a.txt"), "a worker");
+        assert_eq!(text(&front, "/gone/a.txt"), "a worker");
+        assert_eq!(text(&front, "/same/a.txt"), "old");
+    }
+    front.roster.drain(&front.workers[0].member);
+    front.roster.drain(&front.workers[1].member);
+    assert_eq!(
+        text(&front, "/static/a.txt"),
+        "a worker",
+        "clients of a worker that drains still come"
+    );
+    front.kill(0);
+    front.kill(0);
+    assert_eq!(text(&front, "/static/a.txt"), "new");
+    assert_eq!(text(&front, "/same/a.txt"), "old");
+    assert_eq!(text(&front, "/gone/a.txt"), "a worker");
+}
+
+#[test]
+fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
+    let mut front = Frontend::new(1);
+    let files = folder("hello");
+    let at = path(files.path(), Overrides::default());
+    assert!(is_of_a_worker(&front.connect().get("/static/a.txt")));
+    announce_all(&front, &[("/static", at.clone()), ("/", at.clone())]);
+    assert_eq!(front.connect().get("/static/a.txt").text(), "hello");
+    let excluded = Overrides { exclude: Some(true), ..Overrides::default() };
+    announce_all(&front, &[("/static", path(Path::new(""), excluded)), ("/", at)]);
+    assert!(is_of_a_worker(&front.connect().get("/static/a.txt")));
+    announce_all(&front, &[]);
+    assert!(is_of_a_worker(&front.connect().get("/a.txt")));
+    front.kill(0);
+    assert!(front.roster.files().is_empty());
+}
+
+#[test]
+fn a_change_that_a_worker_has_waited_for_is_in_force_for_the_next_request() {
+    let delay = Duration::from_millis(2);
+    let mut running = Running::new(Wish { workers: 1, delay, ..Wish::default() });
+    let files = folder("hello");
+    let set = format!("/static-is{}", files.path().display());
+    let mut client = running.connect();
+    let mut stale = (0, 0);
+    for _ in 0..300 {
+        client.get(&set);
+        stale.0 += usize::from(client.get("/static/a.txt").text() != "hello");
+        client.get("/static-is-none");
+        stale.1 += usize::from(client.get("/static/a.txt").text() == "hello");
+    }
+    assert_eq!(stale, (0, 0));
+    drop(client);
+    running.stop();
+}

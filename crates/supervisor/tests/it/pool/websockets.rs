@@ -1,0 +1,93 @@
+//! WebSockets through the pool.
+
+use std::sync::atomic::Ordering;
+
+use crate::support::frontend::{Frontend, until};
+
+#[test]
+fn messages_go_both_ways() {
+    let front = Frontend::new(2);
+    let mut client = front.connect();
+    let reply = client.upgrade("/ws");
+    assert_eq!(reply.status, 101, "{}", reply.head);
+    assert!(reply.header("x-slot").is_some());
+    for len in [0, 1, 125, 126, 70_000, 3 << 20] {
+        let payload = vec![b'a'; len];
+        client.message(1, &payload);
+        assert!(client.frame() == (1, payload), "{len}");
+    }
+    client.message(2, &[0, 255]);
+    assert_eq!(client.frame(), (2, vec![0, 255]));
+}
+
+#[test]
+fn a_handshake_that_the_app_refuses_is_refused() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    let reply = client.upgrade("/refuse");
+    assert_eq!((reply.status, reply.text()), (403, "no".to_owned()));
+    assert_eq!(client.get("/slot").text(), "0");
+}
+
+#[test]
+fn either_side_may_close() {
+    let front = Frontend::new(1);
+    let worker = &front.workers[0];
+    let mut client = front.connect();
+    client.upgrade("/ws");
+    until("it counts", || worker.member.load() == (0, 1));
+    client.message(1, b"close");
+    let (opcode, payload) = client.frame();
+    assert_eq!((opcode, &payload[..]), (8, &b"\x0F\xA0bye"[..]));
+    client.message(8, b"\x0F\xA0");
+    until("it has gone", || worker.member.load() == (0, 0));
+    for (frame, code) in [(&b"\x0F\xA1"[..], 4001), (b"", 1005)] {
+        let mut client = front.connect();
+        client.upgrade("/ws");
+        client.message(8, frame);
+        assert_eq!(client.frame(), (8, frame.to_vec()));
+        until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == code);
+        until("it has gone", || worker.member.load() == (0, 0));
+    }
+    let mut client = front.connect();
+    client.upgrade("/ws");
+    until("it counts", || worker.member.load() == (0, 1));
+    drop(client);
+    until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == 1006);
+    until("it has gone", || worker.member.load() == (0, 0));
+}
+
+#[test]
+fn a_worker_that_ends_closes_with_1012() {
+    let mut front = Frontend::new(1);
+    let mut client = front.connect();
+    client.upgrade("/ws");
+    client.message(1, b"there");
+    client.frame();
+    front.kill(0);
+    let (opcode, payload) = client.frame();
+    assert_eq!((opcode, u16::from_be_bytes([payload[0], payload[1]])), (8, 1012));
+}
+
+#[test]
+fn a_client_that_sends_more_than_is_taken_is_not_read() {
+    let front = Frontend::new(1);
+    let mut client = front.connect();
+    client.upgrade("/ws");
+    let held = front.ask("/hold");
+    until("R is busy", || front.workers[0].member.load().0 == 1);
+    let writer = std::thread::spawn(move || {
+        // More than all buffers and queues on the way have room for, but for the worker's own.
+        for at in 0..100 {
+            client.message(1, &[&b"count"[..], &vec![b'x'; (1 << 20) + at]].concat());
+        }
+        client
+    });
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    front.workers[0].gate.open();
+    held.join().unwrap();
+    let mut client = writer.join().unwrap();
+    for at in 0..100 {
+        assert_eq!(client.frame(), (1, (5 + (1 << 20) + at).to_string().into_bytes()));
+    }
+}

@@ -1,0 +1,12 @@
+//! Tests of the supervisor: worker processes are started, watched, replaced and ended.
+
+mod acceptor;
+mod log_lines;
+mod reloads;
+mod scaling;
+mod server_end;
+mod spares;
+mod starts;
+mod status;
+mod worker_ends;
+mod worker_timeout;

@@ -1,0 +1,95 @@
+//! Ends of workers that are the end of the server.
+
+use rookery_supervisor::{Exit, Outcome, SupervisorCommand};
+
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, is_told, send_signal};
+
+#[test]
+fn a_worker_that_has_finished_ends_the_server_after_its_reply() {
+    for workers in [1, 3] {
+        let mut running = Running::new(Wish {
+            workers,
+            mode: |_| "finishes later",
+            start_retries: 3,
+            ..Wish::default()
+        });
+        assert_eq!(running.get("/slot").status, 200);
+        assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
+    }
+    assert!(is_told(&["has finished: it ended with status 0"]));
+}
+
+#[test]
+fn a_worker_that_starts_another_server_in_place_of_one_that_it_has_stopped_serves_on() {
+    let mut running =
+        Running::new(Wish { workers: 1, mode: |_| "starts another", ..Wish::default() });
+    let first = running.get("/pid").text();
+    for _ in 0..3 {
+        // It waits for the other server.
+        assert_eq!(running.get("/pid").text(), first);
+    }
+    assert_eq!(running.stop(), Outcome::Stopped);
+    assert_eq!(running.beside.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn a_script_that_has_finished_without_serving_is_no_failure() {
+    let mut running =
+        Running::start(Wish { mode: |_| "finishes", start_retries: 3, ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
+}
+
+#[test]
+fn what_others_have_begun_is_answered_when_a_worker_has_finished() {
+    let mode = |start| if start == 0 { "finishes later" } else { "" };
+    let mut running = Running::new(Wish { mode, ..Wish::default() });
+    let mut client = running.connect();
+    let begun = std::thread::spawn(move || client.get("/sleep/1500"));
+    until("a worker has it", || running.roster.members().iter().any(|member| member.load().0 == 1));
+    let finishing = &running.roster.members()[0];
+    if finishing.slot == 0 && finishing.load().0 == 0 {
+        running.get("/slot");
+    }
+    assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(0)));
+    assert_eq!(begun.join().unwrap().status, 200);
+}
+
+#[test]
+fn without_restarts_the_end_of_a_worker_is_passed_on() {
+    let wish = Wish { workers: 1, restarts: false, start_retries: 3, ..Wish::default() };
+    let mut running = Running::new(wish.clone());
+    send_signal(running.pids()[0], libc::SIGKILL);
+    assert_eq!(running.outcome(), Outcome::Ended(Exit::Signal(libc::SIGKILL)));
+    let mut running = Running::start(Wish { mode: |_| "fails", ..wish });
+    assert_eq!(running.outcome(), Outcome::Ended(Exit::Status(1)));
+    assert_eq!(running.beside.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn without_restarts_workers_are_replaced_all_the_same() {
+    let mut running = Running::new(Wish { workers: 1, restarts: false, ..Wish::default() });
+    let pid = running.pids()[0];
+    running.ask(SupervisorCommand::Reload);
+    until("another serves", || running.pids().first().is_some_and(|other| *other != pid));
+    until("the first has ended", || is_told(&["as it was to"]));
+    assert_eq!(running.get("/pid").status, 200);
+    assert_eq!(running.stop(), Outcome::Stopped);
+}
+
+#[test]
+fn a_start_that_no_other_start_can_mend_is_not_tried_again() {
+    let mut running =
+        Running::start(Wish { mode: |_| "misconfigured", start_retries: 3, ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    assert!(running.beside.lock().unwrap().len() <= 2);
+}
+
+#[test]
+fn starts_that_fail_alike_are_told_once_for_each_round() {
+    let mut running =
+        Running::start(Wish { workers: 4, mode: |_| "fails", start_retries: 1, ..Wish::default() });
+    until("it has given up", || running.has_told(&["no worker became ready after 2 starts"]));
+    assert_eq!(running.times_told(&["before it was ready; it is started again"]), 1);
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+}

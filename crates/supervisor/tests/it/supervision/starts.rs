@@ -1,0 +1,125 @@
+//! How workers are started, and what they are given.
+
+use std::time::Duration;
+
+use rookery_supervisor::{Outcome, RecyclePolicy, SupervisorCommand, Timeouts};
+
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Running, Wish, how_often, is_told, send_signal, while_};
+
+#[test]
+fn each_worker_has_its_own_and_nothing_else() {
+    let mut running = Running::new(Wish::default());
+    let mut client = running.connect();
+    let pid = client.get("/pid").text();
+    assert!(running.pids().contains(&pid.parse().unwrap()));
+    for (name, values) in [
+        ("ROOKERY_WORKER", &["0", "1"][..]),
+        ("ROOKERY_WORKER_COUNT", &["2"]),
+        ("ROOKERY_GENERATION", &["0"]),
+        ("ROOKERY_INTERNAL_LISTEN_FD", &[""]),
+        ("ROOKERY_INTERNAL_CONTROL_FD", &[""]),
+    ] {
+        let value = client.get(&format!("/environment/{name}")).text();
+        assert!(values.contains(&value.as_str()), "{name}={value}");
+    }
+    let temporary = client.get("/environment/TMPDIR").text();
+    assert!(temporary.starts_with(running.folder.path().to_str().unwrap()), "{temporary}");
+    assert_eq!(client.get("/environment/OMP_NUM_THREADS").status, 200);
+    // The standard three, and what lists them.
+    let listed = client.get("/descriptors").text();
+    assert_eq!(listed.lines().filter(|line| line.contains("->")).count(), 3, "{listed}");
+    drop(client);
+    assert_eq!(running.stop(), Outcome::Stopped);
+    assert_eq!(std::fs::read_dir(running.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn when_none_becomes_ready_that_is_the_end() {
+    let mut running = Running::start(Wish { mode: |_| "fails", ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    assert!(is_told(&["no worker became ready after 1 start: worker"]));
+}
+
+#[test]
+fn an_app_whose_first_starts_fail_is_served_when_a_retry_succeeds() {
+    // As one whose database is not up yet.
+    let mode = |start| if start < 3 { "fails" } else { "" };
+    let wish = Wish { workers: 1, start_retries: 3, mode, ..Wish::default() };
+    let running = Running::new(wish);
+    assert!(
+        running.has_told(&["ended with status 1 before it was ready; it is started again in "])
+    );
+    assert_eq!(running.get("/pid").status, 200);
+}
+
+#[test]
+fn a_start_is_retried_as_often_as_was_asked_for_and_no_more() {
+    let mut running =
+        Running::start(Wish { workers: 1, start_retries: 2, mode: |_| "fails", ..Wish::default() });
+    assert_eq!(running.outcome(), Outcome::NeverReady);
+    assert_eq!(running.beside.lock().unwrap().len(), 3);
+}
+
+#[test]
+fn one_that_is_not_ready_in_time_is_started_again() {
+    let times = Timeouts { start: Duration::from_secs(3), ..Timeouts::default() };
+    // The second is never ready, and whoever comes after it is.
+    let mode = |start| if start == 1 { "never ready" } else { "" };
+    let running = Running::new(Wish { times, mode, ..Wish::default() });
+    assert!(is_told(&["was not ready within 3 s"]));
+    assert_eq!(running.get("/pid").status, 200);
+}
+
+#[test]
+fn a_loop_of_ends_is_told_and_others_serve_on() {
+    let mode = |start| if start == 0 { "" } else { "fails" };
+    let running = Running::start(Wish { mode, ..Wish::default() });
+    until("one is ready", || running.roster.members().len() == 1);
+    until("the loop is told", || is_told(&["worker 1 ends again and again"]));
+    assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
+    running.ask(SupervisorCommand::Stop);
+}
+
+#[test]
+fn it_turns_as_often_as_whoever_watches_it_wants() {
+    let running = Running::new(Wish { turns_every: Duration::from_millis(100), ..Wish::default() });
+    while_(1000);
+    // Of thirty; a second each, and what workers say, are six. A machine that is busy may have others turn meanwhile.
+    until("it turns so often", || {
+        let before = running.turns();
+        while_(3000);
+        running.turns() - before >= 12
+    });
+}
+
+#[test]
+fn one_that_cannot_be_replaced_is_tried_ever_more_seldom() {
+    let recycle = RecyclePolicy { age: Some(Duration::from_millis(1)), ..RecyclePolicy::default() };
+    let mode = |start| if start == 0 { "" } else { "fails" };
+    let running = Running::new(Wish { workers: 1, recycle, mode, ..Wish::default() });
+    let pid = running.pids()[0];
+    while_(12_000);
+    // After pauses of 1, 1, 2, 4 and 8 s.
+    let tried = how_often(&format!("worker 0 ({pid}) is replaced: "));
+    assert!((1..=6).contains(&tried), "{tried}");
+    assert_eq!(running.get("/pid").text(), pid.to_string());
+}
+
+#[test]
+fn where_that_is_wished_it_is_over_when_all_end_again_and_again() {
+    // The first two serve.
+    let mode = |start| if start < 2 { "" } else { "fails" };
+    let mut running = Running::new(Wish { workers: 2, mode, fails_fast: true, ..Wish::default() });
+    for pid in running.pids() {
+        send_signal(pid, libc::SIGKILL);
+    }
+    assert_eq!(running.outcome(), Outcome::CrashLoop);
+}
+
+#[test]
+fn before_a_worker_was_ready_an_end_waits_for_nobody_to_hear_of_it() {
+    let times = Timeouts { delay: Duration::from_secs(3600), ..Timeouts::default() };
+    let mut running = Running::start(Wish { mode: |_| "never ready", times, ..Wish::default() });
+    assert_eq!(running.stop(), Outcome::Stopped);
+}

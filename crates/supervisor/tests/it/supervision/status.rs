@@ -1,0 +1,272 @@
+//! What the admin listener says of workers that run, are busy, and have died.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rookery_supervisor::{Outcome, ReadinessPolicy, SupervisorCommand, Timeouts};
+
+use crate::support::admin::Admin;
+use crate::support::frontend::until;
+use crate::support::running_supervisor::{Load, Running, Wish, is_told, send_signal};
+
+#[test]
+fn the_page_for_operators_names_every_metric_and_no_other() {
+    let page = include_str!("../../../../../docs/operations.md");
+    let rows =
+        page.split_once("\n## Metrics\n").and_then(|(_, rest)| rest.split_once("\n## ")).unwrap().0;
+    let first = |row: &'static str| row.strip_prefix("| `").and_then(|row| row.split(" | ").next());
+    let mut named: Vec<&str> =
+        rows.lines().filter_map(first).flat_map(|names| names.split(", ")).collect();
+    for name in &mut named {
+        *name = name.trim_matches('`').split('{').next().unwrap();
+    }
+    named.sort_unstable();
+    let text = Admin::of_roster(&Arc::default()).get("/metrics").text();
+    let mut told: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next())
+        .collect();
+    told.sort_unstable();
+    // What there is once it has started.
+    named.retain(|name| *name != "start_time_seconds");
+    assert_eq!(named, told);
+}
+
+#[test]
+fn what_r_does_is_told_while_it_is_busy() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let mut client = running.connect();
+    let busy = std::thread::spawn(move || client.get("/sleep/1500?secret=1"));
+    until("one is busy", || {
+        admin.json()["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it["route"] == "GET /sleep/1500")
+    });
+    let status = admin.json();
+    assert_eq!(
+        (status["state"].as_str(), status["generation"].as_u64()),
+        (Some("serving"), Some(0))
+    );
+    assert_eq!(status["pid"], std::process::id());
+    assert_eq!(status["queue"]["limit"], 1024);
+    let workers = status["workers"].as_array().unwrap();
+    assert_eq!(workers.len(), 2);
+    let one = workers.iter().find(|it| it["in_flight"] == 1).unwrap();
+    assert_eq!((one["r_state"].as_str(), one["state"].as_str()), (Some("busy"), Some("ready")));
+    assert!(
+        one["busy_ms"].as_u64().unwrap() < 60_000 && one["memory"].as_u64().unwrap() > 100_000,
+        "{one}"
+    );
+    assert!(
+        one["cpu_s"].is_number() && one["last_exit"].is_null() && one["restarts"] == 0,
+        "{one}"
+    );
+    assert!(running.pids().contains(&i32::try_from(one["pid"].as_i64().unwrap()).unwrap()));
+    let other = workers.iter().find(|it| it["in_flight"] == 0).unwrap();
+    assert!(other["route"].is_null() && other["busy_ms"].is_null(), "{other}");
+    let table = admin.get("/status.txt").text();
+    assert!(table.contains("/srv/app is at http://127.0.0.1:8000\n2 ready, "), "{table}");
+    assert!(
+        table.lines().any(|line| line.contains("busy") && line.ends_with("  GET /sleep/1500")),
+        "{table}"
+    );
+    assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
+    assert_eq!(busy.join().unwrap().status, 200);
+    until("it is answered", || {
+        admin.json()["workers"].as_array().unwrap().iter().all(|it| it["in_flight"] == 0)
+    });
+    assert_eq!(admin.metric("rookery_requests_total{class=\"2xx\"}"), Some(1.0));
+    assert_eq!(admin.metric("rookery_upstream_seconds_bucket{le=\"0.5\"}"), Some(0.0));
+    assert_eq!(admin.metric("rookery_upstream_seconds_count"), Some(1.0));
+    assert_eq!(admin.metric("rookery_request_seconds_bucket{le=\"0.5\"}"), Some(0.0));
+    assert_eq!(admin.metric("rookery_request_seconds_count"), Some(1.0));
+    assert_eq!(admin.metric("rookery_sessions_limit{slot=\"1\"}"), Some(f64::INFINITY));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(2.0));
+}
+
+#[test]
+fn the_share_of_time_in_which_r_is_busy_is_told() {
+    let running = Running::new(Wish { workers: 1, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let share =
+        || admin.metric("rookery_worker_busy_ratio{slot=\"0\"}").filter(|share| *share <= 1.0);
+    assert!(share().is_some());
+    let load = Load::start(running.address, 1, "/sleep/50");
+    until("it is busy for most of the time", || share() > Some(0.5));
+    assert!(admin.worker(0)["busy_ratio"].as_f64().is_some());
+    assert!(load.end().iter().all(|status| *status == 200));
+    until("it is not", || share() < Some(0.5));
+}
+
+#[test]
+fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it_ends() {
+    let mode = |start| if start < 2 { "" } else { "never ready" };
+    let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
+    let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
+    let admin = Admin::with(&running.roster, ReadinessPolicy { min_ready: 2, drain_status: 404 });
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    let first = admin.worker(0)["pid"].as_i64().unwrap();
+    send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
+    until("one is missing", || {
+        admin.get("/-/ready").text().ends_with(": 1 of 2 workers are ready\n")
+    });
+    assert_eq!(admin.get("/-/ready").status, 503);
+    assert_eq!(admin.get("/-/live").status, 200);
+    // What is not wanted need not be ready.
+    running.ask(SupervisorCommand::Fewer);
+    until("one is enough", || admin.get("/-/ready").status == 200);
+    running.ask(SupervisorCommand::Stop);
+    until("it says that it ends", || admin.get("/-/ready").status == 404);
+    assert_eq!(running.get("/pid").status, 200);
+    assert_eq!(running.stop(), Outcome::Stopped);
+}
+
+#[test]
+fn a_spare_is_counted_as_one() {
+    let running = Running::new(Wish { workers: 1, spares: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("there are two", || admin.metric("rookery_workers{state=\"spare\"}") == Some(2.0));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
+    // Every process is in some state.
+    let text = admin.get("/metrics").text();
+    let values =
+        text.lines().filter_map(|line| line.strip_prefix("rookery_workers{")?.split_once("} "));
+    assert_eq!(values.map(|(_, value)| value.parse::<u32>().unwrap()).sum::<u32>(), 3, "{text}");
+}
+
+#[test]
+fn an_end_is_told_with_its_reason_and_a_stopped_worker_as_suspended() {
+    let running = Running::new(Wish { workers: 2, ..Wish::default() });
+    let admin = Admin::of(&running);
+    let first = admin.worker(0)["pid"].as_i64().unwrap();
+    send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);
+    until("another has come", || {
+        admin.worker(0)["restarts"] == 1 && admin.worker(0)["state"] == "ready"
+    });
+    let last = &admin.worker(0)["last_exit"];
+    assert_eq!(
+        (last["signal"].as_i64(), last["reason"].as_str()),
+        (Some(9), Some("killed")),
+        "{last}"
+    );
+    assert!(last["code"].is_null(), "{last}");
+    assert_eq!(admin.metric("rookery_worker_exits_total{reason=\"killed\"}"), Some(1.0));
+    assert_eq!(admin.metric("rookery_worker_starts_total"), Some(3.0));
+    assert_eq!(admin.metric("rookery_log_lines_lost_total"), Some(3.0));
+    assert!(admin.get("/status.txt").text().contains("before: was ended by SIGKILL (killed), "));
+    let second = i32::try_from(admin.worker(1)["pid"].as_i64().unwrap()).unwrap();
+    send_signal(second, libc::SIGSTOP);
+    until("it is known", || admin.worker(1)["state"] == "suspended");
+    // Whoever stops one R has not stopped the server.
+    assert_eq!(admin.get("/-/ready").status, 200);
+    send_signal(second, libc::SIGCONT);
+    until("it is back", || admin.worker(1)["state"] == "ready");
+}
+
+#[test]
+fn reloads_are_told_and_what_was_wrong_with_the_last() {
+    let running = Running::new(Wish {
+        mode: |start| if start < 4 { "" } else { "fails" },
+        ..Wish::default()
+    });
+    let admin = Admin::of(&running);
+    let load = Load::start(running.address, 2, "/slot");
+    running.ask(SupervisorCommand::Reload);
+    until("it is over", || admin.json()["reload"]["succeeded"] == 1);
+    assert_eq!(admin.json()["generation"], 1);
+    until("those before have gone", || admin.json()["workers"].as_array().unwrap().len() == 2);
+    assert_eq!(admin.worker(0)["last_exit"]["reason"], "reload");
+    running.ask(SupervisorCommand::Reload);
+    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    let status = admin.json();
+    assert_eq!(status["reload"]["state"], "idle");
+    assert!(
+        status["reload"]["last_error"].as_str().unwrap().contains("ended with status 1"),
+        "{status}"
+    );
+    assert!(admin.get("/status.txt").text().contains("\nthe last reload failed: the new worker 0"));
+    assert!(load.end().iter().all(|status| *status == 200));
+}
+
+#[test]
+fn a_reload_that_is_refused_counts_as_failed_and_replaces_no_worker() {
+    let running = Running::new(Wish::default());
+    let (admin, before) = (Admin::of(&running), running.pids());
+    running.ask(SupervisorCommand::RefuseReload("line 3 is wrong".to_owned()));
+    until("it has failed", || admin.json()["reload"]["failed"] == 1);
+    let status = admin.json();
+    assert_eq!((&status["reload"]["state"], &status["generation"]), (&"idle".into(), &0.into()));
+    assert_eq!(status["reload"]["last_error"], "line 3 is wrong");
+    assert!(is_told(&["the reload is refused", "what runs stays as it is: line 3 is wrong"]));
+    assert_eq!(running.pids(), before);
+}
+
+#[test]
+fn probes_follow_the_supervisor_and_a_loop_of_crashes_is_no_reason_to_end_it() {
+    let mut running = Running::start(Wish {
+        workers: 1,
+        mode: |start| if start == 0 { "" } else { "fails" },
+        ..Wish::default()
+    });
+    let admin = Admin::of(&running);
+    until("it has started", || admin.get("/-/startup").status == 200);
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    send_signal(running.pids()[0], libc::SIGKILL);
+    until("it waits", || {
+        admin.worker(0)["state"] == "backing_off" && admin.worker(0)["starts_in_ms"].is_number()
+    });
+    let probes = ["/-/live", "/-/startup", "/-/ready"].map(|path| admin.get(path).status);
+    assert_eq!(probes, [200, 200, 503]);
+    assert!(admin.get("/status.txt").text().contains("starts in "));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(0.0));
+    until("it is a loop", || {
+        is_told(&["worker 0 ends again and again"])
+            || admin.worker(0)["restarts"].as_u64() > Some(2)
+    });
+    running.stop();
+    assert_eq!(admin.get("/-/ready").status, 503);
+}
+
+#[test]
+fn a_spare_is_told_as_one_until_it_serves() {
+    let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("there is one", || admin.metric("rookery_workers{state=\"spare\"}") == Some(1.0));
+    assert_eq!(admin.metric("rookery_workers{state=\"ready\"}"), Some(1.0));
+    let spare = (0..2).find(|slot| admin.worker(*slot)["state"] == "spare").unwrap();
+    send_signal(running.pids()[0], libc::SIGKILL);
+    until("it serves", || admin.worker(spare)["state"] == "ready");
+    until("the other is one", || admin.worker(1 - spare)["state"] == "spare");
+}
+
+#[test]
+fn whose_r_was_busy_for_too_long_is_told() {
+    let times = Timeouts { busy: Some(Duration::from_millis(300)), ..Timeouts::default() };
+    let running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let admin = Admin::of(&running);
+    assert_eq!(running.get("/sleep/600000").status, 504);
+    until("it is ended", || {
+        admin.metric("rookery_worker_exits_total{reason=\"stuck\"}") == Some(1.0)
+    });
+}
+
+#[test]
+fn it_serves_on_for_a_while_and_says_that_it_will_not_for_long() {
+    let times = Timeouts { delay: Duration::from_secs(8), ..Timeouts::default() };
+    let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    let admin = Admin::of(&running);
+    until("it is ready", || admin.get("/-/ready").status == 200);
+    running.ask(SupervisorCommand::Stop);
+    until("it is ready no more", || admin.get("/-/ready").status == 503);
+    // Who has not heard yet comes on a new connection.
+    assert_eq!(running.get("/slot").status, 200);
+    assert_eq!(running.outcome(), Outcome::Stopped);
+    // A second request to stop waits for nothing.
+    let times = Timeouts { delay: Duration::from_secs(1000), ..Timeouts::default() };
+    let mut running = Running::new(Wish { workers: 1, times, ..Wish::default() });
+    running.ask(SupervisorCommand::Stop);
+    assert_eq!(running.stop(), Outcome::Stopped);
+}

@@ -1,0 +1,348 @@
+//! A worker without R: a server on a Unix socket, whose application runs on one thread and writes the scoreboard, as R does.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rookery_exchange::{
+    AppWaker, ChunkAdmission, Command, Event, Exchange, Link, Payload, StreamOptions,
+};
+use rookery_server::{Config, Downstream, Listener, ListenerConfig, Server};
+use rookery_supervisor::{Backend, WorkerId};
+use rookery_worker_protocol::{RState, SharedScoreboard, Ticket, WORKER_HEADER, WorkerHeader, now};
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+/// What tests hold a request with.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    opened: Mutex<bool>,
+    changed: Condvar,
+    /// Requests that were begun.
+    pub(crate) begun: AtomicUsize,
+    /// Heads that were shown before their bodies.
+    pub(crate) heads: AtomicUsize,
+}
+
+impl Gate {
+    pub(crate) fn open(&self) {
+        *self.opened.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn close(&self) {
+        *self.opened.lock().unwrap() = false;
+    }
+
+    fn pass(&self) {
+        let opened = self.opened.lock().unwrap();
+        drop(self.changed.wait_while(opened, |opened| !*opened).unwrap());
+    }
+}
+
+/// What stands for the number of its process.
+pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
+    1000 * (slot + 1) + epoch as u32
+}
+
+/// See the module.
+pub(crate) struct FakeWorker {
+    pub(crate) member: Arc<Backend>,
+    pub(crate) gate: Arc<Gate>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    listener: Option<Listener>,
+    server: Option<Server>,
+}
+
+impl FakeWorker {
+    pub(crate) fn start(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
+        FakeWorker::with(folder, slot, epoch, ListenerConfig::default())
+    }
+
+    /// One whose application sees heads: see [`head`].
+    pub(crate) fn start_seeing_heads(folder: &Path, slot: u32, epoch: u64) -> FakeWorker {
+        let site = ListenerConfig {
+            sees_heads: true,
+            downstream: Downstream::Supervisor,
+            ..ListenerConfig::default()
+        };
+        let worker = FakeWorker::with(folder, slot, epoch, site);
+        worker.member.set_sees_heads(true);
+        worker
+    }
+
+    fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
+        let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
+        let (board, memory) = SharedScoreboard::create().unwrap();
+        let theirs = SharedScoreboard::attach(&memory).unwrap();
+        let server = Server::new(Config::default(), Box::new(NoWaker));
+        let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
+        let (is_over, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(Gate::default()));
+        theirs.r_is(RState::Idle, now());
+        let thread = std::thread::spawn({
+            let (link, is_over, gate) =
+                (Arc::clone(server.link()), Arc::clone(&is_over), Arc::clone(&gate));
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    theirs.r_is(RState::Idle, now());
+                    link.wait(Duration::from_millis(20));
+                    while let Some(event) = link.next() {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        theirs.r_is(RState::Busy, now());
+                        answer(slot, &link, &theirs, &gate, event);
+                    }
+                }
+            }
+        });
+        let member = Backend::new(
+            (slot, epoch),
+            pid_of(slot, epoch),
+            WorkerId::new().unwrap(),
+            socket,
+            board,
+        );
+        FakeWorker {
+            member,
+            gate,
+            is_over,
+            thread: Some(thread),
+            listener: Some(listener),
+            server: Some(server),
+        }
+    }
+
+    /// How many connections its server has.
+    pub(crate) fn connections(&self) -> usize {
+        self.listener.as_ref().map_or(0, Listener::connections)
+    }
+
+    /// Ends it as a SIGKILL would: its connections break, and what its application does is not seen.
+    pub(crate) fn die(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Before the listener, whose end is in order.
+        drop(self.server.take());
+        drop(self.listener.take());
+        self.gate.open();
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FakeWorker {
+    fn drop(&mut self) {
+        self.die();
+    }
+}
+
+pub(crate) fn answer(slot: u32, link: &Link, board: &SharedScoreboard, gate: &Gate, event: Event) {
+    match event {
+        Event::Head(exchange) => {
+            board.take();
+            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !board.begin(ticket)) {
+                link.send(Command::Respond(exchange));
+                return link.flush();
+            }
+            gate.heads.fetch_add(1, Ordering::Relaxed);
+            head(link, board, gate, exchange);
+            link.flush();
+        }
+        Event::Request(exchange) if exchange.is_client_disconnected() => {
+            // As R does with a request whose client has gone.
+            board.take();
+            link.send(Command::Respond(exchange));
+            link.flush();
+        }
+        Event::Request(mut exchange) => {
+            board.take();
+            let call = exchange
+                .header(WORKER_HEADER.as_bytes())
+                .map(|value| WorkerHeader::parse(value).unwrap());
+            // A server that has a supervisor has taken the header out.
+            let ticket =
+                call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
+            if ticket.is_some_and(|ticket| !board.begin(ticket)) {
+                // As R does with a request that the supervisor has withdrawn.
+                link.send(Command::Respond(exchange));
+                return link.flush();
+            }
+            gate.begun.fetch_add(1, Ordering::Relaxed);
+            if exchange.path().starts_with(b"/pieces/") {
+                pieces(link, board, gate, exchange);
+            } else {
+                reply(slot, gate, &mut exchange, call.as_ref());
+                board.done(now());
+                if ticket.is_none() {
+                    // Of a client of its own.
+                    let (handed, begun) = exchange.times();
+                    board.tally().answer(exchange.response().status(), handed, begun, now());
+                }
+                link.send(Command::Respond(exchange));
+            }
+            link.flush();
+        }
+        Event::Message { socket, kind, payload, .. } => {
+            if payload.as_bytes().starts_with(b"count") {
+                let count = payload.as_bytes().len().to_string().into_bytes();
+                link.send(Command::Send { socket, kind, payload: Payload::Pooled(count) });
+            } else if payload.as_bytes() == b"close" {
+                link.send(Command::Close { socket, code: 4000, reason: b"bye".to_vec() });
+            } else {
+                link.send(Command::Send { socket, kind, payload });
+            }
+            link.flush();
+        }
+        Event::Closed { code, .. } => {
+            gate.begun.store(code.into(), Ordering::Relaxed);
+        }
+        _ => {}
+    }
+}
+
+/// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
+fn head(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+    if exchange.path() == b"/hold-head" {
+        gate.pass();
+    }
+    board.done(now());
+    let len =
+        exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
+    if len.is_some_and(|len| len.unwrap() > 10_000_000)
+        || exchange.header(b"transfer-encoding").is_some()
+    {
+        exchange.begin_response(413);
+        exchange.set_response_body(b"larger than the app takes");
+        link.send(Command::Respond(exchange));
+    } else {
+        link.send(Command::ReadBody(exchange));
+    }
+}
+
+fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHeader>) {
+    let path = String::from_utf8(exchange.path().to_vec()).unwrap();
+    let (kind, rest) = path[1..].split_once('/').unwrap_or((&path[1..], ""));
+    let number = rest.parse().unwrap_or(0);
+    let mut status = 200;
+    let body = match kind {
+        "slot" => slot.to_string().into_bytes(),
+        "echo" => {
+            let mut body = vec![0; exchange.body().len() as usize];
+            let mut at = 0;
+            while at < body.len() {
+                at += exchange.body().read_at(at as u64, &mut body[at..]).unwrap();
+            }
+            body
+        }
+        "bytes" => vec![b'x'; number],
+        "status" => {
+            status = rest.parse().unwrap();
+            Vec::new()
+        }
+        "sleep" => {
+            std::thread::sleep(Duration::from_millis(number as u64));
+            slot.to_string().into_bytes()
+        }
+        "hold" => {
+            gate.pass();
+            slot.to_string().into_bytes()
+        }
+        "headers" => {
+            let mut text = Vec::new();
+            for line in exchange.headers() {
+                for part in [line.name, b": ", line.value, b"\n"] {
+                    text.extend_from_slice(part);
+                }
+            }
+            text
+        }
+        "call" => format!("{:?}", call.unwrap()).into_bytes(),
+        "ws" => {
+            exchange.begin_response(101);
+            exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+            return;
+        }
+        // This one among them.
+        "begun" => gate.begun.load(Ordering::Relaxed).to_string().into_bytes(),
+        "pid" => std::process::id().to_string().into_bytes(),
+        "environment" => std::env::var(rest).unwrap_or_default().into_bytes(),
+        "descriptors" => descriptors().into_bytes(),
+        "say" => {
+            println!("{rest}");
+            eprintln!("{rest}, aloud");
+            Vec::new()
+        }
+        "die" => {
+            // SAFETY: ends this process.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            Vec::new()
+        }
+        "child" => {
+            // One that its parent forgets.
+            let script = ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"];
+            let said = std::process::Command::new("/bin/sh").args(script).output().unwrap();
+            said.stdout.trim_ascii().to_vec()
+        }
+        "heads" => {
+            exchange.begin_response(200);
+            exchange.push_response_header(b"X-Long", &vec![b'x'; number]).unwrap();
+            return;
+        }
+        "public" => {
+            exchange.begin_response(200);
+            exchange.push_response_header(b"Cache-Control", b"max-age=60, public").unwrap();
+            return;
+        }
+        "refuse" => {
+            status = 403;
+            b"no".to_vec()
+        }
+        _ => {
+            status = 404;
+            path.clone().into_bytes()
+        }
+    };
+    exchange.begin_response(status);
+    exchange.push_response_header(b"Content-Type", b"text/plain").unwrap();
+    exchange.push_response_header(b"X-Slot", slot.to_string().as_bytes()).unwrap();
+    exchange.set_response_body(&body);
+}
+
+/// As many pieces as the path says, the last of them when the gate is open.
+fn pieces(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+    let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
+    let stream = exchange.id();
+    exchange.begin_response(200);
+    let body = link.stream(StreamOptions::default());
+    let flow = Arc::clone(&body.flow);
+    exchange.set_response_stream(body);
+    board.done(now());
+    link.send(Command::Respond(exchange));
+    for at in 0..count {
+        if at + 1 == count {
+            link.flush();
+            gate.pass();
+        }
+        let piece = format!("piece {at}\n").into_bytes();
+        if flow.admit(piece.len()) == ChunkAdmission::Ended {
+            break;
+        }
+        link.send(Command::Chunk { stream, payload: Payload::Pooled(piece), is_pushing: false });
+    }
+    link.send(Command::EndStream { stream });
+}
+
+/// What this process was given: open descriptors above the standard three that a program of its would have.
+fn descriptors() -> String {
+    let output =
+        std::process::Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd"]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}

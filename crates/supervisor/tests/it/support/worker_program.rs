@@ -1,0 +1,131 @@
+//! A worker in a process of its own: this test program, started again.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rookery_exchange::{AppWaker, Event};
+use rookery_server::session_cookie::SessionCookie;
+use rookery_server::static_files::{StaticFiles, StaticPath};
+use rookery_server::{
+    Config, Confirmation, ListenerConfig, Server, Supervision, SupervisorRequest,
+};
+use rookery_worker_protocol::{Inherited, Message, RState, now};
+
+use crate::support::fake_worker::{Gate, answer};
+
+/// What the program is to do instead of serving.
+pub(crate) const MODE: &str = "FAKE_WORKER_MODE";
+
+/// The command that starts it.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([
+        "support::worker_program::is_a_worker_when_it_is_started_as_one",
+        "--exact",
+        "--nocapture",
+        "--quiet",
+    ]);
+    command
+}
+
+/// Serves a folder at `/static` from now on if the request is `/static-is/` and the folder, and no
+/// folder if it is `/static-is-none`, as an R process does it: before it answers.
+fn set_static_path(files: &StaticFiles, supervision: &Supervision, path: &[u8]) {
+    let folder = path.strip_prefix(b"/static-is");
+    let Some(folder) = folder.map(|folder| std::str::from_utf8(folder).unwrap()) else { return };
+    let path = StaticPath { path: folder.into(), ..StaticPath::default() };
+    let paths = (folder != "-none").then(|| ("/static".to_owned(), path));
+    files.replace(paths).unwrap();
+    supervision.announce(files);
+    assert_eq!(supervision.wait_until_applied(), Confirmation::Applied);
+}
+
+struct NoWaker;
+
+impl AppWaker for NoWaker {
+    fn wake(&self) {}
+}
+
+#[test]
+fn is_a_worker_when_it_is_started_as_one() {
+    let mode = std::env::var(MODE).unwrap_or_default();
+    // SAFETY: the harness's threads read no environment, and have no descriptors that they were not given.
+    let Some(inherited) = (unsafe { Inherited::take() }).unwrap() else { return };
+    match mode.as_str() {
+        "slow" => std::thread::sleep(Duration::from_millis(500)),
+        "fails" => {
+            println!("the app has a mistake");
+            std::process::exit(1);
+        }
+        "finishes" => std::process::exit(0),
+        "misconfigured" => std::process::exit(78),
+        "never ready" => loop {
+            std::thread::sleep(Duration::from_secs(1));
+        },
+        "deaf" => {
+            // SAFETY: plain calls.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+        }
+        _ => {}
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&is_over);
+    let is_deaf = mode == "deaf";
+    let supervision = Arc::new(Supervision::new(inherited, move |asked| {
+        if !matches!(asked, SupervisorRequest::Interrupt | SupervisorRequest::Collect) {
+            theirs.store(!is_deaf, Ordering::Relaxed);
+        }
+    }));
+    let server = Server::new(Config::default(), Box::new(NoWaker));
+    server.watch_supervisor(Arc::clone(&supervision)).unwrap();
+    let is_sticky = mode == "sticky";
+    let session_cookie = supervision.cookie().filter(|_| is_sticky).and_then(SessionCookie::read);
+    let site = ListenerConfig {
+        session_cookie: session_cookie.map(Arc::new),
+        ..ListenerConfig::default()
+    };
+    let listener = server.listen_supervised(&supervision, site).unwrap();
+    let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
+    let (gate, board) = (Gate::default(), supervision.scoreboard());
+    let files = StaticFiles::new();
+    gate.open();
+    board.introduce(std::process::id(), std::process::id());
+    supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
+    while !is_over.load(Ordering::Relaxed) {
+        board.r_is(RState::Idle, now());
+        server.link().wait(Duration::from_millis(20));
+        if mode == "stalls" {
+            // As if nothing had come.
+            continue;
+        }
+        while let Some(event) = server.link().next() {
+            board.r_is(RState::Busy, now());
+            if let Event::Request(exchange) = &event {
+                set_static_path(&files, &supervision, exchange.path());
+            }
+            answer(slot, server.link(), board, &gate, event);
+            // As an app that stops its server when it has answered, and starts another.
+            if mode == "starts another" {
+                supervision.send(Message::Leaving).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+                supervision.send(Message::Ready { sees_heads: false, is_sticky: false }).unwrap();
+            }
+            // As an app that calls `stopApp()` when it has answered.
+            if mode == "finishes later" {
+                is_over.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+    if mode == "finishes later" {
+        supervision.send(Message::Leaving).unwrap();
+        listener.drain();
+        // The reply is written by the server's own thread.
+        std::thread::sleep(Duration::from_millis(200));
+        listener.stop();
+        std::process::exit(0);
+    }
+    listener.stop();
+    std::process::exit(0);
+}

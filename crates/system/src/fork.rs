@@ -1,0 +1,89 @@
+//! Descriptors that a forked child must close. R forks for `parallel::mclapply()`; a child that kept a copy of a listening
+//! socket or of a connection would keep the port or the connection open.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of descriptors that a [`ForkRegistry`] can hold, which takes 8 KiB of bits. Linux assigns higher numbers only if
+/// the hard limit was raised and all lower numbers are in use.
+const MAX_DESCRIPTORS: usize = 65_536;
+
+/// A set of descriptors that a forked child closes. The set is an array of bits, because a forked child must not take a lock or
+/// allocate memory.
+#[derive(Debug)]
+pub struct ForkRegistry([AtomicU64; MAX_DESCRIPTORS / 64]);
+
+impl ForkRegistry {
+    /// Creates an empty set, for a static variable.
+    #[expect(clippy::new_without_default, reason = "Default::default() cannot be const")]
+    pub const fn new() -> ForkRegistry {
+        ForkRegistry([const { AtomicU64::new(0) }; MAX_DESCRIPTORS / 64])
+    }
+
+    /// Adds a descriptor to the set until the returned guard is dropped. Drop the guard before closing the descriptor.
+    pub fn mark(&'static self, fd: &impl AsFd) -> CloseInChild {
+        let fd = fd.as_fd().as_raw_fd();
+        if let Some((word, bit)) = position(fd) {
+            self.0[word].fetch_or(bit, Ordering::Relaxed);
+        }
+        CloseInChild { registry: self, fd }
+    }
+
+    /// Closes all descriptors of the set, in a forked child. Takes no lock and allocates nothing.
+    pub fn close_all(&self) {
+        for (word, bits) in self.0.iter().enumerate() {
+            let mut bits = bits.swap(0, Ordering::Relaxed);
+            while bits != 0 {
+                let fd = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let Ok(fd) = RawFd::try_from(fd) else { continue };
+                // SAFETY: only a thread of the parent used this descriptor, and that thread does not exist in the child.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+/// A guard that keeps a descriptor in a [`ForkRegistry`].
+#[derive(Debug)]
+pub struct CloseInChild {
+    registry: &'static ForkRegistry,
+    fd: RawFd,
+}
+
+impl Drop for CloseInChild {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = position(self.fd) {
+            self.registry.0[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the index of the word of a descriptor and its bit in that word.
+fn position(fd: RawFd) -> Option<(usize, u64)> {
+    let fd = usize::try_from(fd).ok().filter(|fd| *fd < MAX_DESCRIPTORS)?;
+    Some((fd / 64, 1 << (fd % 64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::IntoRawFd as _;
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "opens a file")]
+    fn closes_descriptors_whose_guard_lives() {
+        static REGISTRY: ForkRegistry = ForkRegistry::new();
+        let [kept, closed] = [(); 2].map(|()| std::fs::File::open("/dev/null").unwrap());
+        drop(REGISTRY.mark(&kept));
+        let guard = REGISTRY.mark(&closed);
+        let closed = closed.into_raw_fd();
+        REGISTRY.close_all();
+        drop(guard);
+        // SAFETY: F_GETFD passes no memory, and an error for a closed descriptor is what is tested.
+        let flags = |fd: RawFd| unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        assert_eq!(flags(closed), -1);
+        assert!(flags(kept.as_raw_fd()) >= 0);
+    }
+}

@@ -1,0 +1,104 @@
+//! Memory that processes share by a descriptor, and whose size is sealed. Without the seals, another process could truncate the
+//! memory, and the next access to it would raise SIGBUS. Only Linux has such memory.
+
+use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::FromRawFd as _;
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// The seals that forbid changing the size, and adding or removing seals.
+#[cfg(target_os = "linux")]
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Allocates zeroed memory of a fixed size.
+///
+/// # Errors
+/// Returns the system's error if memory or descriptors have run out; `Unsupported` outside Linux.
+pub fn sealed_memory(size: usize) -> io::Result<OwnedFd> {
+    #[cfg(target_os = "linux")]
+    {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+        // SAFETY: the name is a C string.
+        let fd = unsafe { libc::memfd_create(c"rookery-scoreboard".as_ptr(), flags) };
+        let fd = crate::checked(fd)?;
+        // SAFETY: the call has just created the descriptor, so nothing else owns it.
+        let memory = unsafe { OwnedFd::from_raw_fd(fd) };
+        let size = libc::off_t::try_from(size).map_err(io::Error::other)?;
+        // Allocates the pages now: a page that cannot be allocated on first access would raise SIGBUS.
+        // SAFETY: the descriptor is open, and the call passes no memory.
+        let refused = unsafe { libc::posix_fallocate(fd, 0, size) };
+        if refused != 0 {
+            return Err(io::Error::from_raw_os_error(refused));
+        }
+        // SAFETY: the descriptor is open, and the call passes no memory.
+        crate::checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
+        Ok(memory)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = size;
+        crate::unsupported()
+    }
+}
+
+/// Checks that a descriptor belongs to memory of this size that [`sealed_memory`] has allocated, perhaps in another process.
+///
+/// # Errors
+/// Returns `InvalidData` if the descriptor is not sealed memory or if the size differs; `Unsupported` outside Linux.
+pub fn check_sealed(memory: BorrowedFd<'_>, size: usize) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        // SAFETY: the call passes no memory. It fails for a descriptor that is not such memory.
+        let seals = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & SEALS != SEALS {
+            return Err(invalid("the descriptor is not sealed memory"));
+        }
+        // SAFETY: a stat of zeros is valid.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: `stat` is valid for writes.
+        crate::checked(unsafe { libc::fstat(memory.as_raw_fd(), &raw mut stat) })?;
+        if usize::try_from(stat.st_size) != Ok(size) {
+            return Err(invalid("the sealed memory has another size"));
+        }
+        Ok(())
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (memory, size);
+        crate::unsupported()
+    }
+}
+
+/// Maps as many bytes of a descriptor as `T` has, for reading and writing, shared with other processes that map them.
+///
+/// # Errors
+/// Returns the system's error if the mapping is refused.
+pub fn map<T>(memory: BorrowedFd<'_>) -> io::Result<NonNull<T>> {
+    const { assert!(align_of::<T>() <= 4096, "a mapping is aligned to a page") };
+    // SAFETY: the system chooses the address, so the new mapping replaces no memory that is in use.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<T>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            memory.as_raw_fd(),
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+}
+
+/// Removes a mapping.
+///
+/// # Safety
+/// - `mapping` was returned by [`map`], and no reference to it exists.
+pub unsafe fn unmap<T>(mapping: NonNull<T>) {
+    // SAFETY: the caller guarantees that the mapping exists and is not used.
+    unsafe { libc::munmap(mapping.as_ptr().cast(), size_of::<T>()) };
+}
