@@ -212,7 +212,7 @@ mod tests {
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).unwrap();
         let (_ours, control) = ControlChannel::pair().unwrap();
-        let (_board, memory) = SharedScoreboard::create().unwrap();
+        let (_scoreboard, memory) = SharedScoreboard::create().unwrap();
         let (stream, _other) = UnixStream::pair().unwrap();
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let text = |fd: RawFd| fd.to_string();
