@@ -11,17 +11,17 @@ use rookery_websocket::endpoint::{Endpoint, IoAction, Received, Rules};
 use rookery_websocket::protocol::{CloseCode, DecodedPayload, Decoder, DecoderLimits, Role};
 
 use super::adapter::ServerAdapter;
-use super::handle::{State, WebSocketHandle};
+use super::handle::{WebSocketHandle, WebSocketState};
 use super::registry::{OpenWebSocket, WebSocketRegistry};
 use super::tunnel::Tunnel;
 use crate::connections::table::Slot;
 use crate::net::transport::Transport;
 
 /// Pieces written at once.
-const SLICES: usize = 16;
+const MAX_SLICES: usize = 16;
 
 /// Reads in a row before the other connections have their turn.
-const READS: usize = 4;
+const READS_PER_POLL: usize = 4;
 
 /// What a connection that has become a WebSocket leaves to it.
 pub(crate) struct Upgraded {
@@ -42,8 +42,8 @@ const FRAGMENT_BYTES: u64 = 64;
 
 /// Frames that a message may come in, where one may have so many bytes.
 fn max_fragments(message_bytes: u64) -> u32 {
-    let most = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
-    most.max(DecoderLimits::default().fragments)
+    let max = u32::try_from(message_bytes / FRAGMENT_BYTES).unwrap_or(u32::MAX);
+    max.max(DecoderLimits::default().fragments)
 }
 
 /// Starts an open WebSocket on what its connection has left. In a task of its own: the one that held hyper is large, and a
@@ -204,19 +204,19 @@ impl Driver {
                 return Ok(());
             }
         }
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if !self.handle.endpoint.borrow().wants_input() {
                 return Ok(());
             }
             let application = &registry.shared.dispatch.application;
-            let has_room =
-                application.has_capacity() && application.has_capacity_for(self.handle.id);
-            let update_throttled = self.handle.update_throttled();
-            if !has_room || (update_throttled && self.decoder.is_idle()) {
+            let has_capacity =
+                application.poll_capacity() && application.has_capacity_for(self.handle.id);
+            let is_throttled = self.handle.update_throttled();
+            if !has_capacity || (is_throttled && self.decoder.is_idle()) {
                 // The rest is not read, so it cannot be late.
                 self.handle.is_mid_message.set(false);
                 self.handle.is_read_paused.set(true);
-                if !has_room {
+                if !has_capacity {
                     registry.wake_on_capacity(&self.handle);
                 }
                 self.charge_unread(cx);
@@ -228,9 +228,9 @@ impl Driver {
             let mut scratch = registry.shared.scratch.0.borrow_mut();
             // A message that has begun is read to its end, and nothing behind it: a client that reads
             // once it has written a whole message would wait for ever otherwise.
-            let most = if update_throttled { self.decoder.missing() } else { u64::MAX };
-            let most = usize::try_from(most).map_or(scratch.len(), |most| most.min(scratch.len()));
-            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..most])) {
+            let max = if is_throttled { self.decoder.missing() } else { u64::MAX };
+            let max = usize::try_from(max).map_or(scratch.len(), |max| max.min(scratch.len()));
+            match self.with_transport(|transport| transport.poll_read(cx, &mut scratch[..max])) {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Ready(Ok(0)) => self.handle.endpoint.borrow_mut().on_read_closed(),
@@ -251,7 +251,7 @@ impl Driver {
 
     /// Charges what has come and is not read: in a tunnel it lies here.
     fn charge_unread(&mut self, cx: &mut Context<'_>) {
-        if self.handle.state() == State::Open {
+        if self.handle.state() == WebSocketState::Open {
             let unread = self.with_transport(|transport| transport.buffer_unread(cx));
             if unread > 0 && !self.handle.charge_message(self.decoder.capacity() + unread) {
                 self.handle.is_evicted.set(false);
@@ -319,7 +319,7 @@ impl Driver {
                 handle.read_rate.start();
             }
             handle.read_rate.count(written);
-            if written > 0 || handle.state() == State::Open {
+            if written > 0 || handle.state() == WebSocketState::Open {
                 handle.on_write_progress(shared.now());
             }
         }
@@ -411,7 +411,7 @@ fn poll_flush(
     written: &mut usize,
 ) -> Poll<io::Result<()>> {
     while endpoint.has_output() {
-        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut slices = [IoSlice::new(&[]); MAX_SLICES];
         let count = endpoint.output(rules).slices(&mut slices);
         let n = ready!(transport.poll_write_vectored(cx, &slices[..count]))?;
         if n == 0 {

@@ -29,11 +29,11 @@ const SERVICE_RESTART: u16 = 1012;
 
 /// A peer is behind while more than this part of [`Limits::socket_queue`](crate::Limits::socket_queue) waits behind the message
 /// that is being sent.
-const BEHIND: usize = 4;
+const BEHIND_FRACTION: usize = 4;
 
 /// How many bytes are still read from a peer that is behind: enough for many clicks, and too few
 /// for a flood.
-const READ_BEHIND: usize = 256 << 10;
+const MAX_READ_WHILE_BEHIND: usize = 256 << 10;
 
 /// A WebSocket as the rest of the I/O thread sees it.
 #[derive(Debug)]
@@ -81,12 +81,12 @@ pub(crate) struct WebSocketHandle {
 
 /// How far the end is, as the core has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum WebSocketState {
     Open,
     /// A close frame is on its way to the peer.
     Closing,
     /// It is over, in order or not.
-    Over,
+    Closed,
 }
 
 pub(super) fn opcode_of(kind: MessageKind) -> OpCode {
@@ -138,12 +138,12 @@ impl WebSocketHandle {
         Rc::new(handle)
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> WebSocketState {
         let endpoint = self.endpoint.borrow();
         match endpoint.io_action() {
-            IoAction::Over | IoAction::Reset => State::Over,
-            _ if endpoint.may_send() => State::Open,
-            _ => State::Closing,
+            IoAction::Over | IoAction::Reset => WebSocketState::Closed,
+            _ if endpoint.may_send() => WebSocketState::Open,
+            _ => WebSocketState::Closing,
         }
     }
 
@@ -196,7 +196,7 @@ impl WebSocketHandle {
     /// otherwise. A little is read all the same, so that a slow reader can say something, or close; so is the rest of a
     /// message that has begun.
     pub(super) fn update_throttled(&self) -> bool {
-        self.update_behind() && self.read_while_behind.get() > READ_BEHIND
+        self.update_behind() && self.read_while_behind.get() > MAX_READ_WHILE_BEHIND
     }
 
     /// Whether the peer has read enough by now to be read again.
@@ -207,7 +207,7 @@ impl WebSocketHandle {
     /// Determines whether the peer is behind: it is from when a part of the largest queue is full
     /// until half of that part is left.
     fn update_behind(&self) -> bool {
-        let mark = self.shared.connections.limits.socket_queue / BEHIND;
+        let mark = self.shared.connections.limits.socket_queue / BEHIND_FRACTION;
         let mark = if self.is_behind.get() { mark / 2 } else { mark };
         let endpoint = self.endpoint.borrow();
         // The sum is looked at first: it is at hand.
@@ -323,11 +323,11 @@ impl TableEntry for WebSocketHandle {
     fn sweep(&self, now: u32) {
         let ticks = &self.shared.connections.clock.ticks;
         let state = self.state();
-        let is_open = state == State::Open;
+        let is_open = state == WebSocketState::Open;
         if is_open && self.is_supervised && self.is_write_blocked.get() {
             // It waits for the supervisor, which takes in lumps what a client takes slowly.
             self.on_write_progress(Tick(now));
-        } else if state == State::Closing || (is_open && self.is_write_blocked.get()) {
+        } else if state == WebSocketState::Closing || (is_open && self.is_write_blocked.get()) {
             let taken =
                 self.read_rate.taken(self.transport.borrow().as_ref().and_then(Transport::unsent));
             if taken > 0 {
@@ -406,7 +406,7 @@ impl TableEntry for WebSocketHandle {
     }
 
     fn is_ending(&self) -> bool {
-        self.state() != State::Open
+        self.state() != WebSocketState::Open
     }
 
     fn wake(&self) {

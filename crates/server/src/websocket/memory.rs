@@ -3,7 +3,7 @@
 use rookery_exchange::Share;
 use rookery_websocket::protocol::CloseCode;
 
-use super::handle::{State, WebSocketHandle};
+use super::handle::{WebSocketHandle, WebSocketState};
 use crate::connections::admission::UNCHARGED_BYTES;
 use crate::rejection::Rejection;
 
@@ -11,14 +11,14 @@ use crate::rejection::Rejection;
 const QUEUE_STEP: usize = 64 << 10;
 
 /// What may stay queued for a peer that is told 1013: the rest of a small message.
-const LEFT: usize = 64 << 10;
+const MAX_QUEUE_WHILE_CLOSING: usize = 64 << 10;
 
 impl WebSocketHandle {
     /// FrameTracker the WebSocket with 1013: what waits behind the message that is being sent is dropped, and the peer has
     /// the time of a close to read the rest.
     pub(super) fn close_for_overload(&self, rejection: Rejection, reason: &str) {
         self.shared.report(self.id, rejection);
-        if self.state() == State::Open {
+        if self.state() == WebSocketState::Open {
             self.endpoint.borrow_mut().drop_after_current();
         }
         self.drop_deferred();
@@ -58,10 +58,12 @@ impl WebSocketHandle {
     /// What it holds of a share, if that can be had from it.
     pub(super) fn evictable_bytes(&self, share: Share) -> usize {
         match (share, self.state()) {
-            (_, State::Over) => 0,
+            (_, WebSocketState::Closed) => 0,
             (Share::Messages, _) if self.pending_release.get() == 0 => self.message_charge.bytes(),
             // One that is told to go may take its time to read what is left.
-            (Share::Queues, State::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => 0,
+            (Share::Queues, WebSocketState::Closing) if self.queue_charge.bytes() <= QUEUE_STEP => {
+                0
+            }
             (Share::Queues, _) => self.queue_charge.bytes(),
             _ => 0,
         }
@@ -69,7 +71,7 @@ impl WebSocketHandle {
 
     /// FrameTracker the WebSocket for want of room: with 1013, or dropped where a large message would have to be read before.
     pub(super) fn evict_for(&self, share: Share) {
-        let was_closing = self.state() == State::Closing;
+        let was_closing = self.state() == WebSocketState::Closing;
         self.close_for_overload(Rejection::Overload, "server overloaded");
         if share == Share::Messages {
             // Its buffer is the task's, which drops it when it is polled next.
@@ -79,7 +81,7 @@ impl WebSocketHandle {
             self.is_evicted.set(true);
         }
         let len = self.pending();
-        if len > LEFT || (was_closing && share == Share::Queues) {
+        if len > MAX_QUEUE_WHILE_CLOSING || (was_closing && share == Share::Queues) {
             self.queue_charge.set(0);
             self.abort();
         } else {

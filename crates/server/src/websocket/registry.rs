@@ -88,15 +88,15 @@ impl WebSocketRegistry {
     /// Wakes those of which the application takes messages again.
     pub(crate) fn wake_waiting(&self) {
         let application = &self.shared.dispatch.application;
-        if self.waiting.borrow().is_empty() || !application.has_capacity() {
+        if self.waiting.borrow().is_empty() || !application.poll_capacity() {
             return;
         }
         self.waiting.borrow_mut().retain(|handle| {
-            let has_room = application.has_capacity_for(handle.id);
-            if has_room {
+            let has_capacity = application.has_capacity_for(handle.id);
+            if has_capacity {
                 handle.wake();
             }
-            !has_room
+            !has_capacity
         });
     }
 }

@@ -28,7 +28,7 @@ use crate::net::unix_stream::UnixStream;
 use crate::rejection::Rejection;
 
 /// Reads in a row of each direction before the other connections have their turn.
-const READS: usize = 4;
+const READS_PER_POLL: usize = 4;
 
 /// What a client is told whose worker has ended without a word.
 const UPSTREAM_ENDED: &str = "the worker has ended";
@@ -75,9 +75,9 @@ enum TunnelState {
     /// A close frame of ours goes in, or has: what the worker says from there on is not passed on.
     Closing,
     /// One side has ended, and the other is to.
-    Ended,
+    Ending,
     /// Dropped.
-    Over,
+    Closed,
 }
 
 /// One direction.
@@ -187,7 +187,7 @@ impl Tunnel {
     /// It is over, whoever still knows it: what the application is told.
     pub(super) fn finish(&self) -> Event {
         let is_clean = self.is_close_sent.get() || self.frames.borrow().has_close_frame();
-        self.state.set(TunnelState::Over);
+        self.state.set(TunnelState::Closed);
         self.transport.take();
         self.upstream.take();
         let code = if is_clean { CloseCode::NORMAL.get() } else { 1006 };
@@ -216,7 +216,7 @@ impl Tunnel {
 
     /// Drops both sides.
     pub(crate) fn abort(&self) {
-        self.state.set(TunnelState::Over);
+        self.state.set(TunnelState::Closed);
         Tunnel::wake(self);
     }
 
@@ -263,7 +263,7 @@ impl Tunnel {
         let (Some(transport), Some(upstream)) = (&mut *transport, &mut *upstream) else {
             return Poll::Ready(());
         };
-        let passed = if self.state.get() == TunnelState::Over {
+        let passed = if self.state.get() == TunnelState::Closed {
             Err(io::ErrorKind::ConnectionAborted.into())
         } else {
             self.forward_to_upstream(cx, transport, upstream).and_then(|has_more| {
@@ -277,7 +277,7 @@ impl Tunnel {
         if self.to_upstream.borrow().is_shut_down && self.to_client.borrow().is_shut_down {
             return Poll::Ready(());
         }
-        if self.state.get() == TunnelState::Over {
+        if self.state.get() == TunnelState::Closed {
             // For want of room.
             transport.reset_on_close();
             return Poll::Ready(());
@@ -299,7 +299,7 @@ impl Tunnel {
         upstream: &mut UnixStream,
     ) -> io::Result<bool> {
         let mut direction = self.to_upstream.borrow_mut();
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if self.to_client.borrow().is_ended {
                 // There is nobody whom it is for.
                 direction.buffered = Vec::new();
@@ -338,7 +338,7 @@ impl Tunnel {
             };
             if n == 0 {
                 direction.is_ended = true;
-                self.start_ending(TunnelState::Ended);
+                self.start_ending(TunnelState::Ending);
             } else if !self.to_client.borrow().is_ended {
                 self.shared.dispatch.has_forwarded.set(true);
                 let passed = direction
@@ -362,7 +362,7 @@ impl Tunnel {
         transport: &mut Transport,
         upstream: &mut UnixStream,
     ) -> io::Result<bool> {
-        for _ in 0..READS {
+        for _ in 0..READS_PER_POLL {
             if !self.flush_to_client(cx, transport)? {
                 return Ok(false);
             }
@@ -453,7 +453,7 @@ impl Tunnel {
             let mut down = self.to_client.borrow_mut();
             encode_close(&mut down.buffered, CloseCode::new(SERVICE_RESTART), UPSTREAM_ENDED, None);
         }
-        self.start_ending(TunnelState::Ended);
+        self.start_ending(TunnelState::Ending);
     }
 
     /// Looks whether a client that is not read, since the worker takes no more, is given up: at once when its connection is over,
@@ -513,7 +513,7 @@ impl TableEntry for Tunnel {
             return self.abort();
         }
         let is_open = match self.state.get() {
-            TunnelState::Over => return,
+            TunnelState::Closed => return,
             TunnelState::Open if !self.is_write_blocked.get() => return,
             end => end == TunnelState::Open,
         };
@@ -540,7 +540,7 @@ impl TableEntry for Tunnel {
 
     fn held(&self, share: Share) -> usize {
         match share {
-            _ if self.state.get() == TunnelState::Over => 0,
+            _ if self.state.get() == TunnelState::Closed => 0,
             Share::Messages => self.upstream_charge.bytes(),
             Share::Queues => self.client_charge.bytes(),
             _ => 0,
