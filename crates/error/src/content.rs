@@ -16,7 +16,7 @@ pub(crate) trait Content: Send + Sync + 'static {
     fn object(&self) -> &Object;
 
     /// The error that this one is a layer around.
-    fn beneath(&self) -> Option<&Error> {
+    fn wrapped(&self) -> Option<&Error> {
         None
     }
 
@@ -27,7 +27,7 @@ pub(crate) trait Content: Send + Sync + 'static {
 
     /// Moves the error out that this one is a layer around, so that dropping one does not drop the
     /// other.
-    fn take_beneath(&mut self) -> Option<Error> {
+    fn take_wrapped(&mut self) -> Option<Error> {
         None
     }
 

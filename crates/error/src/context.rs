@@ -54,19 +54,19 @@ impl<T> Context<T> for Option<T> {
         self,
         context: impl FnOnce() -> C,
     ) -> Result<T, Error> {
-        self.ok_or_else(|| Error::from_repr(Repr::new(Layer { context: context(), around: None })))
+        self.ok_or_else(|| Error::from_repr(Repr::new(Layer { context: context(), inner: None })))
     }
 }
 
 /// A context, and the error it is around.
 pub(crate) struct Layer<C> {
     context: C,
-    around: Option<Error>,
+    inner: Option<Error>,
 }
 
 impl<C> Layer<C> {
-    pub(crate) fn new(context: C, around: Error) -> Layer<C> {
-        Layer { context, around: Some(around) }
+    pub(crate) fn new(context: C, inner: Error) -> Layer<C> {
+        Layer { context, inner: Some(inner) }
     }
 }
 
@@ -82,10 +82,10 @@ impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");
         layer.field("context", &format_args!("{}", self.context));
-        if let Some(around) = &self.around {
-            let innermost = around.layers().last().unwrap_or(around);
-            if around.layers().any(|error| error.is_context() && !ptr::eq(error, innermost)) {
-                layer.field("within", &Contexts { around, innermost });
+        if let Some(inner) = &self.inner {
+            let innermost = inner.layers().last().unwrap_or(inner);
+            if inner.layers().any(|error| error.is_context() && !ptr::eq(error, innermost)) {
+                layer.field("within", &Contexts { outermost: inner, innermost });
             }
             layer.field("source", &innermost.object());
         }
@@ -95,13 +95,13 @@ impl<C: Display> fmt::Debug for Layer<C> {
 
 /// The contexts from `around` down to the error `innermost`.
 struct Contexts<'a> {
-    around: &'a Error,
+    outermost: &'a Error,
     innermost: &'a Error,
 }
 
 impl fmt::Debug for Contexts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layers = self.around.layers().take_while(|error| !ptr::eq(*error, self.innermost));
+        let layers = self.outermost.layers().take_while(|error| !ptr::eq(*error, self.innermost));
         let contexts = layers.filter(|error| error.is_context());
         f.debug_list().entries(contexts.map(|error| DisplayAsDebug(error.object()))).finish()
     }
@@ -117,7 +117,7 @@ impl fmt::Debug for DisplayAsDebug<'_> {
 
 impl<C: Display> StdError for Layer<C> {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.around.as_ref().map(|error| error.object() as &(dyn StdError + 'static))
+        self.inner.as_ref().map(|error| error.object() as &(dyn StdError + 'static))
     }
 }
 
@@ -126,12 +126,12 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
         self
     }
 
-    fn beneath(&self) -> Option<&Error> {
-        self.around.as_ref()
+    fn wrapped(&self) -> Option<&Error> {
+        self.inner.as_ref()
     }
 
-    fn take_beneath(&mut self) -> Option<Error> {
-        self.around.take()
+    fn take_wrapped(&mut self) -> Option<Error> {
+        self.inner.take()
     }
 
     fn context(&self) -> Option<&dyn Any> {
@@ -161,11 +161,11 @@ impl Content for Traced {
         self.error.object()
     }
 
-    fn beneath(&self) -> Option<&Error> {
+    fn wrapped(&self) -> Option<&Error> {
         Some(&self.error)
     }
 
-    fn take_beneath(&mut self) -> Option<Error> {
+    fn take_wrapped(&mut self) -> Option<Error> {
         Some(mem::replace(&mut self.error, Error::from_static(&"moved out")))
     }
 

@@ -183,13 +183,13 @@ impl Error {
     }
 
     pub(crate) fn is_layer(&self) -> bool {
-        self.0.content().beneath().is_some()
+        self.0.content().wrapped().is_some()
     }
 
     /// This error and those it was put around by [`context`](Error::context) and
     /// [`with_backtrace`](Error::with_backtrace), outermost first.
     pub(crate) fn layers(&self) -> impl Iterator<Item = &Error> {
-        std::iter::successors(Some(self), |error| error.0.content().beneath())
+        std::iter::successors(Some(self), |error| error.0.content().wrapped())
     }
 
     /// Whether this is a layer that [`context`](Error::context) put around an error.
@@ -201,7 +201,7 @@ impl Error {
     /// otherwise.
     fn without_backtrace(self) -> Error {
         let content = self.0.content();
-        match content.beneath() {
+        match content.wrapped() {
             Some(error) if content.backtrace().is_some() => error.clone(),
             _ => self,
         }

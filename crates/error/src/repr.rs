@@ -176,7 +176,7 @@ impl Repr {
 
     /// The boxed content, if it is on the heap and nobody else holds it.
     pub(crate) fn into_boxed(self) -> Result<Box<Object>, Repr> {
-        if !self.is_alone() {
+        if !self.is_unique() {
             return Err(self);
         }
         let header = self.header();
@@ -187,7 +187,7 @@ impl Repr {
 
     /// Likewise, in an arc.
     pub(crate) fn into_arc(self) -> Result<Arc<Object>, Repr> {
-        if !self.is_alone() {
+        if !self.is_unique() {
             return Err(self);
         }
         let header = self.header();
@@ -197,7 +197,7 @@ impl Repr {
     }
 
     /// Whether it is on the heap and nobody else holds it.
-    fn is_alone(&self) -> bool {
+    fn is_unique(&self) -> bool {
         // `Acquire` pairs with the `Release` of the drops that made this handle the last one.
         self.refs().is_some_and(|refs| refs.load(Ordering::Acquire) == 1)
     }
@@ -328,9 +328,9 @@ unsafe fn heap_content<T: Content>(header: NonNull<Header>) -> NonNull<dyn Conte
 unsafe fn heap_drop<T: Content>(header: NonNull<Header>) {
     // SAFETY: the object came from a box of this type, and the caller gives it up.
     let mut heap = unsafe { Box::from_raw(header.cast::<Heap<T>>().as_ptr()) };
-    let beneath = heap.content.take_beneath();
+    let wrapped = heap.content.take_wrapped();
     drop(heap);
-    if let Some(error) = beneath {
+    if let Some(error) = wrapped {
         drop_layers(error.into_repr());
     }
 }
@@ -346,7 +346,7 @@ fn drop_layers(mut layer: Repr) {
         let header = handle.word;
         // SAFETY: the table is that of the object, which nobody else refers to: this was its last
         // handle.
-        let beneath = unsafe { (header.as_ref().table.content)(header).as_mut().take_beneath() };
+        let wrapped = unsafe { (header.as_ref().table.content)(header).as_mut().take_wrapped() };
         // SAFETY: as above. If a destructor panics, `beneath` is dropped all the same.
         unsafe { (header.as_ref().table.drop)(header) };
         let Some(error) = beneath else { return };

@@ -37,7 +37,7 @@ unsafe impl Send for InlineText {}
 // SAFETY: as above.
 unsafe impl Sync for InlineText {}
 
-macro_rules! text_error {
+macro_rules! text_content {
     ($name:ident, $self:ident => $text:expr) => {
         impl fmt::Display for $name {
             fn fmt(&$self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,6 +65,6 @@ macro_rules! text_error {
     };
 }
 
-text_error!(StaticText, self => self.0);
-text_error!(OwnedText, self => &self.0[..]);
-text_error!(InlineText, self => self.as_str());
+text_content!(StaticText, self => self.0);
+text_content!(OwnedText, self => &self.0[..]);
+text_content!(InlineText, self => self.as_str());
