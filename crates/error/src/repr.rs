@@ -349,7 +349,7 @@ fn drop_layers(mut layer: Repr) {
         let wrapped = unsafe { (header.as_ref().table.content)(header).as_mut().take_wrapped() };
         // SAFETY: as above. If a destructor panics, `beneath` is dropped all the same.
         unsafe { (header.as_ref().table.drop)(header) };
-        let Some(error) = beneath else { return };
+        let Some(error) = wrapped else { return };
         layer = error.into_repr();
     }
 }
