@@ -1,4 +1,4 @@
-//! Layers around an error: what was being done, and where.
+//! Layers that add context or a backtrace to an error.
 
 use std::any::Any;
 use std::backtrace::Backtrace;
@@ -10,7 +10,8 @@ use crate::Error;
 use crate::content::{Content, Object};
 use crate::repr::Repr;
 
-/// Adds context to the error of a `Result`, or makes one of a `None`.
+/// An extension of `Result` and `Option` that adds context to an error, or makes an error of
+/// `None`.
 ///
 /// ```
 /// use rookery_error::{Context, Result};
@@ -21,18 +22,20 @@ use crate::repr::Repr;
 /// assert_eq!(port("http").unwrap_err().to_string(), "reading the port from \"http\"");
 /// ```
 pub trait Context<T>: Sized {
-    /// As [`Error::context`].
+    /// Adds a context, as [`Error::context`] does.
     ///
     /// # Errors
-    /// The error that was there, with `context` around it.
+    /// The original error with `context` around it, or for `None` an error whose message is
+    /// `context`.
     fn context<C: Display + Send + Sync + 'static>(self, context: C) -> Result<T, Error> {
         self.with_context(|| context)
     }
 
-    /// Likewise, with a context that is only made if there is an error.
+    /// Adds a context that is made only if there is an error.
     ///
     /// # Errors
-    /// The error that was there, with `context()` around it.
+    /// The original error with `context()` around it, or for `None` an error whose message is
+    /// `context()`.
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
         context: impl FnOnce() -> C,
@@ -48,7 +51,7 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     }
 }
 
-/// There is no error to keep: the context is the whole message.
+/// Makes an error whose whole message is the context.
 impl<T> Context<T> for Option<T> {
     fn with_context<C: Display + Send + Sync + 'static>(
         self,
@@ -58,7 +61,7 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// A context, and the error it is around.
+/// A context, and the error that it belongs to.
 pub(crate) struct Layer<C> {
     context: C,
     inner: Option<Error>,
@@ -76,8 +79,8 @@ impl<C: Display> Display for Layer<C> {
     }
 }
 
-/// Shows this context, those beneath it in one list, and the error that they are context of. A
-/// structure for each layer would overflow the stack for an error of many layers.
+/// Prints this context, a list of the contexts inside it, and the innermost error. A nested
+/// structure for each layer would overflow the stack for an error with many layers.
 impl<C: Display> fmt::Debug for Layer<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut layer = f.debug_struct("Context");
@@ -93,7 +96,7 @@ impl<C: Display> fmt::Debug for Layer<C> {
     }
 }
 
-/// The contexts from `around` down to the error `innermost`.
+/// The contexts from `outermost` down to `innermost`, which is not a context.
 struct Contexts<'a> {
     outermost: &'a Error,
     innermost: &'a Error,
@@ -143,10 +146,11 @@ impl<C: Display + Send + Sync + 'static> Content for Layer<C> {
     }
 }
 
-/// An error and a backtrace, otherwise invisible.
+/// A backtrace around an error. The layer is invisible otherwise.
 pub(crate) struct Traced {
     backtrace: Backtrace,
-    /// Not itself a `Traced`, so that [`object`](Content::object) does not recurse.
+    /// The wrapped error, which is not a `Traced` itself, so that [`object`](Content::object) does
+    /// not recurse.
     error: Error,
 }
 
