@@ -19,7 +19,7 @@ async fn main() -> Result<(), Error> {
         .expect("a count");
     connection.close_now().await;
     for case in 1..=count {
-        // A case may end as badly as it likes: Autobahn judges it.
+        // A case may end in any way, because Autobahn judges it.
         let _ = run(&format!("{url}/runCase?case={case}&agent=rookery"), &config).await;
     }
     let (mut connection, _) =

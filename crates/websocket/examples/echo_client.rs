@@ -1,7 +1,7 @@
 //! Checks an echo server: `echo_client URL plain|deflate CONNECTIONS BYTES`
 //!
-//! Messages of the lengths where the header changes and one of `BYTES`, as text and as binary; then that many connections at
-//! once. Prints `ok`.
+//! Sends messages of the lengths at which the frame header changes and one of `BYTES` bytes, as
+//! text and as binary data. Then opens that many connections at once. Prints `ok`.
 
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
 use rookery_websocket::protocol::{CloseCode, DecoderLimits};
@@ -48,7 +48,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// `str::floor_char_boundary`, which came to the standard library later than the oldest compiler that this crate takes.
+/// Does what `str::floor_char_boundary` does, which the oldest supported standard library does not
+/// have.
 trait FloorCharBoundary {
     fn floor_char_boundary_of(&self, at: usize) -> usize;
 }

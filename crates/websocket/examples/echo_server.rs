@@ -1,6 +1,6 @@
 //! Sends every message back. `echo_server [address] [--deflate]`
 //!
-//! One thread, any number of connections; prints the address it listens on.
+//! Serves any number of connections on one thread, and prints the address that it listens on.
 
 use rookery_websocket::protocol::DecoderLimits;
 use rookery_websocket::protocol::deflate::{DeflateConfig, Takeover};
@@ -41,7 +41,7 @@ async fn echo(io: TcpStream, server: &ServerConfig) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whatever a client asks for.
+/// Accepts what the client requests.
 fn deflate() -> DeflateConfig {
     DeflateConfig::default().takeover(Takeover::Kept).threshold(0)
 }

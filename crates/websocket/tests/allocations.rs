@@ -1,4 +1,4 @@
-//! Nothing is allocated per frame: counted, not claimed.
+//! Counts the allocations for each frame, of which there are none.
 #![cfg(not(miri))] // Miri's allocator is not the system's
 
 #[path = "it/support.rs"]
@@ -20,7 +20,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: hands every call on to the system's allocator, unchanged.
+// SAFETY: passes each call to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
@@ -52,7 +52,7 @@ enum Reading {
     Cancellable,
 }
 
-/// A message there and back; the server waits before it comes.
+/// Sends a message there and back. The server waits before the message arrives.
 async fn round_trip(
     client: &mut Connection<End>,
     server: &mut Connection<End>,
@@ -63,7 +63,8 @@ async fn round_trip(
     let serve = async {
         let read = match reading {
             Reading::Deadline => {
-                // The deadline of each read is later than that of the one before, as in real use.
+                // The deadline of each read is later than that of the read before it, as in real
+                // use.
                 let read = server.read_timeout(Duration::from_secs(30)).await;
                 assert_eq!(read.unwrap().unwrap().len(), len);
                 None
@@ -113,7 +114,7 @@ async fn count(pace: Pace, kind: Kind, len: usize, reading: Reading) -> u64 {
 
 #[tokio::test(flavor = "current_thread")]
 async fn a_message_read_and_written_allocates_nothing() {
-    // Whole in one read; and cut, so that it is put together.
+    // The message arrives whole in one read, and then in parts, so that it is assembled.
     let cut = Pace { chunk: 300, ..FAST };
     for pace in [FAST, cut] {
         for kind in [Kind::Text, Kind::Binary] {
@@ -130,8 +131,8 @@ async fn a_message_read_and_written_allocates_nothing() {
     }
 }
 
-/// Writes under a deadline are wrapped in the runtime's timer, cancellable ones raced with a notification: neither is of this
-/// crate, and neither may allocate with it.
+/// Neither tokio's timer around a write nor the notification that a cancellable write races with
+/// belongs to this crate, and neither may allocate together with it.
 async fn write(
     connection: &mut Connection<End>,
     message: Outgoing<'_>,

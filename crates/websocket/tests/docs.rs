@@ -1,4 +1,4 @@
-//! What `docs/websocket.md` claims is tested.
+//! Checks that the claims of `docs/websocket.md` are tested.
 #![cfg(not(miri))] // reads files
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! A forked child draws masking keys of its own. Alone in its process: a fork copies every thread's
-//! locks.
+//! Checks that a forked child draws masking keys of its own. This is the only test in its process,
+//! because a fork copies the locks of all threads.
 #![cfg(all(unix, not(miri)))]
 
 #[path = "it/support.rs"]
@@ -14,10 +14,10 @@ use rookery_websocket::{Config, Connection, Parts, SendStatus};
 use support::{End, FAST, pipe};
 use tokio::io::{AsyncRead as _, ReadBuf};
 
-/// Frames for which keys are compared: within what is drawn from the system at once.
+/// The number of frames whose keys are compared, which is less than one batch of random bytes.
 const FRAMES: usize = 50;
 
-/// Sends empty messages and returns the masking keys that they were sent with.
+/// Sends empty messages and returns their masking keys.
 fn keys(client: &mut Connection<End>, peer: &mut End) -> Vec<[u8; 4]> {
     let mut cx = Context::from_waker(Waker::noop());
     let mut frames = vec![0; FRAMES * 6];
@@ -35,25 +35,25 @@ fn keys(client: &mut Connection<End>, peer: &mut End) -> Vec<[u8; 4]> {
 fn a_forked_child_repeats_no_masking_key() {
     let (here, mut there) = pipe(FAST);
     let mut client = Parts::client(here).connection(Config::default().keep_alive(None));
-    // The thread has keys in store now.
+    // The thread has keys in reserve now.
     keys(&mut client, &mut there);
     let (mut from_child, mut to_parent) = UnixStream::pair().unwrap();
-    // SAFETY: no other thread of this process holds a lock that the child takes: the harness waits
-    // for this test, which is the only one. The child ends by `_exit`.
+    // SAFETY: no other thread of this process holds a lock that the child takes, because the test
+    // harness only waits for this test. The child ends by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let drawn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let bytes = keys(&mut client, &mut there).concat();
             to_parent.write_all(&bytes).unwrap();
         }));
-        // SAFETY: `_exit` ends the process at once and runs nothing of the parent's.
+        // SAFETY: `_exit` ends the process at once and runs no code of the parent.
         unsafe { libc::_exit(i32::from(drawn.is_err())) };
     }
     assert!(child > 0, "{}", std::io::Error::last_os_error());
-    // The other end of it is the child's now.
+    // The child owns the other end now.
     drop(to_parent);
     let mut status = 0;
-    // SAFETY: `status` is a place for a number, and `child` is a child of this process.
+    // SAFETY: `status` has space for a number, and `child` is a child of this process.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child has drawn its keys");
     let mut bytes = Vec::new();
@@ -63,6 +63,6 @@ fn a_forked_child_repeats_no_masking_key() {
     assert_eq!(theirs.len(), FRAMES);
     let ours = keys(&mut client, &mut there);
     let repeated = ours.iter().filter(|key| theirs.contains(&&key[..])).count();
-    // One in 4 billion is the same by chance, for each pair.
+    // Two random keys are equal with a probability of one in 4 billion.
     assert!(repeated <= 1, "{repeated} of {FRAMES} keys are the same in parent and child");
 }

@@ -1,4 +1,4 @@
-//! What connections, compressors and handshakes allocate, and what they keep.
+//! Measures what connections, compressors and handshakes allocate and keep.
 #![cfg(not(miri))] // Miri's allocator is not the system's
 
 #[path = "it/support.rs"]
@@ -33,7 +33,7 @@ fn note(bytes: isize) {
     }
 }
 
-// SAFETY: hands every call on to the system's allocator, unchanged.
+// SAFETY: passes each call to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(bytes(layout));
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Returns how often `operation` allocates, and what it leaves allocated.
+/// Returns how often `operation` allocates, and the bytes that stay allocated.
 fn allocated<T>(operation: impl FnOnce() -> T) -> (usize, isize, T) {
     let (count, live) = (COUNT.get(), LIVE.get());
     let value = operation();
@@ -64,7 +64,7 @@ fn config() -> Config {
     Config::default().keep_alive(None)
 }
 
-/// A message of 1,000 bytes there and back; then both sides wait for the next.
+/// Sends a message of 1,000 bytes there and back. After that both sides wait for the next.
 async fn echo(client: &mut Connection<End>, server: &mut Connection<End>) {
     let _ = client.send(&[7; 1000]).await.unwrap();
     let (message, mut writer) = server.receive().await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn an_idle_connection_that_has_echoed_holds_no_buffer() {
         let (here, there) = pipe(SMALL);
         (Parts::client(here).connection(config()), Parts::server(there).connection(config()))
     };
-    // What the thread lends.
+    // The buffers that the thread lends.
     let (mut client, mut server) = pair();
     echo(&mut client, &mut server).await;
     let mut pairs: Vec<_> = (0..CONNECTIONS).map(|_| pair()).collect();
@@ -129,7 +129,7 @@ fn a_list_of_extensions_is_read_without_an_allocation() {
     assert_eq!((count, read), (0, 3));
 }
 
-/// What the server charges a connection with is what these hold.
+/// Measures the memory that the server charges for a connection.
 #[test]
 fn a_compressor_takes_371_kib_and_an_inflater_less_than_48() {
     for takeover in [Takeover::None, Takeover::Kept] {
@@ -171,7 +171,7 @@ fn compressing_and_inflating_at_steady_state_allocate_nothing() {
     }
 }
 
-/// Without takeover, connections share the states of their thread.
+/// Without context takeover, connections share the states of their thread.
 #[test]
 fn without_takeover_an_idle_connection_holds_no_compressor() {
     let config = DeflateConfig::default();

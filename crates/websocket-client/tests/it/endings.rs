@@ -51,7 +51,7 @@ fn a_server_that_breaks_the_protocol_is_told_so() {
         (&[0x81, 0x81, 0, 0, 0, 0, b'x'], 1002, "wrong masking"),
         (&[0xC1, 0x00], 1002, "reserved bits set"),
         (&[0x81, 0x01, 0xFF], 1007, "text is not UTF-8"),
-        (&[0x80, 0x00], 1002, "continuation of nothing"),
+        (&[0x80, 0x00], 1002, "continuation frame without a message"),
     ];
     for (bytes, code, reason) in table {
         let peer = Peer::upgraded(move |mut socket| {

@@ -49,15 +49,13 @@ fn a_redirect_is_not_followed() {
 fn an_answer_that_is_wrong_is_none() {
     type Answer = fn(&str) -> Vec<u8>;
     let table: [(&str, Answer); 5] = [
-        ("Sec-WebSocket-Accept does not answer the key", |_| {
+        ("Sec-WebSocket-Accept does not match the key", |_| {
             response("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "")
         }),
-        ("a subprotocol that was not asked for", |head| {
+        ("a subprotocol that was not requested", |head| {
             response(head, "Sec-WebSocket-Protocol: chat\r\n")
         }),
-        ("not asked for", |head| {
-            response(head, "Sec-WebSocket-Extensions: permessage-deflate\r\n")
-        }),
+        ("not offered", |head| response(head, "Sec-WebSocket-Extensions: permessage-deflate\r\n")),
         ("did not upgrade", |_| b"HTTP/1.1 101 Switching Protocols\r\n\r\n".to_vec()),
         ("malformed head", |_| b"\x16\x03\x01 no HTTP at all \r\n\r\n".to_vec()),
     ];
@@ -170,9 +168,9 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
             "the value of the header X has characters that HTTP does not allow",
         ),
         (header("X Y", "z"), "\"X Y\" cannot be the name of a header"),
-        (header("Sec-WebSocket-Key", "x"), "the header Sec-WebSocket-Key is the handshake's own"),
-        (header("Content-Length", "5"), "the header Content-Length is the handshake's own"),
-        (header("Sec-WebSocket-Protocol", "chat"), "name the subprotocols as such"),
+        (header("Sec-WebSocket-Key", "x"), "the header Sec-WebSocket-Key is sent by the handshake"),
+        (header("Content-Length", "5"), "the header Content-Length is sent by the handshake"),
+        (header("Sec-WebSocket-Protocol", "chat"), "use the setting for subprotocols"),
         (subprotocols(&["a b"]), "the subprotocol \"a b\""),
         (subprotocols(&["chat", "chat"]), "named twice"),
     ];

@@ -1,19 +1,22 @@
-//! Buffers that a thread lends to its connections.
+//! Buffers that all connections of a thread share.
 //!
-//! A connection owns a buffer only while something in it is half read or half written. An idle
-//! connection has no buffer.
+//! A connection holds a buffer only while a message in it is incomplete. An idle connection holds
+//! none.
 
 use std::cell::RefCell;
 
 use crate::protocol::KEPT_BYTES;
 
-/// Bytes read from a socket at a time: room for several messages of 16 KiB, small enough to stay in a level-two cache.
+/// Bytes read from a socket at a time: enough for several messages of 16 KiB, and small enough for
+/// a level-two cache.
 pub(crate) const READ_SIZE: usize = 64 << 10;
 
-/// Buffers of either kind kept by a thread. More are in use only while as many messages are held up half way.
+/// The number of buffers of each kind that a thread keeps. More are in use only while more messages
+/// are incomplete.
 const POOLED: usize = 16;
 
-/// What bytes are read into. Always initialised, so that it is cleared once and not before each read.
+/// A buffer for reading. It is always initialised, so that it is cleared once and not before each
+/// read.
 pub(crate) type ReadBuffer = Box<[u8]>;
 
 thread_local! {
@@ -33,12 +36,12 @@ pub(crate) fn return_read_buffer(buffer: ReadBuffer) {
     });
 }
 
-/// An empty vector, with what capacity its last user left it.
+/// Returns an empty vector with the capacity of its last use.
 pub(crate) fn take_message_buffer() -> Vec<u8> {
     GROWING.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// A vector that a message of a burst has grown is not kept.
+/// Puts a vector back. A vector that a large message has grown is freed instead.
 pub(crate) fn return_message_buffer(mut buffer: Vec<u8>) {
     if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
         return;

@@ -1,4 +1,4 @@
-//! Cancelling a read from elsewhere.
+//! Cancellation of a read from elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,11 +6,12 @@ use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
 
-/// Ends the read that waits, or the next one, with [`Error::Cancelled`](crate::Error::Cancelled). The connection stays as it
-/// is and can be read again.
+/// A handle that ends the current or the next read of a connection with
+/// [`Error::Cancelled`](crate::Error::Cancelled). The connection can be read again after that.
 ///
 /// # Allocation
-/// One, when it is made. A read looks at one flag; its waker is stored only while it waits.
+/// Creating the first handle allocates once. A read checks one flag, and stores a waker only while
+/// it waits.
 #[derive(Debug, Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
@@ -23,7 +24,7 @@ struct Shared {
 }
 
 impl Canceller {
-    /// Makes one that cancels nothing until a connection looks at it.
+    /// Makes a handle that no connection checks yet.
     pub(crate) fn new() -> Canceller {
         Canceller { shared: Arc::default() }
     }
@@ -34,23 +35,24 @@ impl Canceller {
         self.shared.waker.wake();
     }
 
-    /// Whether a read is to be cancelled.
+    /// Returns true if a read is to be cancelled.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.shared.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Whether a read was cancelled; asking takes the answer away.
+    /// Returns true if a read is to be cancelled, and clears the flag.
     pub(crate) fn take(&self) -> bool {
         self.shared.is_cancelled.load(Ordering::Acquire)
             && self.shared.is_cancelled.swap(false, Ordering::AcqRel)
     }
 
-    /// Wakes `cx` when it is cancelled. To be followed by [`Canceller::take`]: it may have come just before.
+    /// Registers a waker to be woken on cancellation. Call [`Canceller::take`] after that, because
+    /// the cancellation may have come just before.
     pub(crate) fn register(&self, waker: &Waker) {
         self.shared.waker.register(waker);
     }
 
-    /// The check of a read that has to wait.
+    /// Registers a read that has to wait, and returns true if it is already cancelled.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> bool {
         self.register(cx.waker());
         self.take()

@@ -1,4 +1,4 @@
-//! What a connection is allowed and how long it waits.
+//! Limits and timeouts of a connection.
 
 use std::time::Duration;
 
@@ -13,39 +13,41 @@ use crate::protocol::DecoderLimits;
 /// let config = Config::default().keep_alive(Some(pings)).high_water(16 << 10);
 /// assert_eq!((config.high_water, config.queue_max), (16 << 10, 1 << 20));
 /// ```
-/// A setting that is added later is no breaking change, so a `Config` is not written as a literal:
+/// Settings may be added without a breaking change, so a `Config` cannot be written as a literal:
 /// ```compile_fail,E0639
 /// let config = rookery_websocket::Config { queue_max: 0, ..Default::default() };
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// What the peer may send.
+    /// The limits of what the peer may send.
     pub limits: DecoderLimits,
-    /// Bytes encoded and not yet taken by the transport from which on a sender is told of back-pressure, and `send` waits.
-    /// Default 64 KiB.
+    /// The number of encoded bytes that the transport has not accepted at which `send` waits and
+    /// senders receive [`SendStatus::Backpressure`](crate::SendStatus::Backpressure). Default: 64
+    /// KiB.
     pub high_water: usize,
-    /// Bytes from which on `queue` drops a message instead of adding to them. One message is always taken by an empty
-    /// queue, whatever its size. Default 1 MiB.
+    /// The number of queued bytes above which `queue` drops messages. An empty queue accepts one
+    /// message of any size. Default: 1 MiB.
     pub queue_max: usize,
-    /// Pings while reading. Default: every 20 s.
+    /// The keep-alive pings, which are sent while a read waits. Default: every 20 s.
     pub keep_alive: Option<KeepAlive>,
-    /// How long a close frame's answer, and the peer's end of the stream, are waited for. Default 5 s.
+    /// The time to wait for the peer's close frame, and then for the end of its stream. Default: 5
+    /// s.
     pub close_timeout: Duration,
-    /// How long a handshake may take; for [`connect`](crate::connect), from looking up the name to
-    /// the server's answer. Default 10 s.
+    /// The time that the opening handshake may take. For [`connect`](crate::connect) it includes
+    /// name resolution and connecting. Default: 10 s.
     pub handshake_timeout: Duration,
 }
 
-/// Pings that keep a connection open and find out that it is not.
+/// Pings that keep a connection open and detect a lost peer.
 ///
-/// Needs a tokio runtime with its time driver. Works while a read waits.
+/// They need a tokio runtime with its time driver, and are sent while a read waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeepAlive {
-    /// Between two pings. Default 20 s.
+    /// The interval between two pings. Default: 20 s.
     pub interval: Duration,
-    /// How long nothing at all may come after a ping. Default 20 s.
+    /// The time that the peer may stay silent after a ping. Default: 20 s.
     pub timeout: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! The core and its transport: what both sides of a connection share.
+//! The endpoint with its transport, which both halves of a connection share.
 //!
-//! Whole frames are encoded into one buffer and leave it in as few writes as the transport allows. A large plain message of
-//! a server goes out beside its header without a copy.
+//! Frames are encoded into one buffer and written with as few calls as the transport allows. A
+//! server's large uncompressed message is written beside its header, without a copy.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,12 +25,13 @@ use crate::endpoint::{Adapter, CloseMode, Endpoint, Rules, Sealed, SendError, St
 use crate::protocol::deflate::{Deflater, Fin};
 use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 
-/// What became of a message.
+/// The result of sending a message.
 ///
-/// A message that was dropped is not noticed by accident:
+/// The compiler warns when it is ignored, because a dropped message must not go unnoticed:
 /// ```compile_fail
 /// # #![deny(unused_must_use)]
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), rookery_websocket::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rookery_websocket::Error> {
 /// use rookery_websocket::{Config, Parts};
 /// let mut server = Parts::server(tokio::io::duplex(64).0).connection(Config::default());
 /// server.queue("hello")?;
@@ -39,15 +40,16 @@ use crate::protocol::{CloseCode, MAX_HEADER, MaskKey, OpCode, Role};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the message may have been dropped, or the peer may not keep up"]
 pub enum SendStatus {
-    /// Taken, and the queue is below its high-water mark.
+    /// Queued, and the queue is below its high-water mark.
     Sent,
-    /// Taken, but the peer does not keep up: wait with [`drained`](crate::Connection::drained) before sending more.
+    /// Queued, but the peer reads too slowly. Wait with [`drained`](crate::Connection::drained)
+    /// before sending more.
     Backpressure,
-    /// Not taken: the queue was full.
+    /// Dropped, because the queue is full.
     Dropped,
 }
 
-/// How this crate's connections drive the core.
+/// The adapter of this crate's connections.
 #[derive(Debug)]
 pub(crate) struct Tokio;
 
@@ -58,7 +60,7 @@ impl Adapter for Tokio {
     type Payload = Infallible;
     type Counters = Statistics;
 
-    // One write takes what one buffer holds.
+    // All frames are in one buffer, so that one write takes them all.
     const BUFFER_SIZE: usize = usize::MAX;
     const COPY_MAX: usize = usize::MAX;
     const SENDS_REASON: bool = false;
@@ -102,16 +104,18 @@ pub(crate) struct Core<S> {
     pub(crate) endpoint: Endpoint<Tokio>,
     pub(crate) rules: Rules<Duration>,
     queue_max: usize,
-    /// Whether the transport has to be flushed.
+    /// True if the transport has to be flushed.
     is_unflushed: bool,
-    /// What the transport's readiness wakes, where several tasks write; without it, the task that asks.
+    /// The waker that the transport's readiness wakes when several tasks write. Without it, the
+    /// transport wakes the task that polls.
     pub(crate) write_waker: Option<Waker>,
-    /// Writing failed.
+    /// The kind of the error with which a write failed.
     broken: Option<io::ErrorKind>,
 }
 
-/// Bytes from which a server's plain message is written beside its header instead of copied behind it. A copy of 2 KiB costs
-/// about as much as the second entry of a vectored write.
+/// The size from which a server's uncompressed message is written beside its header instead of
+/// being copied behind it. Copying 2 KiB costs about as much as the second slice of a vectored
+/// write.
 const DIRECT_FROM: usize = 2 << 10;
 
 impl<S> Core<S> {
@@ -135,7 +139,7 @@ impl<S> Core<S> {
         self.endpoint.counters()
     }
 
-    /// Bytes encoded and not yet taken by the transport.
+    /// Returns the number of encoded bytes that the transport has not accepted.
     pub(crate) fn pending(&self) -> usize {
         self.endpoint.pending()
     }
@@ -148,13 +152,14 @@ impl<S> Core<S> {
         self.is_unflushed || self.endpoint.has_output()
     }
 
-    /// Whether the queue takes a message with `len` bytes of payload. An empty queue takes any.
+    /// Returns true if a message with `len` bytes of payload may be queued. An empty queue accepts
+    /// any message.
     pub(crate) fn has_room(&self, len: usize) -> bool {
         let pending = self.pending();
         pending == 0 || pending.saturating_add(len) <= self.queue_max
     }
 
-    /// Takes a message if there is room.
+    /// Queues a message, or drops it if the queue is full.
     pub(crate) fn queue(&mut self, message: &Frame<'_>) -> Result<SendStatus, Error> {
         self.check(self.endpoint.check_message())?;
         if !self.has_room(message.payload.len()) {
@@ -165,7 +170,7 @@ impl<S> Core<S> {
         Ok(self.status())
     }
 
-    /// Queues a chunk of the message that is being written.
+    /// Queues a fragment of the message that is being written.
     pub(crate) fn queue_fragment(
         &mut self,
         kind: Option<Kind>,
@@ -177,23 +182,24 @@ impl<S> Core<S> {
         self.check(sent)
     }
 
-    /// Queues a ping; its number.
+    /// Queues a ping and returns its number.
     pub(crate) fn queue_ping(&mut self, now: Instant) -> Result<u32, Error> {
         let sent = self.endpoint.ping(now);
         self.check(sent)
     }
 
-    /// Queues our close frame, unless one went out before.
+    /// Queues our close frame, unless one has been queued before.
     pub(crate) fn start_close(&mut self, code: Option<CloseCode>, reason: &str) {
         self.endpoint.close(code, reason, &self.rules, Instant::now);
     }
 
-    /// When the end of the connection is to be given up: from now, if nothing has begun it.
+    /// Returns the time at which the close is given up, and starts its timeout if it is not
+    /// running.
     pub(crate) fn ensure_close_deadline(&mut self) -> Instant {
         self.endpoint.ensure_close_deadline(&self.rules, Instant::now)
     }
 
-    /// The transport does not take anything more.
+    /// Records that the transport accepts no more output.
     #[cold]
     pub(crate) fn on_write_failed(&mut self, error: &io::Error) {
         self.broken = Some(error.kind());
@@ -234,20 +240,20 @@ impl<S> Core<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
-    /// Writes what is queued.
+    /// Writes queued output.
     #[inline]
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.has_output() {
             return Poll::Ready(Ok(()));
         }
-        // Where several tasks write, the transport wakes all that wait, not only the last that asked.
+        // When several tasks write, the transport has to wake all of them and not only the last.
         let Some(waker) = self.write_waker.take() else { return self.poll_flush_for(cx) };
         let polled = self.poll_flush_for(&mut Context::from_waker(&waker));
         self.write_waker = Some(waker);
         polled
     }
 
-    /// As [`Core::poll_flush`]; when the transport fails, that is noted.
+    /// Writes queued output, and records a failure of the transport.
     #[inline]
     pub(crate) fn poll_flush_noting_failure(
         &mut self,
@@ -277,7 +283,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         if self.is_above_high_water() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Waits for room, takes the message whole, and writes what the transport takes. Pending means: not taken.
+    /// Waits for capacity, queues the whole message, and writes what the transport accepts.
+    /// `Pending` means that the message was not queued.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -296,8 +303,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         Poll::Ready(Ok(self.status()))
     }
 
-    /// Writes a large plain message beside its header, without copying what the transport takes at once. Whether that is the
-    /// way this message goes.
+    /// Writes a large uncompressed message beside its header, without copying what the transport
+    /// accepts at once. Returns false if the message has to be copied.
     fn write_direct(&mut self, cx: &mut Context<'_>, message: &Frame<'_>) -> Result<bool, Error> {
         let payload = message.payload;
         if payload.len() < DIRECT_FROM
@@ -328,7 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Core<S> {
         Ok(true)
     }
 
-    // Apart, so that what asks whether there is anything to write is small enough to be a part of who asks.
+    // A separate function keeps the check for output small enough to be inlined into its callers.
     #[inline(never)]
     fn poll_flush_for(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {

@@ -1,4 +1,4 @@
-//! What can go wrong on a connection.
+//! The errors of a connection.
 
 use std::fmt;
 use std::io;
@@ -6,40 +6,47 @@ use std::io;
 use crate::protocol::Violation;
 use crate::protocol::handshake::{HandshakeError, Refusal};
 
-/// Why an operation failed. [`Error::is_retryable`] tells the ones after which the connection goes on.
+/// The reason for which an operation failed. After an error for which [`Error::is_retryable`]
+/// returns true, the connection can still be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The transport failed.
     Io(io::Error),
-    /// The peer broke the protocol; it was told so with a close frame.
+    /// The peer violated the protocol, and was sent a close frame that reports the violation.
     Violation(Violation),
-    /// The peer's bytes ended without a close frame.
+    /// The peer's stream ended without a close frame.
     Eof,
-    /// A close frame was sent or received: nothing more may be sent.
+    /// A close frame was sent or received, so nothing more can be sent.
     Closed,
-    /// The deadline of this operation passed. Nothing is lost; the operation can be repeated.
+    /// The deadline of this operation passed. Nothing is lost, and the operation can be repeated.
     TimedOut,
-    /// [`Canceller::cancel`](crate::Canceller::cancel) was called. Nothing is lost; the operation can be repeated.
+    /// [`Canceller::cancel`](crate::Canceller::cancel) was called. Nothing is lost, and the
+    /// operation can be repeated.
     Cancelled,
-    /// [`Connection::ping`](crate::Connection::ping): a message came before the pong and is to be read first.
+    /// A message arrived before the pong that [`Connection::ping`](crate::Connection::ping) waits
+    /// for, and has to be read first.
     MessageFirst,
-    /// The peer was silent for longer than [`KeepAlive::timeout`](crate::KeepAlive::timeout) after a ping.
+    /// The peer was silent for longer than [`KeepAlive::timeout`](crate::KeepAlive::timeout) after
+    /// a ping.
     PongTimeout,
-    /// A message that was written in chunks was given up half way; the connection can not go on.
+    /// A message that was written in chunks was not finished, so the connection cannot be used any
+    /// more.
     Abandoned,
-    /// The server refused, or did not follow the handshake.
+    /// The request was malformed, or the server refused the handshake or did not follow the
+    /// protocol.
     Handshake(HandshakeError),
-    /// The client asked for something that is not granted; it was told so.
+    /// The server refused the client's request, and the client received the refusal.
     Refused(Refusal),
-    /// The handshake took longer than [`Config::handshake_timeout`](crate::Config::handshake_timeout).
+    /// The handshake took longer than
+    /// [`Config::handshake_timeout`](crate::Config::handshake_timeout).
     HandshakeTimeout,
-    /// The address is not `ws://host[:port][/path]`.
+    /// The address does not have the form `ws://host[:port][/path]`.
     Address,
 }
 
 impl Error {
-    /// Whether the connection is as it was before the operation.
+    /// Returns true if the connection is in the same state as before the operation.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::TimedOut | Error::Cancelled | Error::MessageFirst)
     }
@@ -49,14 +56,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io(error) => write!(f, "transport: {error}"),
-            Error::Violation(violation) => write!(f, "the peer broke the protocol: {violation}"),
+            Error::Violation(violation) => write!(f, "the peer violated the protocol: {violation}"),
             Error::Eof => f.write_str("the connection ended without a close frame"),
             Error::Closed => f.write_str("the connection is closed"),
             Error::TimedOut => f.write_str("the deadline passed"),
             Error::Cancelled => f.write_str("cancelled"),
-            Error::MessageFirst => f.write_str("a message came before the pong"),
+            Error::MessageFirst => f.write_str("a message arrived before the pong"),
             Error::PongTimeout => f.write_str("the peer did not answer a ping"),
-            Error::Abandoned => f.write_str("a message was given up half way"),
+            Error::Abandoned => f.write_str("a message was not finished"),
             Error::Handshake(error) => error.fmt(f),
             Error::Refused(refusal) => write!(f, "refused: {refusal}"),
             Error::HandshakeTimeout => f.write_str("the handshake took too long"),

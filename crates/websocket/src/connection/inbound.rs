@@ -1,7 +1,7 @@
 //! The reading side of a connection.
 //!
-//! Everything that a read has got so far is here and not in its future: a read can be dropped at any poll and another one
-//! goes on where it was.
+//! The state of a read is stored here and not in its future, so a read can be dropped at any poll
+//! and the next one continues.
 
 use std::io;
 use std::pin::Pin;
@@ -25,14 +25,14 @@ use crate::protocol::{
 #[derive(Debug)]
 pub(crate) struct Inbound {
     decoder: Decoder,
-    /// What was read: `buffer[start..end]` is still to be decoded. Held while that is not empty or a message that lies in
-    /// it is shown.
+    /// The bytes that were read; `buffer[start..end]` has not been decoded. The buffer is kept
+    /// while bytes are undecoded, or a message in it is borrowed.
     buffer: Option<ReadBuffer>,
     start: usize,
     end: usize,
-    /// A message that `ping` came across, for the next read.
+    /// A message that `ping` has read, for the next read.
     held: Option<Step>,
-    /// Why the connection ends, if not as it should.
+    /// The error with which the connection ended.
     error: Option<Error>,
     reported: Reported,
     wait: Wait,
@@ -40,16 +40,16 @@ pub(crate) struct Inbound {
     canceller: Option<Canceller>,
 }
 
-/// When the read in hand gives up.
+/// The time until which the current read waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     Forever,
-    /// From the first poll on which it has to wait.
+    /// The duration, counted from the first poll that has to wait.
     For(Duration),
     Until(Instant),
 }
 
-/// Whether the end was told, and which.
+/// The end of the connection that was reported to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reported {
     Nothing,
@@ -57,7 +57,8 @@ enum Reported {
     Failed,
 }
 
-/// Bytes of a peer that broke the protocol that are read, to be thrown away, before the connection is dropped.
+/// The number of bytes that are read and discarded after a protocol violation before the connection
+/// is dropped.
 const DRAIN_MAX: usize = 256 << 10;
 
 impl Inbound {
@@ -99,7 +100,7 @@ impl Inbound {
         self.held = Some(step);
     }
 
-    /// The message of a step, until the next read.
+    /// Returns the message of a step, which is valid until the next read.
     pub(crate) fn message(&self, step: &Step) -> Message<'_> {
         if matches!(step.kind, StepKind::Data { is_text: true, is_rest: true, .. }) {
             return self.rest(step);
@@ -107,20 +108,22 @@ impl Inbound {
         Message::new(kind_of(step), self.bytes(step))
     }
 
-    /// What is left of a text: as a whole it is UTF-8, but the rest may begin within a character.
+    /// Returns the rest of a text message. The whole text is UTF-8, but the rest may begin within a
+    /// character.
     #[cold]
     fn rest(&self, step: &Step) -> Message<'_> {
         let bytes = self.bytes(step);
         Message::new(if is_utf8(bytes) { Kind::Text } else { Kind::Binary }, bytes)
     }
 
-    /// The chunk of a step, until the next read.
+    /// Returns the chunk of a step, which is valid until the next read.
     pub(crate) fn chunk(&self, step: &Step) -> Chunk<'_> {
         let is_last = matches!(step.kind, StepKind::Data { is_last: true, .. });
         Chunk { kind: kind_of(step), bytes: self.bytes(step), is_last }
     }
 
-    /// Whether undecoded bytes are at hand: a reply can wait for those to theirs.
+    /// Returns true if undecoded bytes are buffered, so that the response to a message can wait for
+    /// those to the next.
     pub(crate) fn has_more(&self) -> bool {
         self.start < self.end
     }
@@ -132,7 +135,8 @@ impl Inbound {
         }
     }
 
-    /// A message that was read already and lies whole in the buffer: no wait, no clock, no transport.
+    /// Returns a message that is already whole in the buffer, without waiting and without reading
+    /// the clock or the transport.
     #[inline]
     pub(crate) fn next_buffered<S>(&mut self, core: &mut Core<S>) -> Option<WholeFrame> {
         if self.start == self.end || self.held.is_some() || !core.endpoint.is_serving() {
@@ -148,7 +152,8 @@ impl Inbound {
         Some(frame)
     }
 
-    /// Returns the message that [`Inbound::next_buffered`] has just found, until the next read.
+    /// Returns the message that [`Inbound::next_buffered`] has just found. It is valid until the
+    /// next read.
     #[inline]
     pub(crate) fn buffered_message(&self, frame: WholeFrame) -> Message<'_> {
         let kind = if frame.is_text { Kind::Text } else { Kind::Binary };
@@ -156,8 +161,9 @@ impl Inbound {
         Message::new(kind, &buffer[frame.range_before(self.start)])
     }
 
-    /// The next message, or chunk of one; nothing when the connection has ended as it should.
-    // Inlined, it would take registers from `next_buffered`, which most messages of a burst go through.
+    /// Returns the next message or chunk, or `None` after a complete closing handshake.
+    // Inlined, this function would take registers from `next_buffered`, which most messages of a
+    // burst use.
     #[inline(never)]
     pub(crate) fn poll_step<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -168,7 +174,7 @@ impl Inbound {
         self.poll_for(core, cx, mode, |_| false)
     }
 
-    /// The next whole message, or nothing when `is_done` after a control frame.
+    /// Returns the next whole message, or `None` when `is_done` returns true after a control frame.
     pub(crate) fn poll_until<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -206,7 +212,8 @@ impl Inbound {
                     Ok(None) => {}
                     Err(violation) => {
                         self.fail(Error::Violation(violation));
-                        // The decoder may have more of the message to inflate: it does not count.
+                        // The decoder may have more of the message to inflate, which is ignored
+                        // now.
                         break;
                     }
                 }
@@ -214,10 +221,11 @@ impl Inbound {
             if !core.endpoint.is_serving() {
                 continue;
             }
-            // Replies to all that was read leave together, before more is waited for.
+            // Responses to everything that was read are written together before more is awaited.
             if core.has_output() {
                 if let Poll::Ready(Err(error)) = core.poll_flush(cx) {
-                    // What the peer sent before it stopped listening, a close frame perhaps, still counts.
+                    // Frames that the peer sent before it stopped reading, such as a close frame,
+                    // are still processed.
                     core.on_write_failed(&error);
                 }
             }
@@ -251,7 +259,7 @@ impl Inbound {
         Ok(Some(step))
     }
 
-    /// Reads what is there into a lent buffer.
+    /// Reads available bytes into a buffer of the thread.
     fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -279,7 +287,8 @@ impl Inbound {
         }
     }
 
-    /// A read has to wait: until something comes, or for what it gives up for.
+    /// Waits until bytes arrive, until the current read gives up, or until a keep-alive ping is
+    /// due.
     fn poll_wait<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -316,7 +325,7 @@ impl Inbound {
         }
     }
 
-    /// When the read in hand gives up. Reads the clock once, at the first wait.
+    /// Returns the time at which the current read gives up. Reads the clock only at the first wait.
     fn deadline(&mut self) -> Option<Instant> {
         match self.wait {
             Wait::Forever => None,
@@ -329,14 +338,14 @@ impl Inbound {
         }
     }
 
-    /// The connection ends, for a reason that the core knows.
+    /// Ends the connection for a reason that the endpoint has recorded.
     #[cold]
     fn fail(&mut self, error: Error) {
         self.start = self.end;
         self.error = Some(error);
     }
 
-    /// The peer's stream has ended, or failed.
+    /// Ends the connection because the peer's stream has ended or failed.
     #[cold]
     fn end<S>(&mut self, core: &mut Core<S>, error: Error) {
         core.ensure_close_deadline();
@@ -344,8 +353,9 @@ impl Inbound {
         self.error = Some(error);
     }
 
-    /// Writes the last frames and ends the stream, for [`Config::close_timeout`](crate::Config::close_timeout) at most. A read
-    /// that gives up before that leaves the rest to the next.
+    /// Writes the last frames and ends the stream, within
+    /// [`Config::close_timeout`](crate::Config::close_timeout). A read that gives up earlier leaves
+    /// the rest to the next read.
     #[cold]
     fn poll_end<S: AsyncRead + AsyncWrite + Unpin>(
         &mut self,
@@ -354,13 +364,13 @@ impl Inbound {
     ) -> Poll<Result<Option<Step>, Error>> {
         loop {
             let is_pending = match core.endpoint.io_action() {
-                IoAction::Serve => unreachable!("asked before"),
+                IoAction::Serve => unreachable!("the endpoint is closing"),
                 IoAction::Flush => match core.poll_flush(cx) {
                     Poll::Pending => true,
                     Poll::Ready(flushed) => {
                         match flushed {
                             Ok(()) => core.endpoint.on_flushed(),
-                            // There is nobody to drain for.
+                            // The peer does not read, so nothing needs to be drained.
                             Err(_) => core.endpoint.give_up_step(),
                         }
                         false
@@ -389,7 +399,7 @@ impl Inbound {
         }
     }
 
-    /// Throws away what comes: ready at the end of it, or when it is too much.
+    /// Discards input until the stream ends or there is too much of it.
     fn poll_drain<S: AsyncRead + Unpin>(
         &mut self,
         core: &mut Core<S>,
@@ -406,7 +416,7 @@ impl Inbound {
         Poll::Ready(())
     }
 
-    /// What is told at the end, once; after that, that it has ended.
+    /// Returns the result of the end once, and [`Error::Closed`] after an error.
     fn ended(&mut self) -> Result<Option<Step>, Error> {
         if let Some(buffer) = self.buffer.take() {
             buffer_pool::return_read_buffer(buffer);
@@ -424,7 +434,7 @@ impl Inbound {
         }
     }
 
-    /// Waits until the end is to be given up; an error when the read in hand gives up before.
+    /// Waits until the close is given up. Returns an error when the current read gives up earlier.
     fn poll_close_deadline<S>(
         &mut self,
         core: &mut Core<S>,

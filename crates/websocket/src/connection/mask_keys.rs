@@ -1,17 +1,17 @@
-//! Masking keys (RFC 6455, 5.3: from a strong source, fresh for each frame).
+//! Masking keys from a strong source, fresh for each frame (RFC 6455, 5.3).
 
 use std::cell::RefCell;
 
 use crate::protocol::MaskKey;
 
-/// Bytes asked of the system at once: one system call for 256 frames.
+/// Bytes that are requested from the system at once: one system call for 256 frames.
 const BATCH: usize = 1024;
 
-/// Random bytes that a thread has in store.
+/// The random bytes that a thread has in reserve.
 struct Source {
     bytes: [u8; BATCH],
     used: usize,
-    /// How many forks lay between this process and its first ancestor when the bytes were drawn.
+    /// The number of forks between this process and its first ancestor when the bytes were drawn.
     generation: u32,
 }
 
@@ -20,10 +20,10 @@ thread_local! {
         const { RefCell::new(Source { bytes: [0; BATCH], used: BATCH, generation: 0 }) };
 }
 
-/// Returns the next key.
+/// Returns the next masking key.
 ///
 /// # Panics
-/// When the system has no randomness, which Linux, macOS and Windows promise not to happen once they have booted.
+/// If the system has no random bytes, which Linux, macOS and Windows exclude once they have booted.
 pub(crate) fn next_mask() -> MaskKey {
     MaskKey(random())
 }
@@ -46,23 +46,24 @@ fn random<const N: usize>() -> [u8; N] {
 }
 
 impl Source {
-    /// Draws new bytes, of which the next `n` are asked for.
+    /// Draws new bytes, of which the caller needs the next `n`.
     #[cold]
     fn fill(&mut self, n: usize) {
         let are_seen = forks::watch();
         self.generation = forks::generation();
         getrandom::fill(&mut self.bytes).expect("the system has randomness");
-        // Without the handler a child could not be distinguished from its parent: keep no bytes.
+        // Without the fork handler a child could not be distinguished from its parent, so no bytes
+        // are kept.
         self.used = if are_seen { 0 } else { BATCH - n };
     }
 }
 
-/// Tells a forked child from its parent: the child has a copy of the parent's bytes, and must not
-/// use the keys that the parent will use.
+/// Distinguishes a forked child from its parent. The child has a copy of the parent's random bytes
+/// and must not use the same keys as the parent.
 ///
-/// The C library calls a function in each child, which counts. So a frame costs the comparison of
-/// two numbers in memory, and no system call as asking for the process's number would be. A child
-/// of a bare `clone` system call is not counted; it may not run any Rust code but `exec` anyway.
+/// A handler that the C library calls in each child counts the forks. A frame therefore costs the
+/// comparison of two numbers, and no system call as reading the process id would. A child of a bare
+/// `clone` system call is not counted, but such a child may run no Rust code except `exec` anyway.
 #[cfg(all(unix, not(miri)))]
 mod forks {
     use std::sync::OnceLock;
@@ -70,10 +71,10 @@ mod forks {
 
     static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-    /// Returns how many forks lie between this process and the one that began to watch.
+    /// Returns the number of forks between this process and the one that called `watch`.
     #[inline]
     pub(super) fn generation() -> u32 {
-        // Forking orders memory: the child sees what its handler has stored.
+        // No other ordering is needed: the child sees what its handler has stored.
         GENERATION.load(Ordering::Relaxed)
     }
 
@@ -81,19 +82,20 @@ mod forks {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has forks counted from now on; false if the system has no memory for that.
+    /// Registers the fork handler. Returns false if the system has no memory for it.
     pub(super) fn watch() -> bool {
         static IS_WATCHED: OnceLock<bool> = OnceLock::new();
         *IS_WATCHED.get_or_init(|| {
-            // SAFETY: `count` may run in a child of a process with several threads: it changes an
-            // atomic number and calls nothing. It stays where it is for as long as the process may
-            // fork: the C library forgets it when the library that it is a part of is unloaded.
+            // SAFETY: `count` may run in a child of a process with several threads, because it only
+            // changes an atomic number and calls nothing. The function stays in memory as long as
+            // the process may fork: the C library removes the handler when the library that
+            // contains it is unloaded.
             unsafe { libc::pthread_atfork(None, None, Some(count)) == 0 }
         })
     }
 }
 
-/// Elsewhere there are no forks.
+/// The replacement for systems without forks.
 #[cfg(not(all(unix, not(miri))))]
 mod forks {
     pub(super) fn generation() -> u32 {

@@ -1,13 +1,13 @@
-//! Messages, as they are read.
+//! Received messages.
 
 use std::ops::Deref;
 
-/// Text or binary.
+/// The type of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// UTF-8.
+    /// UTF-8 text.
     Text,
-    /// Any bytes.
+    /// Binary data.
     Binary,
 }
 
@@ -18,43 +18,45 @@ pub struct Message<'a> {
     bytes: &'a [u8],
 }
 
-/// A chunk of a message, as it came.
+/// A chunk of a message, as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chunk<'a> {
-    /// Of the whole message.
+    /// The type of the whole message.
     pub kind: Kind,
-    /// Not empty, but for a last chunk. A chunk of text may begin and end within a character. A compressed message comes in
-    /// chunks of about 64 KiB, however well it was compressed.
+    /// The bytes. Only the last chunk of a message may be empty. A chunk of text may begin and end
+    /// within a character. A compressed message yields chunks of about 64 KiB, however well it was
+    /// compressed.
     pub bytes: &'a [u8],
-    /// Whether it ends the message.
+    /// True for the last chunk of a message.
     pub is_last: bool,
 }
 
 impl<'a> Message<'a> {
-    /// A rest of a text message, of which chunks were shown, is text only where it is UTF-8 by itself. Any other text the
-    /// caller has checked.
+    /// Makes a message. The caller has checked that a text message, or the rest of one that was
+    /// read in chunks, is UTF-8.
     pub(crate) fn new(kind: Kind, bytes: &'a [u8]) -> Message<'a> {
         debug_assert!(kind == Kind::Binary || std::str::from_utf8(bytes).is_ok());
         Message { kind, bytes }
     }
 
-    /// Text or binary.
+    /// Returns the type of the message.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The bytes.
+    /// Returns the bytes of the message.
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The text, if it is text, which was checked as it came. The rest of a text whose beginning was
-    /// read in chunks is binary if it begins within a character.
+    /// Returns the text of a text message, and `None` for a binary message. The rest of a text
+    /// message whose beginning was read in chunks is binary if it begins within a character.
     pub fn as_text(&self) -> Option<&'a str> {
         match self.kind {
-            // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is made of its events only;
-            // what is left of one after its chunks were read is checked anew (`Inbound::message`).
+            // SAFETY: the decoder checks every text message (`Violation::Utf8`), and a `Message` is
+            // made only of its events. The rest of a message whose beginning was read in chunks is
+            // checked again (`Inbound::message`).
             Kind::Text => Some(unsafe { std::str::from_utf8_unchecked(self.bytes) }),
             Kind::Binary => None,
         }

@@ -1,4 +1,4 @@
-//! A message written in chunks, of a length that is not known before.
+//! A message that is written in chunks, of a length that is not known at its beginning.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,14 +12,16 @@ use crate::connection::message::Kind;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{NotUtf8, Utf8Stream, Violation};
 
-/// Writes one message, each chunk as a frame. No other message can be sent before it is finished; control frames can.
+/// Writes one message, each chunk as a frame. Until the message is finished, no other message can
+/// be sent on the connection, but control frames can.
 ///
-/// Dropped before [`MessageWriter::finish`], it fails the connection: a peer must not take half a message for a whole one.
+/// A `MessageWriter` that is dropped before [`MessageWriter::finish`] closes the connection,
+/// because the peer must not take half a message for a whole one.
 #[derive(Debug)]
 pub struct MessageWriter<'a, S> {
     core: &'a mut Core<S>,
     kind: Kind,
-    /// Nothing was written yet.
+    /// True until the first chunk has been written.
     is_first: bool,
     utf8: Utf8Stream,
 }
@@ -33,20 +35,21 @@ impl<'a, S> MessageWriter<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
-    /// Waits for room and takes a chunk. A chunk of text may end within a character.
+    /// Waits for capacity and queues a chunk. A chunk of text may end within a character.
     ///
     /// # Cancel safety
-    /// Dropped while it waits, the chunk was not taken.
+    /// If the future is dropped while it waits, the chunk was not queued.
     ///
     /// # Errors
-    /// [`Error::Violation`] with [`Violation::Utf8`] if it is text and not UTF-8: then nothing was taken. As
-    /// [`Connection::send`](crate::Connection::send) otherwise.
+    /// [`Error::Violation`] with [`Violation::Utf8`] for text that is not UTF-8, of which nothing
+    /// was queued. Otherwise as [`Connection::send`](crate::Connection::send).
     pub async fn write(&mut self, chunk: &[u8]) -> Result<(), Error> {
         poll_fn(|cx| self.core.poll_ready(cx)).await?;
         self.push(chunk, Fin::More).await
     }
 
-    /// Ends the message. The last frame, which is empty, is taken without waiting for room: the first poll ends it.
+    /// Ends the message with an empty frame, which is queued without waiting for capacity. One poll
+    /// is enough.
     ///
     /// # Errors
     /// As [`MessageWriter::write`].
@@ -56,7 +59,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> MessageWriter<'_, S> {
         Ok(())
     }
 
-    /// Takes a chunk and writes what the transport takes at once. Never waits.
+    /// Queues a chunk and writes what the transport accepts at once. Never waits.
     async fn push(&mut self, chunk: &[u8], fin: Fin) -> Result<(), Error> {
         if self.kind == Kind::Text {
             let mut utf8 = self.utf8;

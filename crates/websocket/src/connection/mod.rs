@@ -1,4 +1,4 @@
-//! A connection over any `AsyncRead + AsyncWrite`.
+//! A WebSocket over any `AsyncRead + AsyncWrite`.
 
 mod buffer_pool;
 mod cancel;
@@ -39,21 +39,24 @@ use crate::connection::inbound::{Inbound, Wait};
 use crate::endpoint::Statistics;
 use crate::protocol::{CloseCode, Ending, ReadMode};
 
-/// A WebSocket, of either side.
+/// A WebSocket connection, as a client or as a server.
 ///
-/// Reading answers pings and close frames, sends the keep-alive's pings, and writes what is queued before it waits: a
-/// connection that nobody reads is not kept alive.
+/// Reading answers pings and close frames, sends keep-alive pings, and writes queued output before
+/// it waits. A connection that is never read is therefore not kept alive.
 ///
 /// # Cancel safety
-/// Every method. A read that is dropped has lost nothing, and the next goes on where it was. A `send` that is dropped while it
-/// waited for room has sent nothing; it never sends half a message.
+/// All methods are cancel safe. A read whose future is dropped loses nothing, and the next read
+/// continues. A `send` whose future is dropped while it waits for capacity has sent nothing. No
+/// method sends half a message.
 ///
 /// # Allocation
-/// None for a frame or message at steady state, with or without a deadline or [`Canceller`]. Buffers are lent by the thread
-/// while something in them is half read or half written. The first deadline or keep-alive makes the connection's timer.
+/// Frames and messages allocate nothing at steady state, with or without a deadline or
+/// [`Canceller`]. Buffers belong to the thread, and a connection borrows one while a message in it
+/// is incomplete. The first deadline or keep-alive ping creates the connection's timer.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), rookery_websocket::Error> {
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rookery_websocket::Error> {
 /// use rookery_websocket::{Config, Parts};
 /// let (here, there) = tokio::io::duplex(1024);
 /// let mut client = Parts::client(here).connection(Config::default());
@@ -69,7 +72,7 @@ pub struct Connection<S> {
     inbound: Inbound,
 }
 
-/// The writing side, while a message of the reading side is borrowed.
+/// The writing side of a connection, for use while a received message is borrowed.
 #[derive(Debug)]
 pub struct Writer<'a, S> {
     core: &'a mut Core<S>,
@@ -77,33 +80,39 @@ pub struct Writer<'a, S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// The next whole message; nothing when the connection was closed as it should. After chunks were read, the rest of their
-    /// message, which is text only if it does not begin within a character.
+    /// Reads the next whole message. Returns `None` once the closing handshake is complete. After
+    /// [`Connection::read_chunk`], returns the rest of the message, which is text only if the rest
+    /// is UTF-8 by itself.
     ///
     /// # Errors
-    /// When the connection ended otherwise, or a [`Canceller`] was used.
+    /// [`Error::Eof`], [`Error::Io`], [`Error::Violation`] or [`Error::PongTimeout`] when the
+    /// connection ended without a closing handshake, then [`Error::Closed`]; [`Error::Cancelled`]
+    /// after [`Canceller::cancel`].
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::Forever).await
     }
 
-    /// As [`Connection::read`], until `deadline`.
+    /// Reads the next whole message as [`Connection::read`] does, until `deadline`.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], after which the read can be repeated.
+    /// [`Error::TimedOut`] at `deadline`, after which the read can be repeated; otherwise as
+    /// [`Connection::read`].
     pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::Until(deadline)).await
     }
 
-    /// As [`Connection::read`], for `timeout` from when it first has to wait. A message that has
-    /// already arrived is returned even if `timeout` is zero.
+    /// Reads the next whole message as [`Connection::read`] does, for at most `timeout` after it
+    /// first has to wait. A message that has already arrived is returned even if `timeout` is zero.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], after which the read can be repeated.
+    /// [`Error::TimedOut`] after `timeout`, after which the read can be repeated; otherwise as
+    /// [`Connection::read`].
     pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
         self.read_with(Wait::For(timeout)).await
     }
 
-    /// The next whole message, and the writing side beside it: it can be answered without being copied.
+    /// Reads the next whole message, and returns it with a [`Writer`], so that it can be sent back
+    /// without a copy.
     ///
     /// # Errors
     /// As [`Connection::read`].
@@ -121,8 +130,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             .map(|step| (self.inbound.message(&step), Writer { core: &mut self.core, has_more })))
     }
 
-    /// The next chunk of a message, as it comes: nothing is put together, and [`crate::protocol::DecoderLimits`] still bound the
-    /// whole.
+    /// Reads the next chunk of a message as it arrives, without assembling the message.
+    /// [`DecoderLimits`](crate::protocol::DecoderLimits) still limit the whole message.
     ///
     /// # Errors
     /// As [`Connection::read`].
@@ -133,11 +142,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(step.map(|step| self.inbound.chunk(&step)))
     }
 
-    /// Waits for room, takes the message and writes what the transport takes of it. The rest leaves with the next read, send or
-    /// flush. The message is never [`SendStatus::Dropped`].
+    /// Waits until the queue is below its high-water mark, queues the message, and writes what the
+    /// transport accepts at once. The next read, send or flush writes the rest. The result is never
+    /// [`SendStatus::Dropped`].
     ///
     /// # Errors
-    /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
+    /// [`Error::Closed`] once a close frame was sent or received, [`Error::Abandoned`] after an
+    /// unfinished [`MessageWriter`], and [`Error::Io`] when the transport fails.
     pub async fn send<'m>(
         &mut self,
         message: impl Into<Outgoing<'m>>,
@@ -146,27 +157,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 
-    /// Takes the message without writing: it leaves with the next read, send or flush, together with what is queued beside it.
-    /// When [`Config::queue_max`] has no room for it, the message is [`SendStatus::Dropped`].
+    /// Queues the message without writing it. The next read, send or flush writes it together with
+    /// everything else in the queue. The result is [`SendStatus::Dropped`] if the queue would
+    /// exceed [`Config::queue_max`].
     ///
     /// # Errors
-    /// [`Error::Closed`] once a close frame was sent or received; a failed transport.
+    /// As [`Connection::send`].
     pub fn queue<'m>(&mut self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Begins a message that is written in chunks.
+    /// Begins a message that is written in chunks, each as one frame.
     ///
     /// # Errors
-    /// [`Error::Abandoned`] if one was begun before and not finished.
+    /// [`Error::Abandoned`] if an earlier [`MessageWriter`] was not finished.
     pub fn write(&mut self, kind: Kind) -> Result<MessageWriter<'_, S>, Error> {
         MessageWriter::begin(&mut self.core, kind)
     }
 
-    /// Writes everything that is queued.
+    /// Writes all queued output.
     ///
     /// # Errors
-    /// When the transport fails.
+    /// [`Error::Io`] when the transport fails.
     pub async fn flush(&mut self) -> Result<(), Error> {
         poll_fn(|cx| self.core.poll_flush_noting_failure(cx)).await
     }
@@ -179,11 +191,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         poll_fn(|cx| self.core.poll_ready(cx)).await
     }
 
-    /// Sends a ping and waits for its pong: the round trip.
+    /// Sends a ping, waits for its pong, and returns the round trip.
     ///
     /// # Errors
-    /// [`Error::MessageFirst`] if a message comes before it. The next read gets it; the pong is still counted in
-    /// [`Statistics::round_trip`]. Two halves of a [`Connection::split`] do not have this limit.
+    /// [`Error::MessageFirst`] if a message arrives before the pong. The next read returns that
+    /// message, and [`Statistics::round_trip`] still measures the pong. The two halves of a
+    /// [`Connection::split`] do not have this limitation.
     pub async fn ping(&mut self) -> Result<Duration, Error> {
         self.inbound.set_wait(Wait::Forever);
         let number = self.core.queue_ping(Instant::now())?;
@@ -207,14 +220,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await
     }
 
-    /// Sends a close frame and waits, for [`Config::close_timeout`] at most, for the peer's. Messages that still come are thrown
-    /// away.
+    /// Starts the closing handshake and waits for the peer's close frame, for at most
+    /// [`Config::close_timeout`]. Messages that arrive until then are discarded.
     ///
     /// # Cancel safety
-    /// Dropped, it has thrown whole messages away, or begun to; the next read gives the first that was not touched.
+    /// If the future is dropped, some whole messages have been discarded. The next read skips a
+    /// message that was partly discarded and returns the one after it.
     ///
     /// # Errors
-    /// When the connection ended otherwise; [`Error::Cancelled`], after which it can be called again.
+    /// As [`Connection::read`]. After [`Error::Cancelled`] it can be called again.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         self.core.start_close(Some(code), reason);
         self.inbound.set_wait(Wait::Forever);
@@ -225,7 +239,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(self.core.endpoint.ending())
     }
 
-    /// Ends the connection without a handshake. What the transport does not take at once is lost.
+    /// Ends the connection without a closing handshake. Output that the transport does not accept
+    /// at once is lost.
     pub async fn close_now(mut self) {
         let _ = poll_fn(|cx| {
             let _ = self.core.poll_flush(cx);
@@ -246,47 +261,48 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S> Connection<S> {
-    /// A half that reads, and one that sends, for as many tasks as it is cloned to.
+    /// Splits the connection into a half that reads, and one that sends and can be cloned for
+    /// several tasks.
     ///
     /// # Allocation
-    /// Two, here. Each operation takes an uncontended lock.
+    /// Allocates twice. After that, each operation takes a lock that is rarely contended.
     pub fn split(self) -> (Reader<S>, Sender<S>) {
         split::split(self.core, self.inbound)
     }
 
-    /// What cancels a read of this connection.
+    /// Returns a handle that cancels a read of this connection.
     pub fn canceller(&mut self) -> Canceller {
         self.inbound.canceller()
     }
 
-    /// Bytes encoded that the transport has not taken.
+    /// Returns the number of encoded bytes that the transport has not accepted.
     pub fn pending(&self) -> usize {
         self.core.pending()
     }
 
-    /// What went over the connection.
+    /// Returns the counters of the traffic.
     pub fn statistics(&self) -> Statistics {
         *self.core.statistics()
     }
 
-    /// How the connection ended, or would if it broke now.
+    /// Returns how the connection ended, or how it would end if it broke now.
     pub fn ending(&self) -> Ending {
         self.core.endpoint.ending()
     }
 
-    /// What the peer's close frame says for a person; empty without one.
+    /// Returns the reason in the peer's close frame; empty without a close frame.
     pub fn close_reason(&self) -> &str {
         self.core.endpoint.close_reason()
     }
 
-    /// The transport.
+    /// Returns the transport.
     pub fn transport(&self) -> &S {
         &self.core.io
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
-    /// As [`Connection::send`].
+    /// Sends a message as [`Connection::send`] does.
     ///
     /// # Errors
     /// As [`Connection::send`].
@@ -298,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         poll_fn(|cx| self.core.poll_send(cx, &message)).await
     }
 
-    /// As [`Connection::queue`].
+    /// Queues a message as [`Connection::queue`] does.
     ///
     /// # Errors
     /// As [`Connection::queue`].
@@ -306,9 +322,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<'_, S> {
         self.core.queue(&message.into().frame())
     }
 
-    /// Sends a reply: at once if nothing else was read, else together with the replies to what was. For a handler that reads
-    /// on without waiting for anything but the connection. Like [`Connection::send`], it waits for
-    /// room and never drops the message.
+    /// Sends the response to a message: at once if no other received message waits in the buffer,
+    /// and otherwise together with the responses to those. Use it in a loop that waits for nothing
+    /// but the connection. Like [`Connection::send`], it waits for capacity and never drops the
+    /// message.
     ///
     /// # Errors
     /// As [`Connection::send`].

@@ -1,4 +1,4 @@
-//! How a connection comes to be.
+//! Opening handshakes of clients and servers.
 
 use std::io;
 use std::time::Duration;
@@ -21,44 +21,44 @@ use crate::protocol::handshake::{
 };
 use crate::protocol::{Decoder, Role};
 
-/// What a connection is made of when somebody else did the handshake, an HTTP server for instance.
+/// The parts of a connection whose handshake was done elsewhere, for instance by an HTTP server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Parts<S> {
     /// The transport.
     pub io: S,
-    /// Our side.
+    /// The role of this side.
     pub role: Role,
-    /// What was agreed on compression, and how to compress.
+    /// The negotiated compression, and the settings of this side.
     pub deflate: Option<(Agreed, DeflateConfig)>,
-    /// What was read behind the head.
+    /// The bytes that were read after the head of the handshake.
     pub leftover: Vec<u8>,
 }
 
 impl<S> Parts<S> {
-    /// The server's side, without compression or leftover.
+    /// Returns the parts of a server's connection, without compression and leftover bytes.
     pub fn server(io: S) -> Parts<S> {
         Parts { io, role: Role::Server, deflate: None, leftover: Vec::new() }
     }
 
-    /// The client's side, without compression or leftover.
+    /// Returns the parts of a client's connection, without compression and leftover bytes.
     pub fn client(io: S) -> Parts<S> {
         Parts { io, role: Role::Client, deflate: None, leftover: Vec::new() }
     }
 
-    /// Sets what was agreed on compression, and how to compress.
+    /// Sets the negotiated compression and the settings of this side.
     #[must_use]
     pub fn deflate(self, deflate: impl Into<Option<(Agreed, DeflateConfig)>>) -> Parts<S> {
         Parts { deflate: deflate.into(), ..self }
     }
 
-    /// Sets what was read behind the head.
+    /// Sets the bytes that were read after the head of the handshake.
     #[must_use]
     pub fn leftover(self, leftover: Vec<u8>) -> Parts<S> {
         Parts { leftover, ..self }
     }
 
-    /// An open connection.
+    /// Makes an open connection.
     #[expect(clippy::needless_pass_by_value, reason = "a connection owns its settings")]
     pub fn connection(self, config: Config) -> Connection<S> {
         let Parts { io, role, deflate, leftover } = self;
@@ -80,10 +80,11 @@ impl<S> Parts<S> {
     }
 }
 
-/// Takes a client's handshake on a fresh transport.
+/// Performs the server's handshake on a new transport.
 ///
 /// # Errors
-/// [`Error::Refused`], after the client was told why; [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Refused`] after a refusal was sent to the client, [`Error::HandshakeTimeout`], and
+/// [`Error::Io`] when the transport fails.
 pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     mut io: S,
     server: &ServerConfig,
@@ -107,14 +108,15 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
             Err(refusal) => refuse(&mut io, refusal).await,
         }
     };
-    // On the heap: what only the handshake needs must not stay in the task of an idle connection.
+    // On the heap: memory that only the handshake needs must not stay in the task of an idle
+    // connection.
     let (accepted, leftover) = Box::pin(within(limit, handshake)).await?;
     let deflate = accepted.deflate.zip(server.deflate);
     let parts = Parts { io, role: Role::Server, deflate, leftover };
     Ok((parts.connection(config), accepted))
 }
 
-/// What a client asks for beyond the address.
+/// The settings of a client.
 ///
 /// ```
 /// use rookery_websocket::ClientConfig;
@@ -125,25 +127,25 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The subprotocols, the preferred one first.
+    /// The subprotocols, in order of preference.
     pub subprotocols: Vec<String>,
-    /// permessage-deflate, if it is offered. Default: not.
+    /// The offer of permessage-deflate, if any. Default: none.
     pub deflate: Option<DeflateConfig>,
-    /// More header fields, such as `Origin` or `Cookie`.
+    /// Additional header fields, such as `Origin` or `Cookie`.
     pub headers: Vec<(String, String)>,
-    /// The connection's settings.
+    /// The settings of the connection.
     pub connection: Config,
 }
 
 impl ClientConfig {
-    /// Adds a subprotocol, after those that are named already.
+    /// Appends a subprotocol.
     #[must_use]
     pub fn subprotocol(mut self, name: impl Into<String>) -> ClientConfig {
         self.subprotocols.push(name.into());
         self
     }
 
-    /// Sets whether and how permessage-deflate is offered.
+    /// Sets the offer of permessage-deflate.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientConfig {
         ClientConfig { deflate: config.into(), ..self }
@@ -156,16 +158,16 @@ impl ClientConfig {
         self
     }
 
-    /// Sets the connection's settings.
+    /// Sets the settings of the connection.
     #[must_use]
     pub fn connection(self, connection: Config) -> ClientConfig {
         ClientConfig { connection, ..self }
     }
 
-    /// Makes the request to `host` for `target`, with a nonce of its own.
+    /// Makes the request for `target` to `host`, with a new nonce.
     ///
     /// # Errors
-    /// What of it HTTP does not allow.
+    /// A [`BadRequest`] that names the part which HTTP does not allow.
     pub fn request(&self, host: &str, target: &str) -> Result<ClientRequest, BadRequest> {
         let mut request = ClientRequest::new(host, target, next_nonce())?;
         for name in &self.subprotocols {
@@ -178,12 +180,13 @@ impl ClientConfig {
     }
 }
 
-/// Connects to `ws://host[:port][/path][?query]`, at the first of the host's addresses that answers
-/// ([`connect_any`]).
+/// Connects to `ws://host[:port][/path][?query]`, at the first address of the host that accepts the
+/// connection ([`connect_any`]).
 ///
 /// # Errors
-/// [`Error::Address`]; [`Error::Handshake`], where the request cannot be written before anything is
-/// sent; [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Address`] for another form of address; [`Error::Handshake`] if the request is
+/// malformed, before anything is sent, or if the server refuses; [`Error::HandshakeTimeout`]; and
+/// [`Error::Io`] when the transport fails.
 pub async fn connect(
     address: &str,
     config: &ClientConfig,
@@ -198,18 +201,18 @@ pub async fn connect(
             let host = authority.trim_matches(['[', ']']);
             connect_any(tokio::net::lookup_host((host, 80)).await?).await?
         };
-        // A message is written whole; waiting to fill a segment would only delay it.
+        // Each message is written whole, so waiting for a full segment would only delay it.
         io.set_nodelay(true)?;
         Ok(io)
     };
     establish(connecting, &request, config).await
 }
 
-/// Asks for a WebSocket over a transport that is connected already.
+/// Performs the client's handshake over a transport that is already connected.
 ///
 /// # Errors
-/// [`Error::Handshake`], where the request cannot be written before anything is sent;
-/// [`Error::HandshakeTimeout`]; a failed transport.
+/// [`Error::Handshake`] if the request is malformed, before anything is sent, or if the server
+/// refuses; [`Error::HandshakeTimeout`]; and [`Error::Io`] when the transport fails.
 pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
     io: S,
     host: &str,
@@ -220,7 +223,7 @@ pub async fn client<S: AsyncRead + AsyncWrite + Unpin>(
     establish(std::future::ready(Ok(io)), &request, config).await
 }
 
-/// Connects and shakes hands, for [`Config::handshake_timeout`] at most.
+/// Connects and performs the handshake, within [`Config::handshake_timeout`].
 async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
     connecting: impl Future<Output = io::Result<S>>,
     request: &ClientRequest,
@@ -240,7 +243,8 @@ async fn establish<S: AsyncRead + AsyncWrite + Unpin>(
         let established = request.check(&head).map_err(Error::Handshake)?;
         Ok((io, established, leftover))
     };
-    // On the heap: what only the handshake needs must not stay in the task of an idle connection.
+    // On the heap: memory that only the handshake needs must not stay in the task of an idle
+    // connection.
     let shaken = Box::pin(within(config.connection.handshake_timeout, handshake));
     let (io, established, leftover) = shaken.await?;
     let deflate = established.deflate.zip(config.deflate);
@@ -253,7 +257,7 @@ enum HeadError {
     Bad(BadHead),
 }
 
-/// A head, and what was read behind it.
+/// Reads a head. Returns it with the bytes that were read after it.
 async fn read_head<S: AsyncRead + Unpin>(io: &mut S) -> Result<(Vec<u8>, Vec<u8>), HeadError> {
     let mut head = Vec::with_capacity(1024);
     let mut reader = HeadReader::default();
@@ -276,7 +280,8 @@ async fn refuse<S: AsyncRead + AsyncWrite + Unpin, T>(
     refusal.write_response(&mut response);
     io.write_all(&response).await?;
     io.shutdown().await?;
-    // What has come is read, so that the answer is not overtaken by a reset; no more than a head's worth.
+    // The client's remaining input is read, at most as much as a head, because unread input could
+    // make the system reset the connection before the client has read the response.
     let mut rest = [0; 1024];
     for _ in 0..64 {
         match tokio::time::timeout(Duration::from_millis(100), io.read(&mut rest)).await {
@@ -297,7 +302,7 @@ async fn within<T>(
     }
 }
 
-/// The authority and target of `ws://...`, without the fragment.
+/// Returns the authority and the target of a `ws://` address, without the fragment.
 fn split_address(address: &str) -> Option<(&str, String)> {
     let (scheme, rest) = address.split_once("://")?;
     if !scheme.eq_ignore_ascii_case("ws") {
@@ -319,7 +324,7 @@ mod tests {
 
     use super::*;
 
-    /// The time that connecting takes is taken from that of the handshake.
+    /// Both the time for connecting and that for the handshake count towards the timeout.
     #[tokio::test(start_paused = true)]
     async fn the_handshake_timeout_counts_once() {
         let config = ClientConfig::default();
@@ -342,13 +347,12 @@ mod tests {
         let config = ClientConfig::default().header("Sec-WebSocket-Key", "x");
         let refused = client(here, "host", "/", &config).await.map(|_| ());
         let reserved = BadRequest::ReservedHeader("Sec-WebSocket-Key".to_owned());
-        assert!(
-            matches!(refused, Err(Error::Handshake(HandshakeError::Request(bad))) if bad == reserved)
-        );
+        let reserved = HandshakeError::Request(reserved);
+        assert!(matches!(refused, Err(Error::Handshake(error)) if error == reserved));
         let mut sent = Vec::new();
         there.read_to_end(&mut sent).await.unwrap();
         assert!(sent.is_empty());
-        // Nobody is connected to, either: there is no such port.
+        // Nothing connects to port 0 first, because that would be another error.
         let refused =
             connect("ws://127.0.0.1:0/\u{fc}", &ClientConfig::default()).await.map(|_| ());
         let target = HandshakeError::Request(BadRequest::Target);

@@ -1,4 +1,4 @@
-//! What is sent, and how it is encoded.
+//! Messages to be sent, and their encoding.
 
 use std::sync::Arc;
 
@@ -6,17 +6,17 @@ use crate::connection::message::{Kind, Message};
 use crate::protocol::deflate::{Agreed, DeflateConfig, Deflater, Fin};
 use crate::protocol::{OpCode, Role, encode_frame, encode_message};
 
-/// A message to send: text, binary, one that was read, or one prepared before.
+/// A message to send: text, binary data, a message that was read, or one encoded before.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Outgoing<'a> {
     /// Text.
     Text(&'a str),
-    /// Binary.
+    /// Binary data.
     Binary(&'a [u8]),
-    /// Encoded before.
+    /// A message that is already encoded.
     Prepared(&'a Prepared),
-    /// Read from a connection.
+    /// A message read from a connection.
     Message(Message<'a>),
 }
 
@@ -50,7 +50,7 @@ impl<'a> From<Message<'a>> for Outgoing<'a> {
     }
 }
 
-/// A message to send in one shape, taken apart once.
+/// The parts of an [`Outgoing`] message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
@@ -73,10 +73,10 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// A message encoded once, to be sent to many. Cheap to clone.
+/// A message that is encoded once and sent to many connections. Cloning it is cheap.
 ///
-/// A server's frame goes out as it was encoded. A client has to mask each frame anew, so there only the compression is
-/// saved, and that only towards a server: in that role the message is encoded at each sending.
+/// A server sends the encoded frame unchanged. A client has to mask each frame with a new key, so
+/// it encodes the message again for each connection.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     inner: Arc<Inner>,
@@ -87,9 +87,9 @@ struct Inner {
     kind: Kind,
     /// The frame without compression.
     plain: Box<[u8]>,
-    /// Where its payload begins.
+    /// The offset of the payload in `plain`.
     payload: usize,
-    /// The frame with it, if it was asked for and is smaller.
+    /// The compressed frame, if compression was requested and the message is large enough.
     compressed: Option<Box<[u8]>>,
 }
 
@@ -99,8 +99,9 @@ impl Prepared {
         Prepared::encode(message.into(), None)
     }
 
-    /// Encodes a message with and without compression. The compressed one goes to connections without context takeover and
-    /// with the full window on our side, the plain one to all others.
+    /// Encodes a message with and without compression. The compressed frame goes to connections
+    /// that send with the full window and without context takeover, and the uncompressed frame to
+    /// all others.
     pub fn compressed<'a>(message: impl Into<Outgoing<'a>>, config: &DeflateConfig) -> Prepared {
         Prepared::encode(message.into(), Some(config))
     }
@@ -110,7 +111,7 @@ impl Prepared {
         let mut plain = Vec::new();
         encode_frame(&mut plain, kind.opcode(), true, None, payload);
         let deflater =
-            config.and_then(|config| Deflater::new(&Agreed::ALONE, Role::Server, config));
+            config.and_then(|config| Deflater::new(&Agreed::PREPARED, Role::Server, config));
         let compressed = deflater
             .filter(|deflater| deflater.is_worth_compressing(payload.len()))
             .map(|mut deflater| {
@@ -130,12 +131,12 @@ impl Prepared {
         Prepared { inner: Arc::new(inner) }
     }
 
-    /// The message's bytes.
+    /// Returns the bytes of the message.
     pub fn payload(&self) -> &[u8] {
         &self.inner.plain[self.inner.payload..]
     }
 
-    /// The whole frame for a server's connection that compresses through `deflater`.
+    /// Returns the frame for a server's connection that compresses with `deflater`.
     pub(crate) fn encoded(&self, deflater: Option<&Deflater>) -> &[u8] {
         match &self.inner.compressed {
             Some(frame) if deflater.is_some_and(Deflater::can_send_prepared) => frame,

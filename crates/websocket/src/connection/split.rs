@@ -1,7 +1,8 @@
-//! Two halves: one reads, one sends from as many tasks as want to.
+//! The two halves of a connection: one reads, and one sends from as many tasks as needed.
 //!
-//! The transport remembers one waker for writing. Here that is a [`WakeSet`], which wakes everybody who waits, so that a task
-//! that gives up while it waits does not take the others' wake-up with it.
+//! A transport stores only one waker for writing. Here that waker is a [`WakeSet`], which wakes all
+//! tasks that wait. A task that gives up while it waits therefore does not lose the wake-up of the
+//! others.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,13 +24,13 @@ use crate::connection::outgoing::Outgoing;
 use crate::endpoint::Statistics;
 use crate::protocol::{CloseCode, Ending, ReadMode, Step};
 
-/// The half that reads, answers control frames and keeps the connection alive.
+/// The half that reads, answers control frames and sends keep-alive pings.
 pub struct Reader<S> {
     inbound: Inbound,
     shared: Arc<Shared<S>>,
 }
 
-/// The half that sends. Clones send on the same connection; each message leaves whole.
+/// The half that sends. Its clones send on the same connection, each message whole.
 pub struct Sender<S> {
     shared: Arc<Shared<S>>,
 }
@@ -39,18 +40,18 @@ struct Shared<S> {
     wakes: Arc<WakeSet>,
 }
 
-/// Who waits for the transport, a pong or the end.
+/// The operations that wait for the transport, for a pong or for the end.
 #[derive(Default)]
 struct WakeSet {
-    /// In the order they came, each under the key of its operation.
+    /// The wakers in the order of their registration, each with the key of its operation.
     waiting: Mutex<VecDeque<(u64, Waker)>>,
     next_key: AtomicU64,
-    /// Whether the reader waits: it writes what senders leave behind.
+    /// The waker of the reader, which also writes what senders have queued.
     reader: atomic_waker::AtomicWaker,
     is_reader_waiting: AtomicBool,
-    /// Whether the reader is done, or gone.
+    /// True once the reader has ended or was dropped.
     is_ended: AtomicBool,
-    /// Whether the reader is gone and was not done: nobody else writes what is queued.
+    /// True once the reader was dropped before its end. Then only the senders write queued output.
     is_reader_dropped: AtomicBool,
 }
 
@@ -62,37 +63,37 @@ pub(crate) fn split<S>(mut core: Core<S>, inbound: Inbound) -> (Reader<S>, Sende
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
-    /// As [`Connection::read`](crate::Connection::read).
+    /// Reads as [`Connection::read`](crate::Connection::read) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::read`](crate::Connection::read).
     pub async fn read(&mut self) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::Forever, ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// As [`Connection::read_before`](crate::Connection::read_before).
+    /// Reads as [`Connection::read_before`](crate::Connection::read_before) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::read_before`](crate::Connection::read_before).
     pub async fn read_before(&mut self, deadline: Instant) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::Until(deadline), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// As [`Connection::read_timeout`](crate::Connection::read_timeout).
+    /// Reads as [`Connection::read_timeout`](crate::Connection::read_timeout) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::read_timeout`](crate::Connection::read_timeout).
     pub async fn read_timeout(&mut self, timeout: Duration) -> Result<Option<Message<'_>>, Error> {
         let step = self.step(Wait::For(timeout), ReadMode::Message).await?;
         Ok(step.map(|step| self.inbound.message(&step)))
     }
 
-    /// As [`Connection::read_chunk`](crate::Connection::read_chunk).
+    /// Reads as [`Connection::read_chunk`](crate::Connection::read_chunk) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::read_chunk`](crate::Connection::read_chunk).
     pub async fn read_chunk(&mut self) -> Result<Option<Chunk<'_>>, Error> {
         let step = self.step(Wait::Forever, ReadMode::Chunks).await?;
         Ok(step.map(|step| self.inbound.chunk(&step)))
@@ -110,7 +111,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     ) -> Poll<Result<Option<Step>, Error>> {
         let Reader { inbound, shared } = self;
         let wakes = &*shared.wakes;
-        // Before the transport is asked, or a sender that queues in between would wake nobody.
+        // Registered before the transport is polled. Otherwise a sender that queues a message in
+        // between would wake nobody.
         wakes.reader.register(cx.waker());
         wakes.is_reader_waiting.store(true, Ordering::SeqCst);
         let mut core = shared.lock();
@@ -139,7 +141,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
 }
 
 impl<S> Reader<S> {
-    /// What cancels a read of this half.
+    /// Returns a handle that cancels a read of this half.
     pub fn canceller(&mut self) -> Canceller {
         self.inbound.canceller()
     }
@@ -148,7 +150,7 @@ impl<S> Reader<S> {
 impl<S> Drop for Reader<S> {
     fn drop(&mut self) {
         let wakes = &self.shared.wakes;
-        // In this order, so that whoever sees the end sees which one.
+        // In this order, so that a sender which sees the end also sees its kind.
         if !wakes.is_ended.load(Ordering::SeqCst) {
             wakes.is_reader_dropped.store(true, Ordering::SeqCst);
         }
@@ -158,45 +160,48 @@ impl<S> Drop for Reader<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
-    /// As [`Connection::send`](crate::Connection::send).
+    /// Sends a message as [`Connection::send`](crate::Connection::send) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::send`](crate::Connection::send).
     pub async fn send<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         let message = message.into().frame();
         self.wait(|core, cx| core.poll_send(cx, &message)).await
     }
 
-    /// As [`Connection::queue`](crate::Connection::queue); the reader, if it waits, writes it.
+    /// Queues a message as [`Connection::queue`](crate::Connection::queue) does. A reader that
+    /// waits writes it.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::queue`](crate::Connection::queue).
     pub fn queue<'m>(&self, message: impl Into<Outgoing<'m>>) -> Result<SendStatus, Error> {
         let status = self.shared.lock().queue(&message.into().frame());
         self.shared.wakes.wake_reader();
         status
     }
 
-    /// As [`Connection::flush`](crate::Connection::flush).
+    /// Writes all queued output as [`Connection::flush`](crate::Connection::flush) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::flush`](crate::Connection::flush).
     pub async fn flush(&self) -> Result<(), Error> {
         self.wait(Core::poll_flush_noting_failure).await
     }
 
-    /// As [`Connection::drained`](crate::Connection::drained).
+    /// Waits as [`Connection::drained`](crate::Connection::drained) does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Connection::drained`](crate::Connection::drained).
     pub async fn drained(&self) -> Result<(), Error> {
         self.wait(Core::poll_ready).await
     }
 
-    /// Sends a ping and waits for its pong, which the reader has to be reading for: the round trip.
+    /// Sends a ping, waits for its pong, and returns the round trip. The [`Reader`] has to be
+    /// reading at that time.
     ///
     /// # Errors
-    /// [`Error::Closed`] when the connection ends before it comes.
+    /// [`Error::Closed`] when the connection ends before the pong, and [`Error::Io`] when the
+    /// transport fails.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let number = {
             let mut core = self.shared.lock();
@@ -218,12 +223,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         .await
     }
 
-    /// Sends a close frame and waits, for [`Config::close_timeout`](crate::Config::close_timeout) at most, until the reader,
-    /// which has to be reading, has come to the end. Where the reader was dropped, until the frame is written: nobody can
-    /// hear the answer, and the transport ends with the last `Sender`.
+    /// Sends a close frame and waits, for at most
+    /// [`Config::close_timeout`](crate::Config::close_timeout), until the [`Reader`], which has to
+    /// be reading, has reached the end. If the reader was dropped, waits only until the close frame
+    /// is written, because nothing can receive the peer's close frame; the transport is closed with
+    /// the last `Sender`.
     ///
     /// # Errors
-    /// A failed transport.
+    /// [`Error::Io`] when the transport fails.
     pub async fn close(&self, code: CloseCode, reason: &str) -> Result<Ending, Error> {
         let deadline = {
             let mut core = self.shared.lock();
@@ -250,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
         }
     }
 
-    /// Polls `operation`; while it is pending, this task is woken with all others. Given up, it leaves nothing behind.
+    /// Polls `operation`. While it is pending, this task is woken together with all others that
+    /// wait. Dropping the future removes its registration.
     async fn wait<T>(
         &self,
         mut operation: impl FnMut(&mut Core<S>, &mut Context<'_>) -> Poll<Result<T, Error>>,
@@ -262,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
             let mut polled = operation(&mut core, cx);
             if polled.is_pending() {
                 waiting.register(cx.waker());
-                // The reader may have come to its end between the question and the registration.
+                // The reader may have ended between the first poll and the registration.
                 polled = operation(&mut core, cx);
             }
             let is_drained = was_above && !core.is_above_high_water();
@@ -277,29 +285,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sender<S> {
 }
 
 impl<S> Sender<S> {
-    /// As [`Connection::pending`](crate::Connection::pending).
+    /// Returns the number of encoded bytes that the transport has not accepted.
     pub fn pending(&self) -> usize {
         self.shared.lock().pending()
     }
 
-    /// What went over the connection.
+    /// Returns the counters of the traffic.
     pub fn statistics(&self) -> Statistics {
         *self.shared.lock().statistics()
     }
 
-    /// How the connection ended, or would if it broke now.
+    /// Returns how the connection ended, or how it would end if it broke now.
     pub fn ending(&self) -> Ending {
         self.shared.lock().endpoint.ending()
     }
 
-    /// What the peer's close frame says for a person; empty without one.
+    /// Returns the reason in the peer's close frame; empty without a close frame.
     pub fn close_reason(&self) -> String {
         self.shared.lock().endpoint.close_reason().to_owned()
     }
 }
 
 impl<S> Shared<S> {
-    /// A panic within a lock, of the transport for instance, leaves whole frames in the queue or none.
+    /// Locks the core. After a panic of the transport, for instance, the queue holds only whole
+    /// frames, so a poisoned lock can be used.
     fn lock(&self) -> MutexGuard<'_, Core<S>> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -310,7 +319,8 @@ impl WakeSet {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody who waits now, outside the lock: a waker may be any code.
+    /// Wakes all tasks that wait now. The lock is not held meanwhile, because a waker may run any
+    /// code.
     fn wake_waiting(&self) {
         let count = self.lock().len();
         for _ in 0..count {
@@ -326,7 +336,7 @@ impl WakeSet {
     }
 }
 
-/// One operation's place among those that wait.
+/// The registration of one waiting operation.
 struct Waiting<'a> {
     wakes: &'a WakeSet,
     key: Option<u64>,

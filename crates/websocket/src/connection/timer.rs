@@ -1,8 +1,9 @@
-//! One timer for a connection, armed late.
+//! The timer of a connection, which is armed only while a read waits.
 //!
-//! A deadline is a stored instant. The timer of the runtime is made when a read first has to wait with one, and touched
-//! again only to arm it earlier, to arm it anew once it has fired, or when another task waits: a deadline that moves later,
-//! as that of each next read does, costs a comparison.
+//! A deadline is a stored instant. The runtime's timer is created when a read first has to wait
+//! with a deadline. After that it is touched only to arm it earlier, to arm it again once it has
+//! fired, or when another task waits. A deadline that moves to a later time, as with each new read,
+//! costs one comparison.
 
 use std::fmt;
 use std::pin::{Pin, pin};
@@ -12,15 +13,16 @@ use std::time::Duration;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep};
 
-/// A longer time counts as this one: an instant has an end, at which sums panic, the runtime's own as well.
+/// The longest duration. Longer ones are cut to it, because the sum of an instant and a duration
+/// panics on overflow, also in the runtime.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// `duration` after `start`, or a lifetime after it.
+/// Returns `duration` after `start`, or 30 years after it if that is earlier.
 pub(crate) fn after(start: Instant, duration: Duration) -> Instant {
     start + duration.min(FAR)
 }
 
-/// `deadline`, or an instant before it that the runtime can count to.
+/// Returns `deadline`, or an earlier instant that the runtime can represent.
 fn near(deadline: Instant) -> Instant {
     deadline.min(after(Instant::now(), FAR))
 }
@@ -32,15 +34,15 @@ pub(crate) struct Timer {
 
 struct Armed {
     sleep: Pin<Box<Sleep>>,
-    /// Who is woken.
+    /// The waker of the task that waits.
     waker: Waker,
 }
 
 impl Timer {
-    /// Whether `deadline` has passed; else `cx` is woken when it has.
+    /// Returns `Ready` once `deadline` has passed, and otherwise registers `cx` to be woken then.
     ///
     /// # Allocation
-    /// At the first call for a connection.
+    /// Allocates at the first call for a connection.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let armed = self.armed.get_or_insert_with(|| Armed {
             sleep: Box::pin(tokio::time::sleep_until(near(deadline))),
@@ -58,7 +60,8 @@ impl Timer {
                 return Poll::Pending;
             }
             armed.waker.clone_from(cx.waker());
-            // Out of budget a timer is pending without being registered, and would not be asked again.
+            // A task without tokio's cooperative budget would get `Pending` without being
+            // registered, and would not be polled again.
             if pin!(unconstrained(armed.sleep.as_mut())).poll(cx).is_pending() {
                 return Poll::Pending;
             }

@@ -1,15 +1,15 @@
-//! What the core does not know: the clock, the memory, what is counted. A adapter brings it along.
+//! The interface between an endpoint and its adapter: clock, buffers, counters and limits.
 
 use std::time::Duration;
 
 use crate::endpoint::statistics::Statistics;
 use crate::protocol::MaskKey;
 
-/// What drives an [`Endpoint`](crate::endpoint::Endpoint) over a transport, by the types and constants in which two of them
-/// differ.
+/// The types and constants by which the adapters that drive an
+/// [`Endpoint`](crate::endpoint::Endpoint) differ.
 ///
-/// The trait is sealed: it is implemented by this crate's [`Connection`](crate::Connection) and by
-/// this project's server, and may get further items in any release.
+/// The trait is sealed. This crate's [`Connection`](crate::Connection) and this project's server
+/// implement it, and it may get further items in any release.
 /// ```compile_fail,E0277
 /// use rookery_websocket::{Statistics, endpoint::{CloseMode, Adapter}, protocol::MaskKey};
 /// struct Own;
@@ -28,71 +28,77 @@ use crate::protocol::MaskKey;
 /// }
 /// ```
 pub trait Adapter: Sealed {
-    /// What it tells the time by.
+    /// The clock.
     type Time: Time;
-    /// A payload that it hands over to be sent from where it lies.
+    /// A payload that is written from where it is, without a copy.
     type Payload;
-    /// What it counts: [`Statistics`], or nothing.
+    /// The counters: [`Statistics`], or `()` to count nothing.
     type Counters: Counters;
 
-    /// Bytes of frames in one buffer, past which the next frame begins another. Frames that are joined leave in one write.
+    /// Bytes of frames in one buffer. The next frame begins another buffer; the frames of one
+    /// buffer are written together.
     const BUFFER_SIZE: usize;
-    /// Bytes up to which a payload that was handed over is copied behind its header, and given back.
+    /// The largest payload that is copied behind its header and returned to the caller. Larger
+    /// payloads are queued without a copy.
     const COPY_MAX: usize;
-    /// Whether a peer that broke the protocol is told how, and not only with which code.
+    /// True if the close frame after a protocol violation has a reason besides its code.
     const SENDS_REASON: bool;
-    /// How a connection is left that failed, or whose peer ended its stream without a close frame.
+    /// How a failed connection is closed, and one whose peer ended its stream without a close
+    /// frame.
     const CLOSE_MODE: CloseMode;
 
-    /// The bytes of a payload.
+    /// Returns the bytes of a payload.
     fn bytes(payload: &Self::Payload) -> &[u8];
 
-    /// A fresh key from a strong source (RFC 6455, 5.3). Asked of a client only.
+    /// Returns a fresh masking key from a strong source (RFC 6455, 5.3). Called for clients only.
     fn mask() -> MaskKey;
 
-    /// An empty buffer to encode into.
+    /// Returns an empty buffer for encoded frames.
     fn take_buffer() -> Vec<u8>;
 
-    /// Takes back a buffer that nothing is left in.
+    /// Takes back an empty buffer.
     fn return_buffer(buffer: Vec<u8>);
 }
 
-/// Seals [`Adapter`]. Whoever implements it is not covered by this crate's promise of compatibility;
-/// it is public only because the server that does is a crate of its own.
+/// Seals [`Adapter`]. The trait is public only because the server, which implements it, is a
+/// separate crate. Other implementations are not covered by this crate's promise of compatibility.
 #[doc(hidden)]
 pub trait Sealed {}
 
-/// How a connection is left that can not go on.
+/// The way to close a connection after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseMode {
-    /// As one that its caller drops next: what is there of the peer's is thrown away, and then the stream is ended. When the peer
-    /// has ended its stream, nothing more is written.
+    /// For a transport that is dropped next: discards the input that has arrived, then shuts the
+    /// stream down. When the peer has ended its stream, nothing more is written.
     Prompt,
-    /// As one that stays until the peer has gone: the stream is ended, and all that still comes is thrown away until the peer
-    /// ends its own, or the time of a close is over. When the peer has ended its stream first, what is queued is still written.
+    /// For a transport that stays open until the peer has closed it: shuts the stream down, then
+    /// discards input until the peer ends its stream or [`Rules::close_timeout`] has passed. When
+    /// the peer has ended its stream first, the queue is still written.
     Lingering,
 }
 
-/// A point in time, of whatever clock the adapter has.
+/// A point in time, of the adapter's clock.
 pub trait Time: Copy {
-    /// The difference of two.
+    /// The difference of two points in time.
     type Span: Copy;
 
-    /// The time `span` after this one. One that has no end counts as the longest there is.
+    /// Returns the time `span` after this one. A span that exceeds the clock's range gives the
+    /// latest possible time.
     #[must_use]
     fn after(self, span: Self::Span) -> Self;
 
-    /// Whether it is `deadline` or later.
+    /// Returns true if this time is `deadline` or later.
     fn has_reached(self, deadline: Self) -> bool;
 
-    /// From `sent` to now, by a clock fine enough to measure it.
+    /// Returns the time between `sent` and now, if the clock is fine enough to measure a round
+    /// trip.
     fn round_trip(self, sent: Self) -> Option<Duration> {
         let _ = sent;
         None
     }
 }
 
-/// Since some moment that the adapter has chosen.
+/// The time since a moment that the adapter chooses.
 impl Time for Duration {
     type Span = Duration;
 
@@ -109,40 +115,41 @@ impl Time for Duration {
     }
 }
 
-/// What the adapter allows and how long it waits; all connections of a server share one.
+/// Timeouts and limits of an endpoint. All connections of a server share one value.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Rules<Span> {
-    /// From a step of the closing to the end of the connection, if no other step follows.
+    /// The time that one step of the close may take before the connection is ended.
     pub close_timeout: Span,
-    /// Between two pings; without it none are sent but those asked for.
+    /// The interval between two pings. Without it, only requested pings are sent.
     pub ping_interval: Option<Span>,
-    /// How long nothing at all may come after a ping. Without it a ping only keeps the way open: it carries nothing, and none is
-    /// added to what is already waiting to be written.
+    /// The time that the peer may stay silent after a ping. Without it, a ping only keeps the path
+    /// through middleboxes open: such a ping is empty, and is not sent while other output is
+    /// queued.
     pub ping_timeout: Option<Span>,
-    /// Bytes waiting to be written from which on a peer counts as one that does not keep up: only its newest ping is
-    /// answered, or one that pings and never reads would fill memory.
+    /// The number of queued bytes at which a peer counts as slow. Of a slow peer's pings only the
+    /// newest is answered, because otherwise a peer that pings and never reads would fill memory.
     pub high_water: usize,
 }
 
 impl<Span> Rules<Span> {
-    /// Rules without pings: `close` and `mark` are the fields of the same names.
+    /// Returns rules without pings.
     pub fn new(close_timeout: Span, high_water: usize) -> Rules<Span> {
         Rules { close_timeout, ping_interval: None, ping_timeout: None, high_water }
     }
 
-    /// Sends a ping every `interval`, and with `silence` gives up a peer that sends nothing for so
-    /// long after one.
+    /// Sends a ping every `interval`. With `timeout`, gives up a peer that sends nothing for that
+    /// long after a ping.
     #[must_use]
     pub fn pings(self, interval: Span, timeout: Option<Span>) -> Rules<Span> {
         Rules { ping_interval: Some(interval), ping_timeout: timeout, ..self }
     }
 }
 
-/// Where counters are kept, if they are. [`Statistics`] keeps them, and `()` does not; nothing else
-/// implements it.
+/// A store of counters. [`Statistics`] counts and `()` does not; there are no other
+/// implementations.
 pub trait Counters: Default + private::Sealed {
-    /// Counts.
+    /// Applies `count` to the counters.
     fn count(&mut self, count: impl FnOnce(&mut Statistics));
 }
 
@@ -160,7 +167,7 @@ mod private {
     impl Sealed for () {}
 }
 
-/// Nothing is counted, and no memory held for it.
+/// Counts nothing and needs no memory.
 impl Counters for () {
     #[inline]
     fn count(&mut self, _count: impl FnOnce(&mut Statistics)) {}

@@ -1,17 +1,20 @@
-//! One end of a WebSocket, without I/O: the core that every driver of a connection is a adapter around.
+//! One side of a WebSocket, without I/O: the protocol core that every adapter drives.
 //!
-//! Bytes that came go in by [`Endpoint::receive`], bytes to be written are in [`Endpoint::output`], the time is an argument, and
-//! [`Endpoint::deadline`] says when it is to be told again. What is to be done with the transport is one word, [`IoAction`]. In
-//! here is what must not be decided twice: what may be sent when, the closing handshake and its codes, what is said to a
-//! peer that breaks the protocol, pings and pongs, how long each step may take, and what waits to be written.
+//! An adapter passes received bytes to [`Endpoint::receive`], writes the bytes of
+//! [`Endpoint::output`], passes the time as an argument, and calls [`Endpoint::tick`] when
+//! [`Endpoint::deadline`] is reached. [`IoAction`] says what the adapter has to do next with its
+//! transport. The endpoint makes the decisions that two adapters must not make differently: what
+//! may be sent when, the closing handshake and its codes, the response to a protocol violation,
+//! pings and pongs, the duration of each step, and the order of queued frames.
 //!
-//! Nothing here waits, so there is nothing to cancel: a call is done when it returns, and a adapter whose future is dropped
-//! between two has lost nothing. The two adapters are [`Connection`](crate::Connection), over any transport of tokio, and the
-//! server's driver of WebSockets; what differs between them is a [`Adapter`].
+//! No function here waits, so there is nothing to cancel: each call is complete when it returns,
+//! and an adapter whose future is dropped between two calls loses nothing. The two adapters are
+//! [`Connection`](crate::Connection), over any tokio transport, and the server's WebSocket driver.
+//! The trait [`Adapter`] has the types and constants in which the two differ.
 //!
 //! # Allocation
-//! None for a frame, but for buffers of [`Adapter::take_buffer`]. A pong that has to wait is on the heap, as is what lies behind a payload
-//! that was handed over.
+//! A frame allocates nothing except through [`Adapter::take_buffer`]. Two rare things are on the
+//! heap: a pong that has to wait, and the queue behind a payload that is written without a copy.
 
 mod adapter;
 mod pings;
@@ -38,45 +41,46 @@ use crate::endpoint::shutdown::ShutdownState;
 use crate::protocol::deflate::Deflater;
 use crate::protocol::{CloseCode, Closing, Ending, OpCode, Role};
 
-/// One end of a WebSocket. Reading is a [`Decoder`](crate::protocol::Decoder) of the adapter's, so that a message can be looked at
-/// while something is sent.
+/// The protocol state of one side of a WebSocket. The adapter owns the
+/// [`Decoder`](crate::protocol::Decoder), so that it can hold a received message while it sends.
 pub struct Endpoint<S: Adapter> {
     queue: Queue<S>,
     deflater: Option<Box<Deflater>>,
-    /// The pong that waits until the peer keeps up again; the newest wins (RFC 6455, 5.5.3). On the heap: few connections ever
-    /// need it.
+    /// The pong that waits because the peer does not read fast enough. A newer pong replaces it
+    /// (RFC 6455, 5.5.3). It is on the heap because few connections need it.
     pong: Option<Box<Pong>>,
     pings: Pings<S::Time>,
-    /// What the peer's close frame says for a person.
+    /// The reason in the peer's close frame.
     reason: Box<str>,
-    /// When the step of the closing that is being waited for is given up.
+    /// The time at which the current step of the close is given up.
     deadline: Option<S::Time>,
     role: Role,
     closing: Closing,
     shutdown: ShutdownState,
     writing: Writing,
-    /// Whether pongs wait until something was written.
+    /// True while pongs wait for the next successful write.
     holds_pongs: bool,
-    /// Whether writing failed. Half a frame may have left: nothing may follow it.
+    /// True once a write has failed. Part of a frame may have been sent, so no frame can follow.
     is_broken: bool,
     counters: S::Counters,
 }
 
-/// What [`Endpoint::tick`] has found.
+/// An action that [`Endpoint::tick`] has taken because its time had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// Nothing is late.
+    /// No deadline has passed.
     Nothing,
     /// A ping was queued.
     Ping,
-    /// The peer was silent for longer than [`Rules::ping_timeout`]: it is told 1008.
+    /// The peer sent nothing for longer than [`Rules::ping_timeout`], and is sent a close frame
+    /// with code 1008.
     Silence,
-    /// A step of the closing took longer than [`Rules::close_timeout`], and is given up.
+    /// A step of the close took longer than [`Rules::close_timeout`], and was given up.
     Close,
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// An open connection, after its handshake.
+    /// Returns the endpoint of a connection whose handshake is done.
     pub fn new(role: Role, deflater: Option<Deflater>) -> Endpoint<S> {
         Endpoint {
             queue: Queue::default(),
@@ -95,99 +99,103 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Our side.
+    /// Returns the role of this side.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// What compresses, if that was agreed on.
+    /// Returns the compressor, if compression was negotiated.
     pub fn deflater(&self) -> Option<&Deflater> {
         self.deflater.as_deref()
     }
 
-    /// Lends it away, to compress elsewhere what is to be sent next. Until [`Endpoint::return_deflater`] nothing may be sent that is
-    /// to be compressed.
+    /// Takes the compressor, so that the next messages can be compressed elsewhere. Until
+    /// [`Endpoint::return_deflater`] is called, no message that is to be compressed may be sent.
     pub fn take_deflater(&mut self) -> Option<Box<Deflater>> {
         self.deflater.take()
     }
 
-    /// Takes it back.
+    /// Puts the compressor back after [`Endpoint::take_deflater`].
     pub fn return_deflater(&mut self, deflater: Box<Deflater>) {
         self.deflater = Some(deflater);
     }
 
-    /// What was counted.
+    /// Returns the counters of this connection.
     pub fn counters(&self) -> &S::Counters {
         &self.counters
     }
 
-    /// To count what only the adapter sees.
+    /// Returns the counters, for an adapter that counts events which only it sees.
     pub fn counters_mut(&mut self) -> &mut S::Counters {
         &mut self.counters
     }
 
-    /// Whether messages and pings may still be sent: not after a close frame of either side.
+    /// Returns true while messages and pings may be sent, which is until either side has sent a
+    /// close frame.
     pub fn may_send(&self) -> bool {
         self.closing.may_send()
     }
 
-    /// Whether what the peer sends still counts.
+    /// Returns true while frames from the peer are processed.
     pub fn may_receive(&self) -> bool {
         self.closing.may_receive()
     }
 
-    /// How the connection ended, or would if it broke now.
+    /// Returns how the connection ended, or how it would end if it broke now.
     pub fn ending(&self) -> Ending {
         self.closing.ending()
     }
 
-    /// What the peer's close frame says for a person; empty without one.
+    /// Returns the reason in the peer's close frame; empty without a close frame.
     pub fn close_reason(&self) -> &str {
         &self.reason
     }
 
-    /// What is to be done with the transport.
+    /// Returns what the adapter has to do next with its transport.
     #[inline]
     pub fn io_action(&self) -> IoAction {
         self.shutdown.io_action()
     }
 
-    /// Whether that is [`IoAction::Serve`].
+    /// Returns true if the action is [`IoAction::Serve`].
     #[inline]
     pub fn is_serving(&self) -> bool {
         matches!(self.shutdown.io_action(), IoAction::Serve)
     }
 
-    /// Whether bytes of the peer are of any use: those that count, and those that have to be thrown away.
+    /// Returns true if bytes from the peer are still needed, either to be processed or to be
+    /// discarded before the connection is closed.
     pub fn wants_input(&self) -> bool {
         !self.shutdown.is_read_closed()
             && (self.closing.may_receive() || self.shutdown.has_failed())
     }
 
-    /// Bytes have come.
+    /// Records that `n` bytes have been received.
     #[inline]
     pub fn on_input(&mut self, n: usize) {
         self.pings.on_input();
         self.counters.count(|statistics| statistics.bytes_received += n as u64);
     }
 
-    /// Queues a ping, by whose number [`Endpoint::is_answered`] knows it.
+    /// Queues a ping and returns its number, with which [`Endpoint::is_answered`] recognises the
+    /// pong.
     ///
     /// # Errors
-    /// Why not.
+    /// [`SendError::Closed`] after a close frame, and [`SendError::Broken`] after a failed write.
     pub fn ping(&mut self, now: S::Time) -> Result<u32, SendError> {
         self.check_open()?;
-        let (number, payload) = self.pings.send(now);
+        let (number, payload) = self.pings.next_ping(now);
         self.send_control(OpCode::Ping, &payload);
         Ok(number)
     }
 
-    /// Whether ping `number`, or a later one, was answered.
+    /// Returns true once ping `number` or a later ping has been answered.
     pub fn is_answered(&self, number: u32) -> bool {
         self.pings.is_answered(number)
     }
 
-    /// When [`Endpoint::tick`] is to be called. Asks for the time once, at the first call.
+    /// Returns the time at which [`Endpoint::tick`] has to be called. Reads the clock only at the
+    /// first call.
     pub fn deadline(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -203,7 +211,7 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Looks at what has become due by `now`, and does it.
+    /// Performs the action that has become due at `now`, if any, and returns it.
     pub fn tick(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) -> Due {
         if self.shutdown.is_over() {
             return Due::Nothing;
@@ -232,7 +240,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Starts the closing handshake, unless it was before. Without a code the close frame is empty.
+    /// Starts the closing handshake and returns true, unless either side has closed already.
+    /// Without a code the close frame is empty.
     pub fn close(
         &mut self,
         code: Option<CloseCode>,
@@ -248,7 +257,8 @@ impl<S: Adapter> Endpoint<S> {
         is_first
     }
 
-    /// This side can not go on with the peer: it is told so, if it can be, and nothing it sends counts any more.
+    /// Fails the connection (RFC 6455, 7.1.7): sends a close frame if possible, and ignores
+    /// everything that the peer sends from now on.
     pub fn fail(
         &mut self,
         code: CloseCode,
@@ -263,14 +273,16 @@ impl<S: Adapter> Endpoint<S> {
         self.shutdown.fail();
     }
 
-    /// The peer reads what it was sent before, which is a step of the closing: its time begins anew.
+    /// Restarts the timeout of the current closing step, because the peer has read some of the
+    /// queued output.
     pub fn on_progress(&mut self, rules: &Rules<TimeSpan<S>>, now: S::Time) {
         if let Some(deadline) = &mut self.deadline {
             *deadline = now.after(rules.close_timeout);
         }
     }
 
-    /// When the end is to be given up: from now, if nothing has begun it.
+    /// Returns the time at which the close is given up, and starts its timeout if it is not
+    /// running.
     pub fn ensure_close_deadline(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -279,32 +291,33 @@ impl<S: Adapter> Endpoint<S> {
         *self.deadline.get_or_insert_with(|| now().after(rules.close_timeout))
     }
 
-    /// The peer's stream has ended, or can not be read.
+    /// Records that the peer's stream has ended or cannot be read.
     pub fn on_read_closed(&mut self) {
         self.shutdown.on_read_closed(S::CLOSE_MODE);
     }
 
-    /// All that waited has been written, or can not be.
+    /// Records that all queued output has been written, or cannot be written.
     pub fn on_flushed(&mut self) {
         self.shutdown.on_flushed(self.role, S::CLOSE_MODE);
     }
 
-    /// What was there to be thrown away has been, or there is too much of it.
+    /// Records that the peer's remaining input has been discarded, or is too much to discard.
     pub fn on_drained(&mut self) {
         self.shutdown.on_drained();
     }
 
-    /// Our side of the stream has ended.
+    /// Records that our side of the stream has been shut down.
     pub fn on_shut_down(&mut self) {
         self.shutdown.on_shut_down(S::CLOSE_MODE);
     }
 
-    /// The step of the end that is being waited for is given up.
+    /// Gives up the current step of the close and moves on to the next.
     pub fn give_up_step(&mut self) {
         self.shutdown.give_up_step(S::CLOSE_MODE);
     }
 
-    /// It is over, however far it was: nothing is sent or received any more, and what waits is dropped.
+    /// Ends the connection at once: drops queued output, and neither sends nor receives anything
+    /// more.
     pub fn abort(&mut self) {
         let _ = self.closing.fail();
         self.shutdown.abort();
@@ -313,7 +326,7 @@ impl<S: Adapter> Endpoint<S> {
     }
 }
 
-/// The difference of two times of a adapter.
+/// The difference of two points in time of an adapter.
 pub type TimeSpan<S> = <<S as Adapter>::Time as Time>::Span;
 
 impl<S: Adapter> fmt::Debug for Endpoint<S> {

@@ -1,4 +1,4 @@
-//! Pings and what they measure.
+//! Pings: when they are due, and the round trips that their pongs measure.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::endpoint::adapter::{Rules, Time};
 /// The pings of one connection.
 #[derive(Debug)]
 pub(super) struct Pings<T> {
-    /// When the next ping of the keep-alive is due; set when it is first asked for.
+    /// The time at which the next keep-alive ping is due; set at the first request.
     next: Option<T>,
-    /// The ping since which nothing has come.
+    /// The time of the first ping after which no bytes have been received.
     unanswered: Option<T>,
-    /// The last ping: its number, and when it was sent.
+    /// The number of the last ping, and the time at which it was sent.
     last: (u32, Option<T>),
-    /// The last number that was answered.
+    /// The highest ping number that was answered.
     answered: u32,
 }
 
-/// What is to be done now.
+/// The action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PingDue {
     Nothing,
@@ -32,13 +32,15 @@ impl<T> Default for Pings<T> {
 }
 
 impl<T: Time> Pings<T> {
-    /// Bytes have come: the peer lives. One store, no clock.
+    /// Records that bytes have been received, so the peer is alive. Costs one store and reads no
+    /// clock.
     #[inline]
     pub(super) fn on_input(&mut self) {
         self.unanswered = None;
     }
 
-    /// When [`Pings::due`] is to be asked. Reads the clock once, at the first wait.
+    /// Returns the time at which [`Pings::due`] has to be called. Reads the clock only at the first
+    /// call.
     pub(super) fn deadline(
         &mut self,
         rules: &Rules<T::Span>,
@@ -66,16 +68,16 @@ impl<T: Time> Pings<T> {
         PingDue::Nothing
     }
 
-    /// The payload of a ping that goes out now, and its number.
-    pub(super) fn send(&mut self, now: T) -> (u32, [u8; 4]) {
+    /// Returns the number and the payload of a ping that is sent now.
+    pub(super) fn next_ping(&mut self, now: T) -> (u32, [u8; 4]) {
         let number = self.last.0.wrapping_add(1);
         self.last = (number, Some(now));
         (number, number.to_be_bytes())
     }
 
-    /// A pong has come: the round trip, if it answers the last ping. One that answers an earlier ping, or none, which
-    /// RFC 6455, 5.5.3 allows, measures nothing.
-    pub(super) fn pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
+    /// Returns the round trip if the pong answers the last ping. A pong for an earlier ping, and an
+    /// unsolicited pong, which RFC 6455, 5.5.3 allows, measure nothing.
+    pub(super) fn on_pong(&mut self, payload: &[u8], now: impl FnOnce() -> T) -> Option<Duration> {
         let (number, sent) = self.last;
         if payload != number.to_be_bytes() {
             return None;
@@ -86,13 +88,14 @@ impl<T: Time> Pings<T> {
         now().round_trip(sent)
     }
 
-    /// Whether ping `number`, or a later one, was answered. An answer to a later ping answers all before it.
+    /// Returns true if ping `number` was answered. A pong for a later ping answers all pings before
+    /// it.
     pub(super) fn is_answered(&self, number: u32) -> bool {
         self.answered.wrapping_sub(number) < u32::MAX / 2
     }
 }
 
-/// The earlier of two.
+/// Returns the earlier of two points in time.
 pub(super) fn earlier<T: Time>(one: T, other: T) -> T {
     if one.has_reached(other) { other } else { one }
 }
@@ -132,12 +135,12 @@ mod tests {
         let mut pings = Pings::default();
         let at = Duration::from_secs;
         assert!(!pings.is_answered(1));
-        let (first, payload) = pings.send(at(1));
-        let (second, later) = pings.send(at(2));
-        assert_eq!(pings.pong(&payload, || at(3)), None);
+        let (first, payload) = pings.next_ping(at(1));
+        let (second, later) = pings.next_ping(at(2));
+        assert_eq!(pings.on_pong(&payload, || at(3)), None);
         assert!(!pings.is_answered(first));
-        assert_eq!(pings.pong(&later, || at(5)), Some(at(3)));
+        assert_eq!(pings.on_pong(&later, || at(5)), Some(at(3)));
         assert!(pings.is_answered(first) && pings.is_answered(second));
-        assert_eq!(pings.pong(&later, || at(6)), None, "once");
+        assert_eq!(pings.on_pong(&later, || at(6)), None, "once");
     }
 }

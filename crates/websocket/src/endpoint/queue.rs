@@ -1,8 +1,8 @@
-//! What waits to be written.
+//! The queue of bytes to be written.
 //!
-//! Frames are encoded behind one another into one buffer, the *head*, and leave it in as few writes as the transport
-//! allows. A payload that was handed over lies *behind* it, and so do the frames after that. Most connections never have
-//! one, so what is behind is on the heap.
+//! Frames are encoded one after the other into one buffer, the *head*, which is written with as few
+//! calls as the transport allows. A payload that is not copied, and the frames after it, are in the
+//! *overflow*. The overflow is on the heap because most connections never have one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,12 +10,13 @@ use std::io::IoSlice;
 
 use crate::endpoint::adapter::Adapter;
 
-/// Chunked behind the head whose table an idle connection keeps. A peer that does not read makes it 64 MiB of small messages.
+/// Number of segments whose table an idle connection keeps. A peer that does not read can make the
+/// table hold 64 MiB of small messages.
 const KEPT_SEGMENTS: usize = 16;
 
-/// Bytes waiting to be written, in order. Released, it holds no buffer.
+/// The bytes to be written, in order. After [`Queue::release`] an empty queue holds no buffer.
 pub struct Queue<S: Adapter> {
-    /// The first frames; the first `written` bytes have left.
+    /// The first frames. The first `written` bytes have been written.
     head: Vec<u8>,
     written: usize,
     overflow: Option<Box<Overflow<S>>>,
@@ -23,18 +24,18 @@ pub struct Queue<S: Adapter> {
 
 struct Overflow<S: Adapter> {
     segments: VecDeque<Segment<S>>,
-    /// Bytes of the first segment that have left; none while there is a head.
+    /// Written bytes of the first segment; 0 while there is a head.
     written: usize,
-    /// Bytes of all segments that have not.
+    /// Bytes of all segments that have not been written.
     len: usize,
-    /// Bytes of the last segment that are in `len`, if it is one of frames.
+    /// The number of bytes of the last segment that `len` includes, if it is a segment of frames.
     counted: usize,
 }
 
 enum Segment<S: Adapter> {
-    /// Frames, behind one another.
+    /// Frames, one after the other.
     Frames(Vec<u8>),
-    /// The payload of the header before.
+    /// The payload of the header before it.
     Payload(S::Payload),
 }
 
@@ -54,23 +55,24 @@ impl<S: Adapter> Default for Queue<S> {
 }
 
 impl<S: Adapter> Queue<S> {
-    /// Whether the head is all there ever is: a adapter that hands nothing over does not pay for those that do.
+    /// True for an adapter that has all output in the head. Such an adapter does not pay for the
+    /// overflow.
     const IS_JOINED: bool = S::BUFFER_SIZE == usize::MAX && S::COPY_MAX == usize::MAX;
 
-    /// Bytes that wait.
+    /// Returns the number of queued bytes.
     #[inline]
     pub fn len(&self) -> usize {
         let overflow = if Self::IS_JOINED { None } else { self.overflow.as_ref() };
         self.head.len() - self.written + overflow.map_or(0, |overflow| overflow.len)
     }
 
-    /// Whether nothing waits.
+    /// Returns true if no bytes are queued.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.written == self.head.len() && !self.has_overflow()
     }
 
-    /// The first bytes that wait in one place.
+    /// Returns the first queued bytes that are contiguous.
     #[inline]
     pub fn first(&self) -> &[u8] {
         if self.written < self.head.len() || Self::IS_JOINED {
@@ -80,7 +82,7 @@ impl<S: Adapter> Queue<S> {
         overflow.segments.front().map_or(&[], |segment| &segment.bytes()[overflow.written..])
     }
 
-    /// Puts what waits into `slices`, for a vectored write; how many.
+    /// Fills `slices` with queued bytes for a vectored write, and returns the number of slices.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         if let (true, Some(slice)) = (self.written < self.head.len(), slices.first_mut()) {
@@ -96,10 +98,10 @@ impl<S: Adapter> Queue<S> {
         count
     }
 
-    /// Notes that the first `n` bytes have left; whether they were all.
+    /// Removes the first `n` bytes, and returns true if the queue is empty then.
     ///
     /// # Panics
-    /// When fewer wait.
+    /// If fewer bytes are queued.
     #[inline]
     pub(super) fn advance(&mut self, n: usize) -> bool {
         let left = self.head.len() - self.written;
@@ -113,15 +115,15 @@ impl<S: Adapter> Queue<S> {
             self.advance_overflow(n - left);
             return self.is_empty();
         }
-        assert!(n == left, "no more leaves than waits");
+        assert!(n == left, "at most the queued bytes are written");
         true
     }
 
-    /// What is behind moves up.
+    /// Removes `n` bytes from the overflow, and makes its first frames the head.
     #[cold]
     fn advance_overflow(&mut self, mut n: usize) {
-        let overflow = self.overflow.as_mut().expect("asked before");
-        overflow.len = overflow.len.checked_sub(n).expect("no more leaves than waits");
+        let overflow = self.overflow.as_mut().expect("the caller has checked it");
+        overflow.len = overflow.len.checked_sub(n).expect("at most the queued bytes are written");
         n += overflow.written;
         overflow.written = 0;
         while let Some(first) = overflow.segments.front() {
@@ -133,7 +135,7 @@ impl<S: Adapter> Queue<S> {
                 }
             } else if let Segment::Frames(_) = first {
                 let Some(Segment::Frames(frames)) = overflow.segments.pop_front() else {
-                    unreachable!("just seen")
+                    unreachable!("matched above")
                 };
                 overflow.len -= frames.len() - n;
                 S::return_buffer(std::mem::replace(&mut self.head, frames));
@@ -146,7 +148,8 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Where the next frame is to be appended. Then call [`Queue::appended`].
+    /// Returns the buffer to which the next frame has to be appended. Call [`Queue::appended`]
+    /// after that.
     #[inline]
     pub(super) fn tail(&mut self) -> &mut Vec<u8> {
         if Self::IS_JOINED || (self.head.len() < S::BUFFER_SIZE && !self.has_overflow()) {
@@ -156,7 +159,7 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// A frame was appended to the tail.
+    /// Updates the length after a frame was appended to the tail.
     #[inline]
     pub(super) fn appended(&mut self) {
         if !Self::IS_JOINED && self.overflow.is_some() {
@@ -164,21 +167,22 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     #[inline]
     pub(super) fn push_raw(&mut self, bytes: &[u8]) {
         self.tail().extend_from_slice(bytes);
         self.appended();
     }
 
-    /// Appends a payload, whose header was appended before.
+    /// Appends a payload whose header was appended before.
     pub(super) fn push_payload(&mut self, payload: S::Payload) {
         let overflow = self.overflow.get_or_insert_default();
         overflow.len += S::bytes(&payload).len();
         overflow.segments.push_back(Segment::Payload(payload));
     }
 
-    /// Bytes behind the message that is being sent. What was joined with it counts as a part of it.
+    /// Returns the number of bytes after the message that is being written. Frames in the same
+    /// buffer count as a part of that message.
     pub(super) fn bytes_after_current(&self) -> usize {
         let Some(overflow) = &self.overflow else { return 0 };
         let front = self.current_segments();
@@ -191,7 +195,8 @@ impl<S: Adapter> Queue<S> {
         if front == 0 { overflow.len } else { overflow.len + overflow.written - first }
     }
 
-    /// Drops what is behind the message that is being sent: the peer sees whole messages, and fewer of them.
+    /// Drops the bytes after the message that is being written, so that the peer receives only
+    /// whole messages.
     pub(super) fn drop_after_current(&mut self) {
         let front = self.current_segments();
         let Some(overflow) = &mut self.overflow else { return };
@@ -203,7 +208,7 @@ impl<S: Adapter> Queue<S> {
         }
     }
 
-    /// Drops all that waits.
+    /// Drops all bytes.
     pub(super) fn clear(&mut self) {
         self.head.clear();
         self.written = 0;
@@ -211,7 +216,7 @@ impl<S: Adapter> Queue<S> {
         self.release();
     }
 
-    /// Gives the buffer back when nothing is in it, and the table of what is behind when it has grown.
+    /// Returns an empty head to the adapter, and frees an overflow table that has grown.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.written == self.head.len() && self.head.capacity() > 0 {
@@ -228,20 +233,21 @@ impl<S: Adapter> Queue<S> {
         !Self::IS_JOINED && self.overflow.as_ref().is_some_and(|overflow| overflow.len > 0)
     }
 
-    /// How many segments behind the head the message that is being sent has: its payload, if its header ends the head or has
-    /// left already.
+    /// Returns the number of overflow segments that belong to the message that is being written:
+    /// its payload counts if its header ends the head or has been written.
     fn current_segments(&self) -> usize {
         let first = self.overflow.as_ref().and_then(|overflow| overflow.segments.front());
         usize::from(matches!(first, Some(Segment::Payload(_))))
     }
 
-    /// The head, with room at its start taken back.
+    /// Returns the head with space for a frame, after removing written bytes.
     #[inline]
     fn head_for_append(&mut self) -> &mut Vec<u8> {
         if self.head.capacity() == 0 {
             self.head = S::take_buffer();
         } else if self.written > self.head.len() / 2 {
-            // What has left is cut off once it is more than what has not: each byte is moved at most once.
+            // Written bytes are removed once they are more than half, so each byte is moved at most
+            // once.
             self.head.drain(..self.written);
             self.written = 0;
         }
@@ -251,14 +257,17 @@ impl<S: Adapter> Queue<S> {
     #[cold]
     fn overflow_tail(&mut self) -> &mut Vec<u8> {
         let overflow = self.overflow.get_or_insert_default();
-        let joins = matches!(overflow.segments.back(), Some(Segment::Frames(frames)) if frames.len() < S::BUFFER_SIZE);
-        if !joins {
+        let has_space = match overflow.segments.back() {
+            Some(Segment::Frames(frames)) => frames.len() < S::BUFFER_SIZE,
+            _ => false,
+        };
+        if !has_space {
             overflow.segments.push_back(Segment::Frames(S::take_buffer()));
             overflow.counted = 0;
         }
         match overflow.segments.back_mut() {
             Some(Segment::Frames(frames)) => frames,
-            _ => unreachable!("the last segment is one of frames: it was pushed if it was not"),
+            _ => unreachable!("a segment of frames was pushed above"),
         }
     }
 
@@ -273,7 +282,8 @@ impl<S: Adapter> Queue<S> {
 }
 
 impl<S: Adapter> Overflow<S> {
-    /// Whether nothing is in it, and it has had more than a few segments: few are kept, for the next.
+    /// Returns true if the overflow is empty and has had more than a few segments. A small table is
+    /// kept for the next overflow.
     fn has_grown(&self) -> bool {
         self.segments.is_empty() && self.segments.capacity() > KEPT_SEGMENTS
     }

@@ -1,4 +1,4 @@
-//! What the peer has sent, and what is said to it.
+//! The processing of received frames, and the responses that the protocol requires.
 
 use crate::endpoint::adapter::{Adapter, Counters, Rules, Time};
 use crate::endpoint::{Endpoint, TimeSpan};
@@ -9,28 +9,28 @@ use crate::protocol::{
     Violation,
 };
 
-/// What came of bytes that were read.
+/// The result of [`Endpoint::receive`].
 #[derive(Debug)]
 #[must_use = "a message that is dropped here is lost"]
 pub enum Received<'a> {
-    /// Nothing that the application is told of.
+    /// No event for the application.
     Nothing,
-    /// A whole text message; UTF-8.
+    /// A whole text message, in UTF-8.
     Text(DecodedPayload<'a>),
     /// A whole binary message.
     Binary(DecodedPayload<'a>),
-    /// The peer's close frame, which has been answered: [`Endpoint::ending`] has its code.
+    /// The peer's close frame, which has been answered. [`Endpoint::ending`] has its code.
     Closed,
-    /// The peer broke the protocol, and was told so.
+    /// The peer violated the protocol, and a close frame that reports it is queued.
     Failed(Violation),
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// Takes what was read, which is unmasked in place: how many bytes were used, and what came of them. To be called again
-    /// with the rest. Pings and close frames are answered; behind a close frame or a breach of the protocol nothing counts,
-    /// and all of `input` is used.
+    /// Processes received bytes, which are unmasked in place. Returns the number of bytes that were
+    /// consumed, and an event. Call it again with the rest of `input`.
     ///
-    /// `decoder` is one for all calls.
+    /// Pings and close frames are answered. After a close frame or a violation of the protocol all
+    /// of `input` is consumed and ignored. All calls for a connection need the same `decoder`.
     pub fn receive<'a>(
         &mut self,
         decoder: &'a mut Decoder,
@@ -57,7 +57,8 @@ impl<S: Adapter> Endpoint<S> {
         (n, if is_text { Received::Text(payload) } else { Received::Binary(payload) })
     }
 
-    /// [`Endpoint::receive`] of an open connection, without the borrow: a step is data.
+    /// Does what [`Endpoint::receive`] does on an open connection. The returned step borrows
+    /// nothing.
     #[expect(
         clippy::inline_always,
         reason = "saves 31 of the 734 instructions of the ablation's frame/ours"
@@ -74,7 +75,7 @@ impl<S: Adapter> Endpoint<S> {
         let all = input.len();
         let (mut n, mut step) = match decoder.step(input, mode) {
             Ok(stepped) => stepped,
-            Err(violation) => return Err(self.breach(violation, rules, now)),
+            Err(violation) => return Err(self.on_violation(violation, rules, now)),
         };
         self.counters.count(|statistics| statistics.fragments_received = decoder.fragments());
         match &step {
@@ -96,7 +97,7 @@ impl<S: Adapter> Endpoint<S> {
                 self.receive_control(*opcode, payload, rules, now)?;
                 step = None;
                 if !self.may_receive() {
-                    // Nothing after a close frame counts.
+                    // Frames after a close frame are ignored.
                     n = all;
                 }
             }
@@ -105,7 +106,8 @@ impl<S: Adapter> Endpoint<S> {
         Ok((n, step))
     }
 
-    /// Counts a message that [`Decoder::decode_whole_frame`] has found: nothing else is to be done for one.
+    /// Counts a message that [`Decoder::decode_whole_frame`] has found. Such a message needs no
+    /// other processing.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(crate) fn on_whole_frame(&mut self, frame: WholeFrame) {
@@ -125,18 +127,18 @@ impl<S: Adapter> Endpoint<S> {
     ) -> Result<(), Violation> {
         self.counters.count(|statistics| statistics.controls_received += 1);
         match opcode {
-            OpCode::Ping => self.pong(payload, rules),
+            OpCode::Ping => self.on_ping(payload, rules),
             OpCode::Pong => {
-                if let Some(round_trip) = self.pings.pong(payload, now) {
+                if let Some(round_trip) = self.pings.on_pong(payload, now) {
                     self.counters.count(|statistics| statistics.round_trip = Some(round_trip));
                 }
             }
             OpCode::Close => {
                 let reason = match CloseReason::parse(payload) {
                     Ok(reason) => reason,
-                    Err(violation) => return Err(self.breach(violation, rules, now)),
+                    Err(violation) => return Err(self.on_violation(violation, rules, now)),
                 };
-                // An empty one is not on the heap.
+                // An empty string allocates nothing.
                 self.reason = reason.reason.into();
                 if let Answer::Close(code) = self.closing.receive(&reason) {
                     self.send_close(code, "");
@@ -149,9 +151,9 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// The peer broke the protocol.
+    /// Fails the connection because the peer has violated the protocol.
     #[cold]
-    fn breach(
+    fn on_violation(
         &mut self,
         violation: Violation,
         rules: &Rules<TimeSpan<S>>,

@@ -1,4 +1,4 @@
-//! What is queued to be written, and in which order it may be.
+//! The encoding and queueing of frames, and the rules for their order.
 
 use crate::endpoint::adapter::{Adapter, Counters, Rules};
 use crate::endpoint::queue::Queue;
@@ -9,19 +9,19 @@ use crate::protocol::{
     encode_control, encode_message,
 };
 
-/// Why nothing was queued.
+/// The reason for which a frame was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
     /// A close frame was sent or received.
     Closed,
-    /// Writing has failed before.
+    /// An earlier write has failed.
     Broken,
-    /// A message is being written in chunks, or was given up half way: no other may stand within it.
+    /// A fragmented message has been begun and not finished, so no other message can be sent.
     WithinMessage,
 }
 
-/// Whether a message is being written in chunks.
+/// The state of a fragmented message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writing {
     Nothing,
@@ -35,7 +35,7 @@ pub(super) struct Pong {
 }
 
 impl<S: Adapter> Endpoint<S> {
-    /// What waits to be written. When some of it has left, call [`Endpoint::on_written`].
+    /// Returns the queued output. Call [`Endpoint::on_written`] after a part of it was written.
     #[inline]
     pub fn output(&mut self, rules: &Rules<TimeSpan<S>>) -> &Queue<S> {
         if self.pong.is_some() {
@@ -44,27 +44,28 @@ impl<S: Adapter> Endpoint<S> {
         &self.queue
     }
 
-    /// Whether anything waits to be written.
+    /// Returns true if output is queued.
     #[inline]
     pub fn has_output(&self) -> bool {
         !self.queue.is_empty() || self.pong.is_some()
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of queued bytes.
     #[inline]
     pub fn pending(&self) -> usize {
         self.queue.len()
     }
 
-    /// Bytes that wait behind the message that is being written.
+    /// Returns the number of queued bytes after the message that is being written.
     pub fn bytes_after_current(&self) -> usize {
         self.queue.bytes_after_current()
     }
 
-    /// The first `n` bytes of the output have left; whether that was all.
+    /// Removes the first `n` bytes, which have been written, from the queue. Returns true if the
+    /// queue is empty then.
     ///
     /// # Panics
-    /// When fewer wait.
+    /// If `n` is more than the number of queued bytes.
     #[inline]
     pub fn on_written(&mut self, n: usize) -> bool {
         self.holds_pongs = false;
@@ -72,38 +73,41 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.advance(n) && self.pong.is_none()
     }
 
-    /// The transport takes nothing. Until it does, only the peer's newest ping is answered. A adapter may leave this out.
+    /// Records that the transport accepts no bytes. Until it does, only the peer's newest ping is
+    /// answered. An adapter need not call this.
     pub fn on_write_blocked(&mut self) {
         self.holds_pongs = true;
     }
 
-    /// The transport has failed: what waits is dropped, and nothing is queued any more.
+    /// Records that the transport has failed: drops the queue, and queues nothing any more.
     pub fn on_write_failed(&mut self) {
         self.is_broken = true;
         self.queue.clear();
         self.pong = None;
     }
 
-    /// Drops what waits behind the message that is being written: the peer sees whole messages, and fewer of them.
+    /// Drops the queued frames after the message that is being written. The peer receives fewer
+    /// messages, but each of them whole.
     pub fn drop_after_current(&mut self) {
         self.queue.drop_after_current();
     }
 
-    /// Gives the buffer back when nothing is in it, as in an idle connection.
+    /// Returns the buffer of an empty queue to the adapter, so that an idle connection holds none.
     #[inline]
     pub fn release(&mut self) {
         self.queue.release();
     }
 
-    /// Appends bytes that are no frame: the answer to the handshake.
+    /// Queues bytes that are not a frame: the response to the opening handshake.
     pub fn send_raw(&mut self, bytes: &[u8]) {
         self.queue.push_raw(bytes);
     }
 
-    /// Whether a message may be sent now.
+    /// Checks that a message may be sent now.
     ///
     /// # Errors
-    /// Why not.
+    /// The conditions of [`Endpoint::check_open`], and [`SendError::WithinMessage`] within a
+    /// fragmented message.
     #[inline]
     pub fn check_message(&self) -> Result<(), SendError> {
         if self.writing == Writing::Nothing {
@@ -113,10 +117,10 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Whether anything but a close frame may be sent now.
+    /// Checks that a frame other than a close frame may be sent now.
     ///
     /// # Errors
-    /// Why not.
+    /// [`SendError::Closed`] after a close frame, and [`SendError::Broken`] after a failed write.
     #[inline]
     pub fn check_open(&self) -> Result<(), SendError> {
         if self.is_broken {
@@ -125,7 +129,7 @@ impl<S: Adapter> Endpoint<S> {
         if self.closing.may_send() { Ok(()) } else { Err(SendError::Closed) }
     }
 
-    /// Queues a message, encoded; to be asked before: [`Endpoint::check_message`].
+    /// Encodes and queues a message. The caller has to call [`Endpoint::check_message`] first.
     #[expect(
         clippy::inline_always,
         reason = "saves some 20 of the 315 instructions of frames/write-512"
@@ -151,17 +155,18 @@ impl<S: Adapter> Endpoint<S> {
         self.queue.appended();
     }
 
-    /// Queues a message that was encoded before: its whole frame, and the length of its payload.
+    /// Queues a message that is already encoded: its whole frame, and the length of its payload.
     pub fn send_encoded(&mut self, frame: &[u8], payload: usize) {
         debug_assert!(self.check_message().is_ok());
         self.count_message(payload);
         self.queue.push_raw(frame);
     }
 
-    /// Queues a message of a server's, without a copy if it is large. The payload comes back if it was copied.
+    /// Queues a message of a server, and copies its payload only up to [`Adapter::COPY_MAX`] bytes.
+    /// Returns the payload if it was copied.
     ///
     /// # Errors
-    /// Why it was not queued; then it is dropped.
+    /// As [`Endpoint::check_message`]; the payload is dropped then.
     pub fn send_owned(
         &mut self,
         opcode: OpCode,
@@ -181,10 +186,11 @@ impl<S: Adapter> Endpoint<S> {
         Ok(None)
     }
 
-    /// Queues a message that was encoded elsewhere, from where its frame lies; `payload` is its length before.
+    /// Queues a message that was encoded elsewhere, without a copy. `payload` is the length of the
+    /// message before its encoding.
     ///
     /// # Errors
-    /// Why it was not queued; then it is dropped.
+    /// As [`Endpoint::check_message`]; the frame is dropped then.
     pub fn send_frame(&mut self, frame: S::Payload, payload: usize) -> Result<(), SendError> {
         self.check_message()?;
         self.count_message(payload);
@@ -192,8 +198,9 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// The header of a server's message that its adapter writes by itself, the payload beside it and without a copy, because nothing
-    /// else waits: its length. Then call [`Endpoint::on_direct_write`].
+    /// Writes the header of a server's message into `out` and returns its length. Use it for a
+    /// vectored write of header and payload while the queue is empty, and call
+    /// [`Endpoint::on_direct_write`] after that.
     pub fn direct_header(
         &self,
         opcode: OpCode,
@@ -206,7 +213,8 @@ impl<S: Adapter> Endpoint<S> {
         plain_header(opcode, payload).write(out)
     }
 
-    /// Of a header and its payload the transport has taken the first `n` bytes; the rest is queued.
+    /// Records that the transport has accepted the first `n` bytes of a header and its payload, and
+    /// queues the rest.
     pub fn on_direct_write(&mut self, header: &[u8], payload: &[u8], n: usize) {
         self.count_message(payload.len());
         self.counters.count(|statistics| statistics.bytes_sent += n as u64);
@@ -217,10 +225,10 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Begins a message in chunks: until it is finished, or dropped before its first, no other can be sent.
+    /// Begins a fragmented message. No other message can be sent until it has ended.
     ///
     /// # Errors
-    /// When another was not finished.
+    /// [`SendError::WithinMessage`] if another fragmented message has not ended.
     pub fn begin_fragmented(&mut self) -> Result<(), SendError> {
         if self.writing != Writing::Nothing {
             return Err(SendError::WithinMessage);
@@ -229,10 +237,11 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// Queues a chunk as a frame: `opcode` is [`OpCode::Continuation`] but for the first. The last ends the message.
+    /// Queues a fragment as one frame. `opcode` is [`OpCode::Continuation`] except for the first
+    /// fragment, and the last fragment ends the message.
     ///
     /// # Errors
-    /// Why not.
+    /// As [`Endpoint::check_open`].
     pub fn send_fragment(
         &mut self,
         opcode: OpCode,
@@ -252,13 +261,13 @@ impl<S: Adapter> Endpoint<S> {
         Ok(())
     }
 
-    /// The message in chunks is done, or none of it was sent.
+    /// Ends a fragmented message after its last fragment, or before its first.
     pub fn end_fragmented(&mut self) {
         self.writing = Writing::Nothing;
     }
 
-    /// The message in chunks is given up half way: the connection is closed with 1011, because a peer must not take half a message for a
-    /// whole one. Nothing, if none is being written.
+    /// Gives up a fragmented message, if one has begun, by closing the connection with code 1011:
+    /// the peer must not take half a message for a whole one.
     pub fn abandon_fragmented(
         &mut self,
         rules: &Rules<TimeSpan<S>>,
@@ -270,7 +279,7 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Whether a message in chunks has begun and not ended.
+    /// Returns true within a fragmented message.
     pub fn is_within_message(&self) -> bool {
         self.writing == Writing::Fragmented
     }
@@ -296,7 +305,7 @@ impl<S: Adapter> Endpoint<S> {
     }
 
     pub(super) fn send_close(&mut self, code: Option<CloseCode>, reason: &str) {
-        // Nothing may be sent behind it (RFC 6455, 5.5.1).
+        // No frame may follow a close frame (RFC 6455, 5.5.1).
         self.pong = None;
         if !self.is_broken {
             let mask = self.mask();
@@ -306,8 +315,8 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Each ping of a batch is answered, in order, as long as the peer keeps up.
-    pub(super) fn pong(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
+    /// Answers a ping. Each ping of a batch is answered in order, as long as the peer reads.
+    pub(super) fn on_ping(&mut self, payload: &[u8], rules: &Rules<TimeSpan<S>>) {
         if self.is_broken || !self.closing.may_send() {
             return;
         }
@@ -321,7 +330,8 @@ impl<S: Adapter> Endpoint<S> {
 
     #[cold]
     fn queue_pong(&mut self, rules: &Rules<TimeSpan<S>>) {
-        // Not only when nothing else waits: where messages keep coming, that is never.
+        // A pong also goes out behind queued messages. Otherwise a continuous flow of messages
+        // would hold it back for ever.
         if !self.queue.is_empty() && !self.keeps_up(rules) {
             return;
         }
@@ -330,7 +340,7 @@ impl<S: Adapter> Endpoint<S> {
         }
     }
 
-    /// Whether the peer reads what it is sent.
+    /// Returns true if the peer reads fast enough.
     fn keeps_up(&self, rules: &Rules<TimeSpan<S>>) -> bool {
         !self.holds_pongs && self.pending() < rules.high_water
     }

@@ -1,4 +1,5 @@
-//! How a connection ends (RFC 6455, 7), after the closing handshake or without it.
+//! The end of a connection (RFC 6455, 7), with or without the closing handshake, as a state
+//! machine. Each state is the I/O action that the adapter has to perform.
 //!
 //! ```text
 //!            closed, failed            all written
@@ -8,44 +9,49 @@
 //!     └──▶ ShutDown (Prompt)         └──────▶ Drain ──▶ ... ◀── Drain
 //!     └──▶ Flush (Lingering)
 //! ```
-//! RFC 6455, 7.1.1: of a connection that was closed the server ends the TCP connection, and the client waits for it.
+//! After a closing handshake the server ends the TCP connection, and the client waits for that (RFC
+//! 6455, 7.1.1).
 
 use crate::endpoint::adapter::CloseMode;
 use crate::protocol::Role;
 
-/// What the adapter is to do with its transport.
+/// An action that the adapter has to perform on its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoAction {
-    /// Read what comes, and write what is queued.
+    /// Read input and write queued output.
     Serve,
-    /// Write what is queued, and then call [`Endpoint::on_flushed`](crate::endpoint::Endpoint::on_flushed).
+    /// Write queued output, then call
+    /// [`Endpoint::on_flushed`](crate::endpoint::Endpoint::on_flushed).
     Flush,
-    /// Read, and throw it away: so that the end of our stream does not overtake our last frame as a reset. Then
-    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained).
+    /// Read and discard input, then call
+    /// [`Endpoint::on_drained`](crate::endpoint::Endpoint::on_drained). Without this, unread input
+    /// could make the system reset the connection before the peer has read our last frame.
     Drain {
-        /// Until the peer ends its stream; else only what is there.
+        /// True if the adapter reads until the peer ends its stream; false if it only discards the
+        /// input that has arrived.
         waits: bool,
     },
-    /// End our side of the stream, and then call [`Endpoint::on_shut_down`](crate::endpoint::Endpoint::shut).
+    /// Shut down our side of the stream, then call
+    /// [`Endpoint::on_shut_down`](crate::endpoint::Endpoint::on_shut_down).
     ShutDown,
     /// Drop the transport.
     Over,
-    /// Drop the transport in such a way that nothing of it stays, whatever the peer has not read.
+    /// Reset the transport, so that the system keeps none of the unsent bytes.
     Reset,
 }
 
-/// Why it ends.
+/// The reason for which a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// Both sides have said goodbye.
+    /// The closing handshake is complete.
     Closed,
-    /// One side can not go on.
+    /// The connection was failed (RFC 6455, 7.1.7).
     Failed,
-    /// The peer's stream ended by itself.
+    /// The peer's stream ended without a close frame.
     ReadClosed,
 }
 
-/// How far the end of a connection is. All the decisions, and no data.
+/// The progress of a connection's end. It makes all decisions and holds no bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ShutdownState {
     action: IoAction,
@@ -78,14 +84,14 @@ impl ShutdownState {
         self.cause == Cause::Failed
     }
 
-    /// The closing handshake is done.
+    /// Starts the end after a complete closing handshake.
     pub(super) fn close(&mut self) {
         if self.action == IoAction::Serve {
             *self = ShutdownState { action: IoAction::Flush, cause: Cause::Closed, ..*self };
         }
     }
 
-    /// The peer broke the protocol, or this side gives it up.
+    /// Starts the end after a protocol violation or another failure.
     pub(super) fn fail(&mut self) {
         if self.action == IoAction::Serve {
             self.action = IoAction::Flush;
@@ -93,7 +99,7 @@ impl ShutdownState {
         self.cause = Cause::Failed;
     }
 
-    /// The peer's stream has ended.
+    /// Records that the peer's stream has ended.
     pub(super) fn on_read_closed(&mut self, mode: CloseMode) {
         self.is_read_closed = true;
         match self.action {
@@ -136,7 +142,7 @@ impl ShutdownState {
         self.action = if lingers { IoAction::Drain { waits: true } } else { IoAction::Over };
     }
 
-    /// The time of a step is over: on to the end of our stream, or to the end of all.
+    /// Gives up the current step: moves on to the shutdown of our stream, or to the end.
     pub(super) fn give_up_step(&mut self, mode: CloseMode) {
         if self.is_over() {
             return;
@@ -162,7 +168,7 @@ impl ShutdownState {
 mod tests {
     use super::*;
 
-    /// The actions from `begin` on, each done as soon as it is there.
+    /// Returns the actions from `begin` on, each performed at once.
     fn shutdown(
         role: Role,
         mode: CloseMode,

@@ -1,33 +1,34 @@
 //! Close codes (RFC 6455, 7.4).
 
-/// A close code that may stand in a frame.
+/// A close code that may be sent in a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CloseCode(u16);
 
 impl CloseCode {
-    /// The purpose is fulfilled.
+    /// The purpose of the connection is fulfilled.
     pub const NORMAL: CloseCode = CloseCode(1000);
-    /// The server goes down, or the browser navigates away.
+    /// The server shuts down, or the browser leaves the page.
     pub const GOING_AWAY: CloseCode = CloseCode(1001);
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     pub const PROTOCOL: CloseCode = CloseCode(1002);
-    /// Text that is not UTF-8.
+    /// A text message was not UTF-8.
     pub const INVALID: CloseCode = CloseCode(1007);
-    /// A rule of the application.
+    /// The connection violates a rule of the application.
     pub const POLICY: CloseCode = CloseCode(1008);
-    /// A message too large.
+    /// A message was too large.
     pub const TOO_BIG: CloseCode = CloseCode(1009);
     /// The server failed.
     pub const INTERNAL: CloseCode = CloseCode(1011);
-    /// The server has no room for it at the moment (IANA's registry of close codes).
+    /// The server is overloaded at the moment (IANA's registry of close codes).
     pub const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
 
-    /// The code, if it may be sent: 1000 to 1014 less 1004, 1005 and 1006, and 3000 to 4999 (RFC 6455, 7.4.2).
+    /// Returns the code if it may be sent: 1000 to 1014 without 1004, 1005 and 1006, and 3000 to
+    /// 4999 (RFC 6455, 7.4.2).
     pub fn new(code: u16) -> Option<CloseCode> {
         matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999).then_some(CloseCode(code))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u16 {
         self.0
     }

@@ -3,23 +3,25 @@
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::violation::Violation;
 
-/// What a close frame says.
+/// The contents of a close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CloseReason<'a> {
-    /// The code; none in a frame without payload.
+    /// The code; `None` in a frame without payload.
     pub code: Option<CloseCode>,
-    /// Why, for a person.
+    /// The reason, which is meant for people.
     pub reason: &'a str,
 }
 
-/// Bytes a reason may have: a control frame's 125 less the code.
+/// The maximum length of a reason in bytes: 125 bytes of a control frame without the two of the
+/// code.
 pub const REASON_MAX: usize = 123;
 
 impl<'a> CloseReason<'a> {
-    /// Reads a close frame's payload.
+    /// Parses the payload of a close frame.
     ///
     /// # Errors
-    /// A payload of one byte, a code that must not be sent, a reason that is not UTF-8.
+    /// [`Violation::ClosePayload`] for a payload of one byte, [`Violation::CloseCode`] for a code
+    /// that must not be sent, and [`Violation::Utf8`] for a reason that is not UTF-8.
     pub fn parse(payload: &'a [u8]) -> Result<CloseReason<'a>, Violation> {
         match payload {
             [] => Ok(CloseReason { code: None, reason: "" }),

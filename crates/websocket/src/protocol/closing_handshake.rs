@@ -1,4 +1,4 @@
-//! The close handshake (RFC 6455, 7.1) as a state machine.
+//! The closing handshake (RFC 6455, 7.1) as a state machine.
 //!
 //! ```text
 //!            start                    receive
@@ -6,33 +6,36 @@
 //!    | receive                                           ^
 //!    +------------> Received --- (the answer is sent) ---+
 //! ```
-//! [`Closing::fail`] leads from anywhere to `Done`. Who ends the TCP connection first (the server) is the caller's to do.
+//! [`Closing::fail`] leads from any state to `Done`. The caller is responsible for the end of the
+//! TCP connection, which the server closes first.
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::CloseReason;
 
-/// How far the close handshake is.
+/// The progress of the closing handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     #[default]
     Open,
-    /// Our close frame was sent; the peer's is waited for.
+    /// Our close frame was sent, and the peer's is expected.
     Sent,
-    /// The peer's close frame came and ours was written in answer; or one side failed.
+    /// The peer's close frame was received and ours was sent, or the connection was failed.
     Done,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// The code that the peer's close frame had; none if the frame was empty or did not come.
+    /// The code in the peer's close frame; `None` if the frame was empty or was not received.
     pub code: Option<CloseCode>,
-    /// Whether both sides sent a close frame. A connection that ends otherwise has the code 1006 in an API that needs one.
+    /// True if both sides sent a close frame. For a connection that ended otherwise, an API that
+    /// needs a code reports 1006.
     pub is_clean: bool,
 }
 
 impl Ending {
-    /// The code for an API that needs one: 1005 stands for a close frame without a code, 1006 for none (RFC 6455, 7.1.5).
+    /// Returns the code for an API that needs one: 1005 for a close frame without a code, and 1006
+    /// without a close frame (RFC 6455, 7.1.5).
     pub fn number(self) -> u16 {
         match self.code {
             _ if !self.is_clean => 1006,
@@ -42,17 +45,17 @@ impl Ending {
     }
 }
 
-/// What has to be written in answer.
+/// The frame that answers the peer's close frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "the peer waits for the answer to its close frame"]
 pub enum Answer {
-    /// A close frame with this code; without one, an empty one.
+    /// A close frame with this code, or an empty close frame.
     Close(Option<CloseCode>),
-    /// Nothing: our own close frame went out before.
+    /// No frame, because our own close frame has been sent.
     Nothing,
 }
 
-/// The close handshake of one connection.
+/// The state of the closing handshake of one connection.
 ///
 /// ```
 /// use rookery_websocket::protocol::{Answer, CloseCode, CloseReason, Closing};
@@ -71,7 +74,8 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// Whether this side is to write a close frame now; not if it did before. After that nothing else may be sent (5.5.1).
+    /// Starts the handshake. Returns true if the caller has to send a close frame, and false if one
+    /// was sent before. No other frame may follow the close frame (5.5.1).
     #[must_use = "the close frame is the caller's to write"]
     pub fn start(&mut self) -> bool {
         let is_first = self.state == State::Open;
@@ -81,7 +85,8 @@ impl Closing {
         is_first
     }
 
-    /// The peer's close frame came. The answer has its code, which [`CloseReason::parse`] has checked (5.5.1).
+    /// Records the peer's close frame and returns the answer, which has the same code.
+    /// [`CloseReason::parse`] has checked the code (5.5.1).
     pub fn receive(&mut self, reason: &CloseReason<'_>) -> Answer {
         let answer = match self.state {
             State::Open => Answer::Close(reason.code),
@@ -95,7 +100,7 @@ impl Closing {
         answer
     }
 
-    /// The connection is failed (7.1.7): the peer broke the protocol. Whether a close frame is to be written.
+    /// Fails the connection (7.1.7). Returns true if the caller has to send a close frame.
     #[must_use = "the close frame is the caller's to write"]
     pub fn fail(&mut self) -> bool {
         let may_write = self.state == State::Open;
@@ -104,22 +109,23 @@ impl Closing {
         may_write
     }
 
-    /// Whether data and pings may still be sent: not after a close frame.
+    /// Returns true while messages and pings may be sent, which is until a close frame was sent or
+    /// received.
     pub fn may_send(&self) -> bool {
         self.state == State::Open
     }
 
-    /// Whether anything that the peer still sends counts.
+    /// Returns true while frames from the peer are processed.
     pub fn may_receive(&self) -> bool {
         self.state != State::Done
     }
 
-    /// Whether our close frame waits for the peer's.
+    /// Returns true while our close frame waits for the peer's.
     pub fn is_waiting(&self) -> bool {
         self.state == State::Sent
     }
 
-    /// How it ended, or would if the connection broke now.
+    /// Returns how the connection ended, or how it would end if it broke now.
     pub fn ending(&self) -> Ending {
         Ending { code: self.code, is_clean: self.has_received && !self.has_failed }
     }

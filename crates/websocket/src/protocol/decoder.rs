@@ -1,9 +1,10 @@
-//! From bytes to messages.
+//! The decoder, which turns received bytes into messages.
 //!
-//! The decoder is fed what has arrived and yields one event at a time, which borrows from what was fed or from the
-//! decoder. A message that lies whole in the fed bytes, in one plain frame, is not copied; any other is put together in
-//! a buffer that grows with the bytes received, never with a length that was only announced. All progress lives here:
-//! bytes may come in any chunks.
+//! The decoder is fed with the bytes as they arrive and yields one event at a time. An event
+//! borrows from the fed bytes or from the decoder. A message that is whole in the fed bytes, in one
+//! uncompressed frame, is not copied. Any other message is assembled in a buffer, which grows with
+//! the bytes received and never with a length that was only announced. The bytes may be split
+//! anywhere, because all progress is stored here.
 
 mod event;
 mod limits;
@@ -23,34 +24,37 @@ use crate::protocol::role::Role;
 use crate::protocol::utf8::{Utf8Stream, is_utf8};
 use crate::protocol::violation::Violation;
 
-/// The reading half of a connection.
+/// The reading side of a connection.
 ///
 /// # Allocation
-/// None for messages that come whole; otherwise the buffer of the message, which is kept for the next one unless
-/// [`DecodedPayload::Assembled`] was taken, and an idle decoder gives back with [`Decoder::release`].
+/// Messages that arrive whole allocate nothing. Other messages need the assembly buffer, which is
+/// kept for the next message unless [`DecodedPayload::Assembled`] was taken. An idle decoder
+/// returns the buffer with [`Decoder::release`].
 #[derive(Debug)]
 pub struct Decoder {
     role: Role,
     limits: DecoderLimits,
     inflater: Option<Box<Inflater>>,
-    /// Bytes of a header that has not come whole.
+    /// The bytes of an incomplete header.
     partial: [u8; MAX_HEADER],
     partial_len: u8,
     /// The frame whose payload is being read.
     frame: Option<Header>,
-    /// Bytes of its payload that have been read.
+    /// The number of payload bytes of that frame that have been read.
     done: u64,
-    /// Frames so far that did not end their message.
+    /// The number of frames so far that did not end their message.
     fragments: u64,
-    /// The message being put together.
+    /// The message that is being assembled.
     message: Option<Assembly>,
-    /// Its bytes, inflated.
+    /// The assembled bytes, decompressed.
     assembled: Vec<u8>,
-    /// Whether `assembled` was shown and is to be cleared.
+    /// True if `assembled` was returned to the caller and has to be cleared.
     is_shown: bool,
-    /// Whether a chunk was full before all of what came was inflated: the next step goes on without new bytes.
+    /// True if decompression stopped because the output limit of one step was reached. The next
+    /// step continues without new bytes.
     is_stalled: bool,
-    /// The payload of a control frame that has not come whole. On the heap: few connections ever need it.
+    /// The payload of an incomplete control frame. It is on the heap because few connections need
+    /// it.
     control: Option<Box<[u8; CONTROL_MAX as usize]>>,
 }
 
@@ -59,27 +63,27 @@ struct Assembly {
     is_text: bool,
     is_compressed: bool,
     fragments: u32,
-    /// Bytes announced by its frames, as they are on the wire.
+    /// The number of bytes that the message's frame headers have announced, before decompression.
     announced: u64,
-    /// Bytes inflated and already shown as chunks, or thrown away.
+    /// The number of decompressed bytes that were returned as chunks or discarded.
     shown: u64,
     consumed: Consumed,
     utf8: Utf8Stream,
 }
 
-/// What became of the bytes of a message that are no longer here.
+/// The state of those bytes of a message that are no longer in `assembled`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
-    /// All are here.
+    /// No bytes have been removed.
     Nothing,
-    /// Some were shown as chunks: what is left is the rest.
+    /// Some bytes were returned as chunks, so a whole message can only be the rest.
     Shown,
-    /// Some were thrown away: what is left is nobody's.
+    /// Some bytes were discarded, so the rest is discarded as well.
     Discarded,
 }
 
 impl Decoder {
-    /// A decoder at the start of a connection without extensions.
+    /// Returns a decoder for a new connection without extensions.
     pub fn new(role: Role, limits: DecoderLimits) -> Decoder {
         Decoder {
             role,
@@ -98,16 +102,18 @@ impl Decoder {
         }
     }
 
-    /// A decoder at the start of a connection that agreed on permessage-deflate.
+    /// Returns a decoder for a new connection with permessage-deflate.
     pub fn with_inflater(role: Role, limits: DecoderLimits, inflater: Inflater) -> Decoder {
         Decoder { inflater: Some(Box::new(inflater)), ..Decoder::new(role, limits) }
     }
 
-    /// Reads from `input`, which it unmasks in place: how many bytes it consumed, and an event if one is complete.
-    /// Without an event all of `input` is consumed, unless it is [stalled](Self::is_stalled); with one, call again with the rest.
+    /// Decodes bytes from `input`, which is unmasked in place. Returns the number of bytes
+    /// consumed, and an event if one is complete. Without an event all of `input` is consumed,
+    /// unless the decoder is [stalled](Self::is_stalled). With an event, call it again with the
+    /// rest.
     ///
     /// # Errors
-    /// When the peer breaks the protocol. Nothing after that means anything.
+    /// If the peer violates the protocol. The decoder must not be used after that.
     pub fn decode<'a>(
         &'a mut self,
         input: &'a mut [u8],
@@ -137,15 +143,16 @@ impl Decoder {
         Ok((n, Some(event)))
     }
 
-    /// Whether the connection is between two messages.
+    /// Returns true between two messages.
     pub fn is_idle(&self) -> bool {
         self.message.is_none() && self.frame.is_none() && self.partial_len == 0
     }
 
-    /// Returns how many bytes can be read without reading past the end of the message or frame that has begun. 0 between
-    /// two messages.
+    /// Returns a number of bytes that can be read without reading past the end of the current
+    /// message or frame; 0 between two messages.
     pub fn missing(&self) -> u64 {
-        /// Bytes of the shortest header of a client's frame, and of a server's (RFC 6455, 5.2).
+        /// Bytes of the shortest header of a client's frame, and of a server's frame (RFC 6455,
+        /// 5.2).
         const MASKED: u8 = 6;
         const PLAIN: u8 = 2;
         match &self.frame {
@@ -158,17 +165,19 @@ impl Decoder {
         }
     }
 
-    /// Bytes of memory held for the message that is being put together, a lent state of the inflater's included.
+    /// Returns the number of bytes of memory that the current message occupies, including a
+    /// decompressor that the thread has lent.
     pub fn capacity(&self) -> usize {
         self.assembled.capacity() + self.inflater.as_ref().map_or(0, |inflater| inflater.held())
     }
 
-    /// Frames so far that did not end their message.
+    /// Returns the number of frames so far that did not end their message.
     pub fn fragments(&self) -> u64 {
         self.fragments
     }
 
-    /// Gives the message buffer away if no message is half read: an idle connection needs none.
+    /// Returns the assembly buffer of an idle connection, which needs none. Returns `None` while a
+    /// message is incomplete.
     pub fn release(&mut self) -> Option<Vec<u8>> {
         if self.message.is_some() || self.assembled.capacity() == 0 {
             return None;
@@ -179,32 +188,34 @@ impl Decoder {
         Some(buffer)
     }
 
-    /// Lends a buffer for the next message that has to be put together, if there is none. What is in it is thrown away.
+    /// Gives the decoder an assembly buffer if it has none. The buffer's contents are discarded.
     pub fn lend(&mut self, mut buffer: Vec<u8>) {
         if self.assembled.capacity() == 0 {
-            // Else it would be the start of the next message, and were that text, unchecked.
+            // Otherwise they would become the start of the next message, unchecked even if that is
+            // text.
             buffer.clear();
             self.assembled = buffer;
         }
     }
 
-    /// Whether it goes on without new bytes: more of a message is to be inflated, see [`Inflater::in_steps`].
+    /// Returns true if the decoder continues without new bytes, because more of a message is to be
+    /// decompressed. See [`Inflater::in_steps`].
     pub fn is_stalled(&self) -> bool {
         self.is_stalled
     }
 
-    /// Whether the decoder has a buffer to put a message together in.
+    /// Returns true if the decoder has an assembly buffer.
     #[cfg(feature = "tokio")]
     pub(crate) fn has_buffer(&self) -> bool {
         self.assembled.capacity() > 0
     }
 
-    /// The message that was put together.
+    /// Returns the assembled message.
     pub(crate) fn assembled_mut(&mut self) -> &mut Vec<u8> {
         &mut self.assembled
     }
 
-    /// The bytes of a step that are not in the fed bytes.
+    /// Returns the bytes of a step if they are stored in the decoder.
     pub(crate) fn kept(&self, place: &StepBytes) -> &[u8] {
         match place {
             StepBytes::Fed(_) => &[],
@@ -215,7 +226,7 @@ impl Decoder {
         }
     }
 
-    /// [`Decoder::decode`] without the borrow.
+    /// Does what [`Decoder::decode`] does, and returns a step, which borrows nothing.
     pub(crate) fn step(
         &mut self,
         input: &mut [u8],
@@ -231,7 +242,8 @@ impl Decoder {
         self.step_general(input, mode)
     }
 
-    /// What is not one whole frame in the bytes fed. A function of its own, so that the other way saves no registers for it.
+    /// Handles everything except a whole frame in the input. As a separate function it does not
+    /// force the common path to save registers.
     #[inline(never)]
     fn step_general(
         &mut self,
@@ -295,8 +307,9 @@ impl Decoder {
         }
     }
 
-    /// The common case: between two messages, and the next is one plain frame that lies whole in `input`, with a length of two
-    /// bytes at most. Anything else, and anything wrong, changes nothing and is left to [`Decoder::step`].
+    /// Decodes the common case: no message is incomplete, and the input begins with one whole
+    /// uncompressed frame whose length has at most two bytes. For anything else, including any
+    /// violation, changes nothing and returns `None`; [`Decoder::step`] handles that.
     #[inline]
     pub(crate) fn decode_whole_frame(&mut self, input: &mut [u8]) -> Option<WholeFrame> {
         let [first, second, ..] = *input else { return None };
@@ -337,7 +350,7 @@ impl Decoder {
             unmask(mask, payload);
         }
         if is_text && !is_utf8(payload) {
-            // As it came, so that the error is found where it is told.
+            // Masks the payload again, so that the general path finds the error.
             if let Some(mask) = mask {
                 unmask(mask, payload);
             }
@@ -346,7 +359,7 @@ impl Decoder {
         Some(WholeFrame { start: start as u32, end: end as u32, is_text })
     }
 
-    /// Payload that was unmasked and not taken is again what came.
+    /// Masks payload again that was unmasked but not consumed.
     #[cold]
     fn give_back(&mut self, frame: &Header, rest: &mut [u8]) {
         self.done -= rest.len() as u64;
@@ -355,8 +368,8 @@ impl Decoder {
         }
     }
 
-    /// Adds a chunk of payload to the message: the bytes taken, fewer than all if the decoder is stalled then; a step if that
-    /// completes the message, or if chunks are mode.
+    /// Adds payload to the message. Returns the number of bytes consumed, which is less than all if
+    /// the decoder is stalled, and a step if the message is complete or chunks are requested.
     fn take_payload(
         &mut self,
         chunk: &[u8],
@@ -368,7 +381,7 @@ impl Decoder {
         let before = self.assembled.len();
         let mut taken = chunk.len();
         let was_stalled = std::mem::take(&mut self.is_stalled);
-        // Empty frames take nothing away.
+        // An empty frame removes no bytes from a message.
         if mode == ReadMode::Discard && (taken > 0 || was_stalled || is_last) {
             message.consumed = Consumed::Discarded;
         }
@@ -385,7 +398,7 @@ impl Decoder {
             }
             StepBytes::Assembled
         } else if before == 0 && (mode == ReadMode::Chunks || is_last) {
-            // Nothing came before it: what is shown lies in the fed bytes, whatever its length.
+            // No bytes precede the payload, so the fed bytes are returned, whatever their length.
             StepBytes::Fed(fed)
         } else {
             self.assembled.extend_from_slice(chunk);
@@ -419,7 +432,8 @@ impl Decoder {
         Ok((taken, Some(Step { kind: StepKind::Data { is_text, is_last, is_rest }, place })))
     }
 
-    /// Reads a header from the bytes kept and those that came; checks it against the state of the message.
+    /// Reads a header from the stored and the new bytes, and checks it against the state of the
+    /// message.
     fn read_header(&mut self, input: &[u8]) -> Result<(usize, Option<Header>), Violation> {
         let kept = usize::from(self.partial_len);
         let (header, consumed) = if kept == 0 {
@@ -453,7 +467,8 @@ impl Decoder {
 
     fn check(&mut self, header: &Header) -> Result<(), Violation> {
         let is_first = matches!(header.opcode, OpCode::Text | OpCode::Binary);
-        // RFC 7692, 6.1: on a message's first frame only, and never on a control frame.
+        // RFC 7692, 6.1: the bit is valid on a message's first frame only, and never on a control
+        // frame.
         if header.rsv1 && (self.inflater.is_none() || !is_first) {
             return Err(Violation::ReservedBits);
         }
@@ -487,7 +502,8 @@ impl Decoder {
         self.fragments += u64::from(!header.fin);
         let message = self.message.as_mut().expect("begun above");
         message.announced = message.announced.saturating_add(header.len);
-        // Announced, not received: refused before it is waited for.
+        // The announced length is checked, so that a long frame is refused before its payload
+        // arrives.
         let limit = if message.is_compressed {
             compressed_max(self.limits.message)
         } else {

@@ -1,4 +1,4 @@
-//! Writing frames into a caller's buffer.
+//! The encoding of frames.
 
 use crate::protocol::close_code::CloseCode;
 use crate::protocol::close_frame::REASON_MAX;
@@ -6,14 +6,14 @@ use crate::protocol::deflate::{Deflater, Fin, Takeover};
 use crate::protocol::frame::{CONTROL_MAX, Header, MAX_HEADER, OpCode};
 use crate::protocol::mask::{MaskKey, unmask};
 
-/// Appends a frame. A client gives a fresh random `mask` for each; a server gives none.
+/// Appends a frame. A client passes a fresh random `mask` for each frame, and a server none.
 ///
 /// # Panics
-/// If `opcode` is that of a control frame and the frame is not final or has more than 125 bytes
-/// (RFC 6455, 5.5). [`encode_control`] and [`encode_close`] cut what is too long.
+/// If `opcode` is that of a control frame, and the frame is not final or has more than 125 bytes
+/// (RFC 6455, 5.5). [`encode_control`] and [`encode_close`] truncate longer payloads.
 ///
 /// # Allocation
-/// Only what `out` grows by.
+/// Only `out` may grow.
 pub fn encode_frame(
     out: &mut Vec<u8>,
     opcode: OpCode,
@@ -24,7 +24,8 @@ pub fn encode_frame(
     append_frame(out, opcode, fin, mask, payload);
 }
 
-/// [`encode_frame`], for the one place that every plain message goes through.
+/// Does what [`encode_frame`] does, inlined into the one place that encodes all uncompressed
+/// messages.
 #[expect(
     clippy::inline_always,
     reason = "saves 30 of the 327 instructions of frames/write-512; `inline` saves none"
@@ -40,7 +41,7 @@ pub(crate) fn append_frame(
     let mut header = [0; MAX_HEADER];
     let n = Header { fin, rsv1: false, opcode, mask, len: payload.len() as u64 }.write(&mut header);
     out.reserve(MAX_HEADER + payload.len());
-    // Copied at its full length, which the compiler knows, and cut.
+    // The whole array is copied, because the compiler knows its length, and then truncated.
     let start = out.len() + n;
     out.extend_from_slice(&header);
     out.truncate(start);
@@ -50,17 +51,19 @@ pub(crate) fn append_frame(
     }
 }
 
-/// Appends a chunk of a message as a frame, compressed if there is a `deflater`: `opcode` says whether it is the first
-/// chunk, `fin` whether it is the last. The header's length is known only behind the compressor, so room for the longest is
-/// left and what it does not need is closed up.
+/// Appends a fragment of a message as a frame, compressed if there is a `deflater`. `opcode` is
+/// that of the message for its first fragment, and `fin` marks the last fragment. The length of the
+/// header is known only after compression, so space for the longest header is reserved first, and
+/// the surplus is closed afterwards.
 ///
-/// A message that would grow is sent as it is, where that leaves the peer's window right.
+/// A message that compression would lengthen is sent uncompressed, if that does not disturb the
+/// compression window of the peer.
 ///
 /// # Panics
 /// If `opcode` is that of a control frame.
 ///
 /// # Allocation
-/// What `out` grows by, and what [`Deflater`] says.
+/// `out` may grow, and the [`Deflater`] allocates as described there.
 pub fn encode_message(
     out: &mut Vec<u8>,
     opcode: OpCode,
@@ -69,7 +72,7 @@ pub fn encode_message(
     payload: &[u8],
     deflater: Option<&mut Deflater>,
 ) {
-    assert!(!opcode.is_control(), "a control frame is no chunk of a message (RFC 6455, 5.4)");
+    assert!(!opcode.is_control(), "a control frame is not part of a message (RFC 6455, 5.4)");
     let is_last = fin == Fin::Last;
     let Some(deflater) = deflater else {
         return encode_frame(out, opcode, is_last, mask, payload);
@@ -94,16 +97,16 @@ pub fn encode_message(
     }
 }
 
-/// Appends a ping or pong; a payload of more than 125 bytes is cut.
+/// Appends a ping or pong. A payload of more than 125 bytes is truncated.
 ///
 /// # Panics
 /// If `opcode` is not that of a control frame.
 pub fn encode_control(out: &mut Vec<u8>, opcode: OpCode, mask: Option<MaskKey>, payload: &[u8]) {
-    assert!(opcode.is_control(), "a message is not cut");
+    assert!(opcode.is_control(), "only control frames are truncated");
     encode_frame(out, opcode, true, mask, &payload[..payload.len().min(CONTROL_MAX as usize)]);
 }
 
-/// Appends a close frame; a reason of more than 123 bytes is cut between characters.
+/// Appends a close frame. A reason of more than 123 bytes is truncated between two characters.
 pub fn encode_close(
     out: &mut Vec<u8>,
     code: Option<CloseCode>,
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_rfc() {
-        // RFC 6455, 5.7.
+        // The examples of RFC 6455, 5.7.
         let mut out = Vec::new();
         encode_frame(&mut out, OpCode::Text, true, None, b"Hello");
         assert_eq!(out, [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);

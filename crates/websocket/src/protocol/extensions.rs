@@ -1,14 +1,14 @@
-//! `Sec-WebSocket-Extensions` (RFC 6455, 9.1): a tokeniser that allocates nothing.
+//! A parser of `Sec-WebSocket-Extensions` (RFC 6455, 9.1) that allocates nothing.
 //!
 //! ```text
 //! extension-list = 1#( token *( ";" token [ "=" ( token | quoted-string ) ] ) )
 //! ```
-//! Empty elements of a list are skipped, as RFC 9110, 5.6.1.2 asks of a recipient. The value of a quoted string must
-//! itself be a token once its backslashes are gone.
+//! Empty elements of a list are skipped, as RFC 9110, 5.6.1.2 requires of a recipient. The value of
+//! a quoted string must itself be a token after its backslashes are removed.
 
 use std::fmt;
 
-/// The header does not follow the grammar.
+/// An error: the header does not follow the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -43,14 +43,14 @@ pub struct Extensions<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Extension<'a> {
     name: &'a str,
-    /// From the first `;` on; read once without error.
+    /// The text from the first `;` on, which has been parsed once without error.
     params: &'a [u8],
 }
 
 /// The value of a parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
-    /// Without its quotes, with its backslashes.
+    /// The text without its quotes and with its backslashes.
     raw: &'a str,
 }
 
@@ -61,7 +61,7 @@ pub struct Params<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads one header line.
+    /// Returns the extensions of one header line.
     pub fn parse(line: &'a [u8]) -> Extensions<'a> {
         Extensions { rest: line }
     }
@@ -104,12 +104,12 @@ impl<'a> Iterator for Extensions<'a> {
 }
 
 impl<'a> Extension<'a> {
-    /// Its name, as written; compare it without regard to case.
+    /// Returns the name as it is written. Compare it without regard to case.
     pub fn name(&self) -> &'a str {
         self.name
     }
 
-    /// Its parameters, in order, repeated ones too.
+    /// Returns the parameters in their order, including repeated ones.
     pub fn params(&self) -> Params<'a> {
         Params { rest: self.params }
     }
@@ -126,7 +126,7 @@ impl<'a> Iterator for Params<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The characters of the value.
+    /// Returns the characters of the value.
     pub fn chars(&self) -> impl Iterator<Item = char> + 'a {
         let mut raw = self.raw.chars();
         std::iter::from_fn(move || match raw.next() {
@@ -135,7 +135,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// A decimal number without sign or leading zero, at most 255.
+    /// Returns the value if it is a decimal number of at most 255, without sign and leading zero.
     pub fn to_number(&self) -> Option<u8> {
         let mut number: Option<u8> = None;
         for digit in self.chars() {
@@ -158,7 +158,8 @@ impl PartialEq<&str> for Value<'_> {
 
 type Param<'a> = (&'a str, Option<Value<'a>>);
 
-/// `; name [= value]` at the start of `bytes`, and what follows; nothing if there is no semicolon.
+/// Parses `; name [= value]` at the start of `bytes`, and returns it with the rest. Returns `None`
+/// if there is no semicolon.
 fn param(bytes: &[u8]) -> Result<Option<(Param<'_>, &[u8])>, Malformed> {
     let [b';', rest @ ..] = bytes else { return Ok(None) };
     let (name, rest) = token(skip_space(rest))?;
@@ -181,7 +182,7 @@ fn token(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     }
 }
 
-/// The inside of a quoted string, and what follows its closing quote.
+/// Parses a quoted string after its opening quote, and returns its contents with the rest.
 fn quoted(bytes: &[u8]) -> Result<(&str, &[u8]), Malformed> {
     let mut at = 0;
     loop {
@@ -206,7 +207,7 @@ fn skip_space(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// RFC 9110, 5.6.2.
+/// Returns true for a character of a token (RFC 9110, 5.6.2).
 pub(crate) fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

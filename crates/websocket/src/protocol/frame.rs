@@ -1,28 +1,29 @@
-//! The frame header (RFC 6455, 5.2).
+//! Frame headers (RFC 6455, 5.2).
 
 use crate::protocol::mask::MaskKey;
 use crate::protocol::violation::Violation;
 
-/// What a frame carries.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OpCode {
-    /// More of the message before.
+    /// A continuation of the current message.
     Continuation = 0,
     /// Text.
     Text = 1,
-    /// Binary.
+    /// Binary data.
     Binary = 2,
-    /// The closing handshake.
+    /// A close frame.
     Close = 8,
-    /// To be answered with a pong.
+    /// A ping, which has to be answered with a pong.
     Ping = 9,
     /// The answer to a ping.
     Pong = 10,
 }
 
 impl OpCode {
-    /// Close, ping or pong: at most 125 bytes, never fragmented.
+    /// Returns true for close, ping and pong frames, which have at most 125 bytes and are never
+    /// fragmented.
     pub fn is_control(self) -> bool {
         self as u8 >= 8
     }
@@ -40,41 +41,42 @@ impl OpCode {
     }
 }
 
-/// A frame's header.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Whether this is the last frame of its message.
+    /// True for the last frame of a message.
     pub fin: bool,
-    /// RSV1: compressed (RFC 7692, 6).
+    /// The bit RSV1, which marks a compressed message (RFC 7692, 6).
     pub rsv1: bool,
-    /// What it carries.
+    /// The type of the frame.
     pub opcode: OpCode,
-    /// The masking key: from a client, never from a server.
+    /// The masking key, which clients send and servers do not.
     pub mask: Option<MaskKey>,
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub len: u64,
 }
 
-/// The longest header: two bytes, a length of eight, a key of four.
+/// The length of the longest header: two bytes, a length of eight bytes, and a key of four.
 pub const MAX_HEADER: usize = 14;
 
-/// The seven-bit length that announces two bytes of length, and the one that announces eight.
+/// The values of the seven-bit length that announce a length of two bytes and of eight bytes.
 const LEN_IN_TWO: u8 = 0x7E;
 const LEN_IN_EIGHT: u8 = 0x7F;
 
-/// The most that a control frame carries (RFC 6455, 5.5).
+/// The maximum payload of a control frame (RFC 6455, 5.5).
 pub(crate) const CONTROL_MAX: u64 = 125;
 
-/// How many bytes the header has in all; ask again with that many.
+/// The number of bytes that a header needs in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Incomplete(pub usize);
 
 impl Header {
-    /// Reads a header from the start of `bytes` without consuming anything; the header and its length.
+    /// Reads a header from the start of `bytes` and returns it with its length. Consumes nothing.
     ///
     /// # Errors
-    /// The inner error: how many bytes are needed. The outer: the frame breaks RFC 6455. What can be said from the first two bytes is
-    /// said from them, so that a bad frame is refused before its length is waited for.
+    /// The inner error is the number of bytes that are needed. The outer error is a violation of
+    /// RFC 6455. Violations that the first two bytes show are reported at once, before the length
+    /// has arrived.
     pub fn parse(bytes: &[u8]) -> Result<Result<(Header, usize), Incomplete>, Violation> {
         let [first, second, rest @ ..] = bytes else { return Ok(Err(Incomplete(2))) };
         let opcode = OpCode::from_bits(first & 0x0F)?;
@@ -101,7 +103,7 @@ impl Header {
             2 => u64::from(u16::from_be_bytes([rest[0], rest[1]])),
             _ => u64::from_be_bytes(rest[..8].try_into().expect("eight bytes")),
         };
-        // RFC 6455, 5.2: the shortest form, and the top bit is 0.
+        // RFC 6455, 5.2: the length has its shortest form, and the top bit is 0.
         let least = match len_bytes {
             2 => 126,
             8 => 1 << 16,
@@ -118,8 +120,8 @@ impl Header {
     /// Writes the header to the start of `out` and returns its length.
     ///
     /// # Panics
-    /// If it is that of a control frame and announces more than 125 bytes or is not final: RFC
-    /// 6455, 5.5 has no such frame.
+    /// If a control frame is not final or announces more than 125 bytes. RFC 6455, 5.5 has no such
+    /// frame.
     pub fn write(&self, out: &mut [u8; MAX_HEADER]) -> usize {
         assert!(self.fin || !self.opcode.is_control(), "a control frame is final (RFC 6455, 5.5)");
         out[0] = u8::from(self.fin) << 7 | u8::from(self.rsv1) << 6 | self.opcode as u8;
@@ -172,7 +174,7 @@ mod tests {
         }
     }
 
-    /// The longest control frame is written, and one more byte is not.
+    /// Checks that the longest control frame can be written, and one with one more byte cannot.
     #[test]
     fn a_control_frame_above_125_bytes_is_not_written() {
         for opcode in [OpCode::Close, OpCode::Ping, OpCode::Pong] {

@@ -1,11 +1,12 @@
-//! Masking (RFC 6455, 5.3): every payload byte is combined by exclusive or with a byte of a four-byte key.
+//! Masking (RFC 6455, 5.3): each payload byte is combined by exclusive or with a byte of a
+//! four-byte key.
 
-/// A masking key, as the four bytes lie in the frame.
+/// A masking key: its four bytes in the order of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MaskKey(pub [u8; 4]);
 
 impl MaskKey {
-    /// The key for the bytes after the first `n` of a payload.
+    /// Returns the key for the bytes after the first `n` bytes of a payload.
     #[must_use]
     pub fn advanced(self, n: usize) -> MaskKey {
         let mut key = self.0;
@@ -14,20 +15,21 @@ impl MaskKey {
     }
 }
 
-/// Masks or unmasks `bytes`, whose first byte is a payload's byte number 0 modulo 4.
+/// Masks or unmasks `bytes`, whose first byte has an offset in the payload that is a multiple of 4.
 ///
-/// One safe loop over eight bytes at a time, which the compiler turns into SIMD. From 64 bytes on it runs in the copy that
-/// was compiled for AVX2, where there is one; shorter frames, which real traffic is made of, do not pay for the choice.
+/// The loop works on eight bytes at a time and is safe code, which the compiler vectorises. From 64
+/// bytes on, the copy that was compiled for AVX2 runs where the processor has it. Shorter frames,
+/// which are the most common, do not pay for the choice.
 pub fn unmask(key: MaskKey, bytes: &mut [u8]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes.len() >= WIDE_FROM && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2, as was just asked.
+        // SAFETY: the processor has AVX2, as was just checked.
         return unsafe { unmask_avx2(key, bytes) };
     }
     unmask_words(key, bytes);
 }
 
-/// Bytes from which two vectors of AVX2 are worth asking what the processor can do.
+/// The length from which two AVX2 vectors are worth the check of the processor's features.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE_FROM: usize = 64;
 
@@ -35,7 +37,7 @@ const WIDE_FROM: usize = 64;
 ///
 /// # Safety
 ///
-/// The processor has AVX2. (A safe function would say so by itself, but Rust 1.85 knows `#[target_feature]` on unsafe ones only.)
+/// The processor has AVX2. (Rust 1.85 allows `#[target_feature]` only on unsafe functions.)
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 unsafe fn unmask_avx2(key: MaskKey, bytes: &mut [u8]) {

@@ -1,10 +1,11 @@
 //! The two roles of a WebSocket endpoint (RFC 6455, 1.2).
 
-/// Which side the decoder is on. A server's peer must mask, a client's must not (RFC 6455, 5.1).
+/// The role of this side of a connection. Clients must mask their frames, and servers must not (RFC
+/// 6455, 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Reads what clients send.
+    /// The side that receives the frames of clients.
     Server,
-    /// Reads what servers send.
+    /// The side that receives the frames of servers.
     Client,
 }

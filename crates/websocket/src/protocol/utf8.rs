@@ -1,16 +1,16 @@
-//! UTF-8 that comes in chunks.
+//! Validation of UTF-8 that arrives in chunks.
 
-/// Checks text as it arrives: a bad byte is found in the chunk that has it, not at the end of the message
-/// (RFC 6455, 8.1).
+/// A validator of text that arrives in chunks. An invalid byte is found in the chunk that contains
+/// it, and not at the end of the message (RFC 6455, 8.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Utf8Stream {
-    /// The start of a character that the last chunk cut.
+    /// The beginning of a character that the last chunk has split.
     carry: [u8; 4],
     len: u8,
 }
 
-/// Whether a whole text is UTF-8. Below 64 bytes the standard library answers before simdutf8 has found out what the
-/// processor can do.
+/// Returns true if a whole text is UTF-8. Below 64 bytes the standard library is faster than
+/// simdutf8, which first has to detect the features of the processor.
 pub(crate) fn is_utf8(text: &[u8]) -> bool {
     if text.len() < 64 {
         std::str::from_utf8(text).is_ok()
@@ -19,15 +19,15 @@ pub(crate) fn is_utf8(text: &[u8]) -> bool {
     }
 }
 
-/// The text is not UTF-8.
+/// An error: the text is not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUtf8;
 
 impl Utf8Stream {
-    /// Checks the next chunk.
+    /// Validates the next chunk.
     ///
     /// # Errors
-    /// When no continuation could make the text UTF-8.
+    /// [`NotUtf8`] if no continuation can make the text valid.
     pub fn push(&mut self, mut chunk: &[u8]) -> Result<(), NotUtf8> {
         while self.len > 0 {
             let Some((byte, rest)) = chunk.split_first() else { return Ok(()) };
@@ -40,7 +40,8 @@ impl Utf8Stream {
                 Err(_) => {}
             }
         }
-        // simdutf8 says only yes or no quickly; the position is asked for when the answer is no.
+        // simdutf8 is fast because it returns only yes or no. The position is computed when the
+        // answer is no.
         if is_utf8(chunk) {
             return Ok(());
         }
@@ -59,7 +60,7 @@ impl Utf8Stream {
     /// Ends the text.
     ///
     /// # Errors
-    /// When it ends within a character.
+    /// [`NotUtf8`] if the text ends within a character.
     pub fn end(&mut self) -> Result<(), NotUtf8> {
         let is_cut = self.len > 0;
         *self = Utf8Stream::default();

@@ -1,5 +1,6 @@
-//! Cancel safety as one property: any operation dropped at any poll, then any other, and what was taken is still delivered
-//! once, whole and in order. `program/` runs and judges.
+//! Cancel safety as one property: if any operation is dropped at any poll and any other follows,
+//! each queued message is still delivered once, whole and in order. `program/` runs and checks the
+//! programs.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -12,14 +13,14 @@ use tokio::io::AsyncWriteExt as _;
 use crate::program::{ALL, Operation, Setup, What, parse, run};
 use crate::support::{FAST, pipe};
 
-/// What has happened before: each on side 0 or 1, with its choice.
+/// The operations before, each on side 0 or 1, with its parameter.
 const BEFORE: [&[(What, usize, u8)]; 5] = [
     &[],
     // Text in frames of one byte, read in chunks that end within characters.
     &[(What::Write, 1, 4), (What::ReadChunk, 0, 0)],
-    // A message that is half read whole, behind one that is whole.
+    // A partly read message behind a whole one.
     &[(What::Send, 1, 0), (What::Write, 1, 5), (What::ReadChunk, 0, 0), (What::Read, 0, 0)],
-    // More than the pipe takes, both ways.
+    // More than the pipe holds, in both directions.
     &[
         (What::Send, 0, 3),
         (What::Send, 1, 3),
@@ -30,7 +31,8 @@ const BEFORE: [&[(What, usize, u8)]; 5] = [
     &[(What::Split, 0, 0), (What::Send, 1, 3), (What::Queue, 1, 0), (What::Send, 0, 3)],
 ];
 
-/// What the transport does: everything at once; a byte at a time with a stutter; nothing for a while, then some bytes.
+/// The behaviour of the transport: everything at once; a byte at a time with pauses; or nothing for
+/// a while, then some bytes.
 fn behaviours() -> [Vec<u8>; 4] {
     let cycle = |pattern: &[u8]| pattern.iter().copied().cycle().take(300).collect();
     [Vec::new(), cycle(&[0, 65]), cycle(&[0, 0, 75, 69, 0, 67]), cycle(&[200, 66, 0])]
@@ -39,7 +41,7 @@ fn behaviours() -> [Vec<u8>; 4] {
 #[test]
 fn any_operation_dropped_at_any_poll_then_any_other() {
     for behaviour in behaviours() {
-        // Compressing is most of the time, and one pace of it shows what any does.
+        // Compression takes most of the time, and one behaviour is enough to test it.
         let deflates =
             if behaviour.len() == 300 { &[None][..] } else { &[None, Some(Takeover::Kept)] };
         for deflate in deflates {
@@ -96,7 +98,7 @@ fn programs_at_random() {
     };
     for round in 0..1500 {
         let mut data = vec![next() as u8 & 15, (next() % 80) as u8];
-        // Fewer failures than the fuzzer makes of any bytes: most programs are to go on.
+        // Failures are rarer than in the fuzz targets, so that most programs continue.
         data.extend((0..data[1]).map(|_| match next() as u8 {
             64 if round % 4 > 0 => 65,
             byte => byte,
@@ -107,8 +109,8 @@ fn programs_at_random() {
     }
 }
 
-/// The rest of a message whose chunks were read is no text where it begins within a character: it was handed out as a
-/// `&str` of the byte A9.
+/// The rest of a text message whose beginning was read in chunks is not text if it begins within a
+/// character. Such a rest was once returned as a `&str` with the byte A9.
 #[tokio::test(start_paused = true)]
 async fn the_rest_of_a_text_that_begins_within_a_character() {
     let (mut here, there) = pipe(FAST);
@@ -120,7 +122,7 @@ async fn the_rest_of_a_text_that_begins_within_a_character() {
     let rest = server.read().await.unwrap().unwrap();
     assert_eq!((rest.as_text(), rest.kind(), &rest[..]), (None, Kind::Binary, &[0xA9][..]));
 
-    // One that begins with one is; and the last chunk of a text is of a text.
+    // A rest that begins with a character is text, and so is the last chunk of a text message.
     for last in [false, true] {
         here.write_all(&[0x01, 0x82, 0, 0, 0, 0, 0xC3, 0xA9]).await.unwrap();
         assert_eq!(server.read_chunk().await.unwrap().unwrap().bytes, "é".as_bytes());
@@ -134,7 +136,8 @@ async fn the_rest_of_a_text_that_begins_within_a_character() {
     }
 }
 
-/// A close that was given up has thrown away the beginning of a message: its end is no message.
+/// A dropped close has discarded the beginning of a message, so its end must not be returned as a
+/// message.
 #[tokio::test(start_paused = true)]
 async fn the_tail_of_a_message_after_a_dropped_close() {
     let (mut here, there) = pipe(FAST);

@@ -1,4 +1,4 @@
-//! Every future of every operation is dropped after each number of polls, and the stream stays whole.
+//! Each future of each operation is dropped after each number of polls, and the stream stays whole.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::support::{End, FAST, Pace, pipe};
 
-/// Polls an operation `polls` times and drops it if it is not done.
+/// Polls an operation `polls` times and drops it if it is not complete.
 async fn polled<T>(operation: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut operation = pin!(operation);
     let mut left = polls;
@@ -41,7 +41,7 @@ pub(crate) async fn pair(
 }
 
 fn message(n: usize) -> Vec<u8> {
-    // Around the lengths where the header changes, and larger than the pipe.
+    // Lengths around those at which the header changes, and a length larger than the pipe.
     let len = [0, 1, 125, 126, 127, 700, 3000][n % 7];
     (0..len).map(|at| (at * 31 + n) as u8).collect()
 }
@@ -59,7 +59,7 @@ async fn exchange(polls: usize, pace: Pace, deflate: Option<DeflateConfig>) {
                         held = Some(read.unwrap().unwrap().to_vec());
                     }
                 }
-                // Dropped while it waits, a send has sent nothing: it is repeated.
+                // A `send` that was dropped while it waited has sent nothing, so it is repeated.
                 Some(bytes) => match polled(server.send(&bytes[..]), polls).await {
                     Some(sent) => {
                         let _ = sent.unwrap();
@@ -143,7 +143,7 @@ async fn chunks_written_and_read_with_every_write_dropped_once() {
 async fn a_message_in_chunks_is_finished_by_one_poll_however_full_the_pipe() {
     for deflate in [None, Some(DeflateConfig::default())] {
         let (mut client, mut server) = pair(Pace { capacity: 512, ..FAST }, deflate).await;
-        // More than the pipe and the high-water mark hold, and nothing that compresses.
+        // More than the pipe and the high-water mark hold, in bytes that do not compress.
         let mut state = 1_u32;
         let mut next = || {
             state ^= state << 13;

@@ -1,4 +1,4 @@
-//! How connections end.
+//! The ways in which connections end.
 
 use std::time::Duration;
 
@@ -145,10 +145,12 @@ async fn half_a_message_is_never_taken_for_a_whole_one() {
     assert_eq!(server.ending().code, Some(CloseCode::INTERNAL));
 }
 
-/// A pong that had to wait went out behind the close frame, behind which nothing may be sent (RFC 6455, 5.5.1).
+/// A delayed pong was once sent after the close frame, after which nothing may be sent (RFC 6455,
+/// 5.5.1).
 #[tokio::test(start_paused = true)]
 async fn nothing_follows_our_close_frame_not_even_a_pong_that_waited() {
-    // The peer's side takes 16 bytes: a message is half written when the ping comes, so that its pong waits.
+    // The peer's side holds 16 bytes, so a message is half written when the ping arrives, and the
+    // pong has to wait.
     let (mut here, there) = pipe(crate::support::Pace { capacity: 16, ..FAST });
     let mut server = Parts::server(there).connection(Config::default().keep_alive(None));
     let _ = server.send(&[0; 20]).await.unwrap();

@@ -48,7 +48,7 @@ async fn a_prepared_message_reaches_every_kind_of_connection() {
         for _ in 0..2 {
             let _ = server.send(&prepared).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
-            // One of the connection's own in between: its window must be right.
+            // A message of the connection itself in between, whose window must be right.
             let _ = server.send(&text[..]).await.unwrap();
             assert_eq!(client.read().await.unwrap().unwrap().as_text(), Some(&text[..]));
             let _ = client.send(&prepared).await.unwrap();
@@ -99,20 +99,21 @@ async fn both_sides_count_the_same_frames() {
     );
     assert!(pinged.is_ok() && closed.unwrap().is_none());
     let (ours, theirs) = (client.statistics(), server.statistics());
-    // Two messages, one of them in three chunks and an empty last frame; a ping and a close.
+    // Two messages, one of them in three chunks and an empty last frame, then a ping and a close.
     assert_eq!((ours.messages_sent, ours.fragments_sent, ours.controls_sent), (2, 3, 2));
     assert_eq!((ours.frames_sent(), theirs.frames_received()), (7, 7));
     assert_eq!((ours.frames_received(), theirs.frames_sent()), (2, 2));
 }
 
-/// A thousandth of it comes over the wire; whoever reads it in chunks never has more of it in memory than a chunk.
+/// A thousandth of the message's size is sent, and a reader in chunks never has more than a chunk
+/// in memory.
 #[tokio::test(start_paused = true)]
 async fn a_chunk_is_bounded_however_well_it_was_compressed() {
     for takeover in [Takeover::None, Takeover::Kept] {
         let deflate = DeflateConfig::default().takeover(takeover).threshold(0);
         for chunk in [usize::MAX, 10] {
             let (mut client, mut server) = pair(Pace { chunk, ..FAST }, Some(deflate)).await;
-            // Beneath the zeros, marks that show that nothing is lost or comes twice.
+            // Marks among the zeros show lost and repeated bytes.
             let mut sent = vec![0; 4 << 20];
             sent.iter_mut().enumerate().step_by(70_001).for_each(|(n, byte)| *byte = n as u8);
             let read = async {
@@ -145,7 +146,8 @@ async fn a_chunk_is_bounded_however_well_it_was_compressed() {
     }
 }
 
-/// What was still to be inflated behind the bad byte was shown as a chunk, and the breach not told.
+/// Data that followed an invalid byte was once returned as a chunk, and the violation was not
+/// reported.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_shown_of_a_text_behind_the_byte_that_is_not_utf8() {
     let config = DeflateConfig::default().threshold(0);

@@ -1,4 +1,4 @@
-//! Ends that do not come: what is told then, and when.
+//! Ends that never arrive, and when and how they are reported.
 
 use std::io;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::support::{End, FAST, pipe};
 
 const KEY: Option<MaskKey> = Some(MaskKey([1, 2, 3, 4]));
 
-/// A transport whose end is never written, as that of a TLS stream whose peer does not read.
+/// A transport whose shutdown never completes, like that of a TLS stream whose peer does not read.
 #[derive(Debug)]
 struct Endless(End);
 
@@ -54,7 +54,7 @@ fn server() -> (Connection<Endless>, End) {
     (Parts::server(Endless(there)).connection(config), here)
 }
 
-/// A read that must not wait for ever: an hour of the test's clock is.
+/// Performs a read that must not wait for ever, which is an hour of the test's clock.
 async fn read(server: &mut Connection<Endless>) -> Result<(), Error> {
     let read = tokio::time::timeout(Duration::from_secs(3600), server.read());
     read.await.expect("the read ends").map(|message| assert!(message.is_none()))
@@ -107,7 +107,7 @@ async fn deadlines_and_cancellers_reach_the_end() {
     let (cancelled, ()) = tokio::join!(read(&mut server), cancel);
     assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     assert_eq!(start.elapsed().as_secs(), 3);
-    // And what ended the connection is still to be told.
+    // The reason for which the connection ended is still to be reported.
     assert!(matches!(read(&mut server).await, Err(Error::Violation(Violation::Utf8))));
     assert_eq!(start.elapsed().as_secs(), 5);
 }

@@ -1,4 +1,5 @@
-//! What other implementations have failed at. The ones that need no connection are beside the decoder and the handshake.
+//! Failures of other implementations. Tests that need no connection are beside the decoder and the
+//! handshake.
 
 use std::time::Duration;
 
@@ -15,13 +16,13 @@ use crate::support::{FAST, Pace, pipe};
 
 const KEY: Option<MaskKey> = Some(MaskKey([1, 2, 3, 4]));
 
-/// What a server answers a head with, and why it refuses it.
+/// Returns a server's response to a head, and the reason of a refusal.
 async fn refused(head: Vec<u8>) -> (Refusal, String) {
     let (mut here, there) = pipe(FAST);
     let config = ServerConfig::default();
     let served = async { accept(there, &config, Config::default()).await.map(|_| ()) };
     let asked = async {
-        // The server may have hung up before all of it is written.
+        // The server may close the connection before all of the head is written.
         let _ = here.write_all(&head).await;
         let mut answer = Vec::new();
         here.read_to_end(&mut answer).await.unwrap();
@@ -66,7 +67,7 @@ async fn a_handshake_that_never_ends_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
-    // tokio-websockets queues a pong for each; 64 bytes are all that the peer's side takes.
+    // tokio-websockets queues a pong for each ping. The peer's side holds 64 bytes.
     let (mut here, there) = pipe(Pace { capacity: 64, ..FAST });
     let mut server = Parts::server(there).connection(Config::default().keep_alive(None));
     let mut ping = Vec::new();
@@ -90,7 +91,7 @@ async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
     };
     let (mut here, most) = tokio::join!(flood, most);
     assert!(most <= 256, "{most} bytes were queued");
-    // The newest pong is still owed.
+    // The newest pong is still to be sent.
     let mut answers = vec![0; 42 * 2];
     let (read, _) =
         tokio::join!(here.read_exact(&mut answers), server.read_timeout(Duration::from_secs(1)));
@@ -98,10 +99,11 @@ async fn a_peer_that_pings_and_never_reads_makes_nothing_grow() {
     assert_eq!(answers[..2], [0x8A, 40]);
 }
 
-/// A pong that had to wait went out only once nothing else waited: never, where messages keep coming.
+/// A delayed pong was once sent only when nothing else was queued, which is never the case while
+/// messages keep coming.
 #[tokio::test(start_paused = true)]
 async fn a_pong_that_waited_is_not_starved_by_messages_that_keep_coming() {
-    // The peer reads, but never all: each message finds some of those before it.
+    // The peer reads, but never everything, so each message finds earlier ones in the queue.
     let (here, there) = pipe(Pace { capacity: 16, ..FAST });
     let (mut reading, mut writing) = tokio::io::split(here);
     let config = Config::default().high_water(100).keep_alive(None);
@@ -225,7 +227,7 @@ async fn fastwebsockets_64_a_header_cut_by_a_dropped_read() {
     assert_eq!(server.read().await.unwrap().unwrap().len(), 300);
 }
 
-/// Writes half of the first write, fails the second, and takes everything after that.
+/// A transport that writes half of the first write, fails the second, and accepts all later ones.
 #[derive(Debug)]
 struct FailsOnce {
     end: crate::support::End,

@@ -1,4 +1,4 @@
-//! One half reads, many tasks send.
+//! One half reads, and many tasks send.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn many_tasks_send_whole_messages_through_a_narrow_pipe() {
             tokio::spawn(async move {
                 for n in 0..EACH {
                     let text = format!("{task} {n} {}", "x".repeat(2000));
-                    // Every third send is given up the first time it waits, and repeated.
+                    // Every third `send` is dropped the first time it waits, and repeated.
                     if n % 3 == 0 {
                         let hurried = sender.send(&text[..]);
                         if tokio::time::timeout(Duration::ZERO, hurried)

@@ -1,4 +1,4 @@
-//! The connection, over a transport in memory.
+//! Tests of the connection over a transport in memory.
 #![cfg(not(miri))] // hours of Miri; the unsafe code has unit tests
 
 mod cancel_safety;

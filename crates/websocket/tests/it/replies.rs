@@ -1,4 +1,4 @@
-//! Replies to a batch of messages.
+//! Responses to a batch of messages.
 
 use rookery_websocket::protocol::{MaskKey, OpCode, encode_frame};
 use rookery_websocket::{Config, Parts, SendStatus};
@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{FAST, pipe};
 
-/// While more was read, a reply went to the queue as by `queue`, which drops what it has no room
-/// for.
+/// While more messages were buffered, a response was once queued as by `queue`, which drops what
+/// exceeds the limit.
 #[tokio::test(start_paused = true)]
 async fn a_reply_to_one_of_a_batch_is_never_dropped() {
     let (mut here, there) = pipe(FAST);

@@ -1,4 +1,4 @@
-//! A transport in memory whose pace a test sets.
+//! A transport in memory whose speed a test sets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,14 +9,14 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How a pipe behaves.
+/// The behaviour of a pipe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
-    /// Bytes it holds.
+    /// The number of bytes that the pipe holds.
     pub(crate) capacity: usize,
-    /// Bytes of one read or write at most.
+    /// The maximum number of bytes of one read or write.
     pub(crate) chunk: usize,
-    /// Whether each read and write is pending once before it does something.
+    /// True if each read and write returns `Pending` once before it proceeds.
     pub(crate) stutters: bool,
 }
 
@@ -32,7 +32,7 @@ struct Channel {
     has_stuttered: [bool; 2],
 }
 
-/// One end. Allocates nothing once it is made.
+/// One end of a pipe. Allocates nothing once it is made.
 #[derive(Debug)]
 pub(crate) struct End {
     incoming: Arc<Mutex<Channel>>,

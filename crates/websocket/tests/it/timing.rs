@@ -1,4 +1,4 @@
-//! Deadlines, cancellation, keep-alive: under a clock that the test moves.
+//! Deadlines, cancellation and keep-alive, with a clock that the test moves.
 
 use std::time::Duration;
 
@@ -55,7 +55,8 @@ async fn pings_keep_a_silent_connection_open() {
     };
     let (read, ()) = tokio::join!(client.read(), served);
     assert_eq!(read.unwrap(), None);
-    // Each side's pings every 20 s for an hour, and the other's pongs; the close frame.
+    // The pings of each side every 20 s for an hour, the pongs of the other side, and the close
+    // frame.
     let controls = client.statistics().controls_received;
     assert!((358..=361).contains(&controls), "{controls}");
     assert!(server.statistics().round_trip.is_some());

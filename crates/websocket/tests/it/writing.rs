@@ -12,10 +12,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::cancellation::pair;
 use crate::support::{FAST, pipe};
 
-/// A transport that takes everything and notes from where.
+/// A transport that accepts everything and records the addresses of the data.
 #[derive(Debug, Default)]
 struct Addresses {
-    /// The start and length of what was written in one call.
+    /// The start and the length of the data of each call.
     writes: Vec<Vec<(usize, usize)>>,
 }
 

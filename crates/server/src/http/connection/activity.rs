@@ -266,8 +266,8 @@ impl Activity {
                 if taken > 0 {
                     self.taken_at.set(now);
                 }
-                let stands = taken == 0 && now.wrapping_sub(self.taken_at.get()) > ticks.idle;
-                stands || self.rate.tick(ticks.reply_rate, taken)
+                let is_stalled = taken == 0 && now.wrapping_sub(self.taken_at.get()) > ticks.idle;
+                is_stalled || self.rate.tick(ticks.reply_rate, taken)
             }
             // The client is waiting for the server or its disk.
             Phase::Body | Phase::Response | Phase::Stream | Phase::Flush => {

@@ -23,7 +23,7 @@ use crate::http::http_state::HttpState;
 use crate::http::http2::session::Http2Session;
 use crate::http::listener_config::ListenerConfig;
 use crate::http::request::context_pool::ContextParts;
-use crate::http::request::head::came_by_https;
+use crate::http::request::head::used_https;
 use crate::http::response::sendfile::{SendfileQueue, SentFile, WriteResult};
 use crate::http::response::stream::response_stream::ResponseStream;
 use crate::net::addresses::ConnectionAddresses;
@@ -224,9 +224,9 @@ impl HttpConnection {
     }
 
     /// Notes that the application still has a request whose client disconnected.
-    pub(crate) fn on_request_abandoned(&self, fate: &Arc<ExchangeStatus>) {
+    pub(crate) fn on_request_abandoned(&self, status: &Arc<ExchangeStatus>) {
         if let Some(session) = self.http2_session.get() {
-            session.add_abandoned(fate);
+            session.add_abandoned(status);
         }
     }
 
@@ -239,7 +239,7 @@ impl HttpConnection {
     pub(crate) fn set_transport_info(&self, exchange: &mut Exchange, headers: &HeaderMap) {
         exchange.set_from_trusted_proxy(self.is_proxy);
         exchange.set_transport(
-            came_by_https(headers, self.has_tls(), self.is_proxy),
+            used_https(headers, self.has_tls(), self.is_proxy),
             self.client_certificate.get().cloned(),
         );
     }

@@ -312,14 +312,14 @@ fn parse_header(header: [u8; HEADER]) -> (u8, u8, u32) {
 pub fn frames_for_fuzzer(bytes: &[u8], size: usize) -> Vec<u8> {
     let mut frames = Frames::new(100);
     frames.follow(&[0; PREFACE as usize], 1);
-    let mut given = Vec::new();
-    for piece in bytes.chunks(size.max(1)) {
-        let kept = frames.follow(piece, 1);
-        given.extend_from_slice(&piece[..kept]);
-        given.extend_from_slice(frames.rewritten());
+    let mut filtered = Vec::new();
+    for chunk in bytes.chunks(size.max(1)) {
+        let kept = frames.follow(chunk, 1);
+        filtered.extend_from_slice(&chunk[..kept]);
+        filtered.extend_from_slice(frames.rewritten());
         frames.take(frames.rewritten().len());
     }
-    given
+    filtered
 }
 
 #[cfg(test)]
@@ -378,24 +378,24 @@ mod tests {
     }
 
     /// Returns the bytes that h2 gets when `bytes` arrive in chunks.
-    fn given<'a>(frames: &mut Frames, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-        let mut given = Vec::new();
-        for piece in pieces {
-            let kept = frames.follow(piece, 1);
-            given.extend_from_slice(&piece[..kept]);
-            given.extend_from_slice(frames.rewritten());
+    fn filtered<'a>(frames: &mut Frames, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+        let mut filtered = Vec::new();
+        for chunk in chunks {
+            let kept = frames.follow(chunk, 1);
+            filtered.extend_from_slice(&chunk[..kept]);
+            filtered.extend_from_slice(frames.rewritten());
             frames.take(frames.rewritten().len());
         }
-        given
+        filtered
     }
 
     /// Splits bytes into chunks of the sizes that `size` returns.
-    fn pieces(bytes: &[u8], mut size: impl FnMut() -> usize) -> Vec<&[u8]> {
+    fn split(bytes: &[u8], mut size: impl FnMut() -> usize) -> Vec<&[u8]> {
         let (mut rest, mut all) = (bytes, Vec::new());
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(size().clamp(1, rest.len()));
-            all.push(piece);
-            rest = behind;
+            let (chunk, tail) = rest.split_at(size().clamp(1, rest.len()));
+            all.push(chunk);
+            rest = tail;
         }
         all
     }
@@ -409,7 +409,7 @@ mod tests {
         let fields: Vec<u8> = (0..100).chain(*b"c").collect();
         let expected =
             [frame(HEADERS, END_STREAM, b"ab"), frame(CONTINUATION, END_HEADERS, &fields)].concat();
-        assert_eq!(given(&mut after_preface(), [&all[..]]), expected);
+        assert_eq!(filtered(&mut after_preface(), [&all[..]]), expected);
         // All frames but the last are as long as h2 accepts, and no byte is lost.
         for (size, count) in [(9000, 4), (8193, 10), (FRAME as usize, 3), (1, 2 * FRAME as usize)] {
             let large =
@@ -417,11 +417,11 @@ mod tests {
                     .concat();
             let last = frame(CONTINUATION, END_HEADERS, &[8; 5]);
             let mut frames = after_preface();
-            let found = given(&mut frames, [&large[..], &last[..]]);
+            let found = filtered(&mut frames, [&large[..], &last[..]]);
             let fields = [vec![7; size * count], vec![8; 5]].concat();
             let (full, rest) =
                 fields.split_at((fields.len() - 1) / FRAME as usize * FRAME as usize);
-            let full = full.chunks(FRAME as usize).flat_map(|piece| frame(CONTINUATION, 0, piece));
+            let full = full.chunks(FRAME as usize).flat_map(|chunk| frame(CONTINUATION, 0, chunk));
             let expected =
                 [frame(HEADERS, 0, b"ab"), full.collect(), frame(CONTINUATION, END_HEADERS, rest)];
             assert!(found == expected.concat(), "{count} frames of {size} bytes");
@@ -456,8 +456,8 @@ mod tests {
         ] {
             let all = [&head[..], &data, &trailers, &next].concat();
             let expected = [&head[..], &data, &expected, &next].concat();
-            assert_eq!(given(&mut after_preface(), [&all[..]]), expected, "{trailers:?}");
-            assert_eq!(given(&mut after_preface(), pieces(&all, || 1)), expected, "{trailers:?}");
+            assert_eq!(filtered(&mut after_preface(), [&all[..]]), expected, "{trailers:?}");
+            assert_eq!(filtered(&mut after_preface(), split(&all, || 1)), expected, "{trailers:?}");
         }
     }
 
@@ -471,11 +471,11 @@ mod tests {
             [frame(HEADERS, half, b"ab"), frame(RST_STREAM, 0, &[0; 4])].concat(),
         ] {
             let all = [&before[..], &again, &again].concat();
-            assert_eq!(given(&mut after_preface(), pieces(&all, || 4)), all);
+            assert_eq!(filtered(&mut after_preface(), split(&all, || 4)), all);
         }
         // A stream has only one set of trailers.
         let all = [frame(HEADERS, half, b"ab"), again.clone(), again.clone()].concat();
-        assert!(given(&mut after_preface(), [&all[..]]).ends_with(&again));
+        assert!(filtered(&mut after_preface(), [&all[..]]).ends_with(&again));
         // The number of tracked streams is limited.
         let mut frames = after_preface();
         for stream in 0..3000u32 {
@@ -500,7 +500,7 @@ mod tests {
         // The next HEADERS frame of the stream contains trailers.
         let trailers = frame(HEADERS, END_HEADERS | END_STREAM, b"abc");
         assert!(
-            given(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER)
+            filtered(&mut frames, [&trailers[..]]).windows(MARKER.len()).any(|part| part == MARKER)
         );
     }
 
@@ -510,13 +510,13 @@ mod tests {
             [frame(DATA, 0, b"data"), frame(6, 0, &[0; 8]), frame(HEADERS, END_HEADERS, b"ab")]
         {
             let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), stray].concat();
-            assert_eq!(given(&mut after_preface(), pieces(&all, || 5)), all);
+            assert_eq!(filtered(&mut after_preface(), split(&all, || 5)), all);
         }
         // A frame of another stream.
         let mut other = frame(CONTINUATION, END_HEADERS, b"ef");
         other[8] = 3;
         let all = [frame(HEADERS, 0, b"ab"), frame(CONTINUATION, 0, b"cd"), other].concat();
-        assert_eq!(given(&mut after_preface(), [&all[..]]), all);
+        assert_eq!(filtered(&mut after_preface(), [&all[..]]), all);
     }
 
     #[test]
@@ -547,15 +547,15 @@ mod tests {
                 let flags =
                     [0, END_STREAM, END_HEADERS, END_HEADERS | END_STREAM, 8, 0x2C][random(6)];
                 let len = [0, 1, 7, 300, 9000, FRAME as usize, FRAME as usize + 1][random(7)];
-                let mut one = frame(kind, flags, &vec![kind; len]);
-                one[8] = [1, 1, 1, 3][random(4)];
-                all.extend(one);
+                let mut frame_bytes = frame(kind, flags, &vec![kind; len]);
+                frame_bytes[8] = [1, 1, 1, 3][random(4)];
+                all.extend(frame_bytes);
             }
             let mut whole = after_preface();
-            let expected = given(&mut whole, [&all[..]]);
+            let expected = filtered(&mut whole, [&all[..]]);
             for largest in [3, 20, 9000, 40_000] {
                 let mut frames = after_preface();
-                let found = given(&mut frames, pieces(&all, || 1 + random(largest)));
+                let found = filtered(&mut frames, split(&all, || 1 + random(largest)));
                 assert_eq!(found, expected);
                 assert_eq!((frames.received, frames.payload), (whole.received, whole.payload));
                 assert_eq!(frames.is_flood(0), whole.is_flood(0));

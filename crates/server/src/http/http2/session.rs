@@ -169,13 +169,13 @@ impl Http2Session {
     pub(super) fn count_requests_under_way(&self) -> usize {
         let mut left = self.abandoned.borrow_mut();
         // The application holds the exchange, and with it a reference to its status.
-        left.retain(|fate| Arc::strong_count(fate) > 1);
+        left.retain(|status| Arc::strong_count(status) > 1);
         left.len() + self.streams.borrow().len() - self.responses_sent.get()
     }
 
     /// Adds a request whose stream ended while the application still processes it.
-    pub(crate) fn add_abandoned(&self, fate: &Arc<ExchangeStatus>) {
-        self.abandoned.borrow_mut().push(Arc::clone(fate));
+    pub(crate) fn add_abandoned(&self, status: &Arc<ExchangeStatus>) {
+        self.abandoned.borrow_mut().push(Arc::clone(status));
     }
 
     /// Counts a request that was reset or malformed.

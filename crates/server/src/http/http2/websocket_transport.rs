@@ -196,10 +196,10 @@ impl MultiplexedStream for StreamTransport {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum::<usize>().min(MAX_SEND);
-        let room = loop {
-            let room = self.outgoing.capacity();
-            if room > 0 {
-                break room;
+        let capacity = loop {
+            let capacity = self.outgoing.capacity();
+            if capacity > 0 {
+                break capacity;
             }
             self.outgoing.reserve_capacity(wanted);
             match ready!(self.outgoing.poll_capacity(cx)) {
@@ -207,7 +207,7 @@ impl MultiplexedStream for StreamTransport {
                 _ => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
             }
         };
-        let len = wanted.min(room);
+        let len = wanted.min(capacity);
         let chunk = self.guard.session.copy_chunk(buffers, len);
         Poll::Ready(match self.outgoing.send_data(chunk, false) {
             Ok(()) => Ok(len),

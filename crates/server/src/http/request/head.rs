@@ -14,16 +14,17 @@ use crate::rejection::Rejection;
 pub(crate) fn request_id(
     id: ExchangeId,
     headers: &HeaderMap,
-    is_believed: bool,
-    told: Option<&[u8]>,
+    is_trusted: bool,
+    supervisor_id: Option<&[u8]>,
 ) -> RequestId {
     let only = |name: &str| {
         let mut lines =
             headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
         lines.next().filter(|_| lines.next().is_none())
     };
-    let given = told.or_else(|| if is_believed { only("x-request-id") } else { None });
-    RequestId::choose(id, given, only("traceparent"))
+    let external_id =
+        supervisor_id.or_else(|| if is_trusted { only("x-request-id") } else { None });
+    RequestId::choose(id, external_id, only("traceparent"))
 }
 
 /// Rejects heads that hyper accepts but a server must not (RFC 9112, 3.2, 3.2.3 and 6.1; RFC 9110,
@@ -178,16 +179,17 @@ pub(crate) fn fill(
 /// Returns true if the client used HTTPS. `is_own` says whether this connection uses TLS; the
 /// `X-Forwarded-Proto` header of a trusted proxy takes precedence. The last of several values is
 /// the proxy's, because the values before it come from the client.
-pub(crate) fn came_by_https(headers: &HeaderMap, is_own: bool, is_believed: bool) -> bool {
-    if !is_believed {
+pub(crate) fn used_https(headers: &HeaderMap, is_own: bool, is_trusted: bool) -> bool {
+    if !is_trusted {
         return is_own;
     }
     let last = headers.get_all("x-forwarded-proto").iter().next_back();
-    let told = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
+    let scheme = last.and_then(|value| value.as_bytes().rsplit(|byte| *byte == b',').next());
     // Some proxies send `wss` for a WebSocket.
-    let is_secure =
-        |told: &[u8]| told.eq_ignore_ascii_case(b"https") || told.eq_ignore_ascii_case(b"wss");
-    told.map_or(is_own, |told| is_secure(told.trim_ascii()))
+    let is_secure = |scheme: &[u8]| {
+        scheme.eq_ignore_ascii_case(b"https") || scheme.eq_ignore_ascii_case(b"wss")
+    };
+    scheme.map_or(is_own, |scheme| is_secure(scheme.trim_ascii()))
 }
 
 #[cfg(test)]
@@ -216,7 +218,7 @@ mod tests {
             }
             headers
         };
-        for (values, is_own, is_believed, expected) in [
+        for (values, is_own, is_trusted, expected) in [
             (&["https"][..], false, false, false),
             (&["http"], true, false, true),
             (&["https"], false, true, true),
@@ -230,11 +232,7 @@ mod tests {
             (&[], true, true, true),
             (&[], false, true, false),
         ] {
-            assert_eq!(
-                came_by_https(&headers(values), is_own, is_believed),
-                expected,
-                "{values:?}"
-            );
+            assert_eq!(used_https(&headers(values), is_own, is_trusted), expected, "{values:?}");
         }
     }
 

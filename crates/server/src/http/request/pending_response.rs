@@ -62,7 +62,7 @@ pub(crate) async fn send_to_application(
             Ok(answer) => Ok(answer),
             Err(WaitAborted::Disconnected) => Err(NoResponse::Disconnected),
             Err(WaitAborted::TimedOut) => {
-                log_guard.ended = Some(TerminationState::Timeout);
+                log_guard.termination_state = Some(TerminationState::Timeout);
                 Err(NoResponse::TimedOut)
             }
         },
@@ -80,23 +80,24 @@ pub(crate) async fn send_to_application(
 struct UpstreamLogGuard<'a> {
     context: &'a mut RequestContext,
     /// The status of the exchange, if the request is logged.
-    fate: Option<Arc<ExchangeStatus>>,
-    ended: Option<TerminationState>,
+    status: Option<Arc<ExchangeStatus>>,
+    termination_state: Option<TerminationState>,
 }
 
 impl<'a> UpstreamLogGuard<'a> {
     fn new(context: &'a mut RequestContext, exchange: &Exchange) -> UpstreamLogGuard<'a> {
-        let fate = context.is_logged().then(|| exchange.shared_status());
-        UpstreamLogGuard { context, fate, ended: None }
+        let status = context.is_logged().then(|| exchange.shared_status());
+        UpstreamLogGuard { context, status, termination_state: None }
     }
 }
 
 impl Drop for UpstreamLogGuard<'_> {
     fn drop(&mut self) {
-        let Some(mut upstream) = self.fate.as_ref().and_then(|fate| fate.upstream_log()) else {
+        let Some(mut upstream) = self.status.as_ref().and_then(|status| status.upstream_log())
+        else {
             return;
         };
-        upstream.termination_state = self.ended.or(upstream.termination_state);
+        upstream.termination_state = self.termination_state.or(upstream.termination_state);
         self.context.pending_record().set_upstream(upstream);
     }
 }
@@ -107,7 +108,7 @@ impl Drop for UpstreamLogGuard<'_> {
 pub(crate) struct PendingResponse {
     connection: Rc<HttpConnection>,
     slot: u32,
-    fate: Arc<ExchangeStatus>,
+    status: Arc<ExchangeStatus>,
     is_over: bool,
 }
 
@@ -116,7 +117,7 @@ impl PendingResponse {
         PendingResponse {
             connection: Rc::clone(connection),
             slot: exchange.slot(),
-            fate: exchange.shared_status(),
+            status: exchange.shared_status(),
             is_over: false,
         }
     }
@@ -149,7 +150,7 @@ impl Future for PendingResponse {
         }
         // This check comes first because it detects a FIN.
         let is_disconnected = self.connection.detect_disconnect(cx)
-            || (self.fate.is_waiting() && self.connection.counts_as_disconnected());
+            || (self.status.is_waiting() && self.connection.counts_as_disconnected());
         if is_disconnected { Poll::Ready(Err(WaitAborted::Disconnected)) } else { Poll::Pending }
     }
 }
@@ -157,14 +158,14 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if !self.is_over {
-            self.fate.set_disconnected();
+            self.status.set_disconnected();
             let shared = &self.connection.shared;
-            if self.fate.is_waiting() {
+            if self.status.is_waiting() {
                 shared.dispatch.application.on_client_disconnect();
             }
             match shared.dispatch.abandon(self.slot) {
                 Some(exchange) => shared.discard_exchange(exchange),
-                None => self.connection.on_request_abandoned(&self.fate),
+                None => self.connection.on_request_abandoned(&self.status),
             }
         }
     }

@@ -8,7 +8,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use hyper::ext::ReasonPhrase;
-use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as Given, Share, accepts_events};
+use rookery_exchange::{EVENTS_RETRY, Exchange, ResponseBody as AppBody, Share, accepts_events};
 
 use crate::blocking::unnamed_file::UnnamedFile;
 use crate::http::request::context_pool::MAX_POOLED_BUFFER;
@@ -109,7 +109,7 @@ pub(crate) fn build(
     // hyper obeys this header itself, but a stream that continues without hyper needs to know.
     let requests_close =
         || headers.get_all(CONNECTION).iter().any(|value| has_token(value.as_bytes(), b"close"));
-    let is_last = matches!(exchange.response().body(), Given::Stream(_)) && requests_close();
+    let is_last = matches!(exchange.response().body(), AppBody::Stream(_)) && requests_close();
     headers.clear();
     let mut framing =
         Framing { closes: context.connection.closes_after_response(), declared_length: None };
@@ -150,11 +150,11 @@ pub(crate) fn build(
         body
     };
     let content = match exchange.response_mut().take_body() {
-        Given::None => Content::Absent,
-        Given::Copied => Content::Whole(body),
-        Given::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
-        Given::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
-        Given::Stream(_) => match context.connection.response_stream() {
+        AppBody::None => Content::Absent,
+        AppBody::Copied => Content::Whole(body),
+        AppBody::Lent(lease) => Content::Whole(Bytes::from_owner(lease)),
+        AppBody::File { file, len } => Content::Unnamed { file: UnnamedFile::new(file), len },
+        AppBody::Stream(_) => match context.connection.response_stream() {
             Some(stream) => {
                 // Over HTTP/1.0, a body without a length ends when the connection closes.
                 let is_old = exchange.version() == rookery_exchange::Version::Http10;

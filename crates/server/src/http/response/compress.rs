@@ -67,11 +67,11 @@ pub fn mark(headers: &mut HeaderMap) {
     headers.remove(CONTENT_LENGTH);
     headers.remove(ACCEPT_RANGES);
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    let names_it = |value: &HeaderValue| {
+    let covers_encoding = |value: &HeaderValue| {
         let mut names = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         names.any(|name| name == b"*" || name.eq_ignore_ascii_case(b"accept-encoding"))
     };
-    if !headers.get_all(VARY).iter().any(names_it) {
+    if !headers.get_all(VARY).iter().any(covers_encoding) {
         headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     }
     if let Some(etag) = headers.get_mut(ETAG) {

@@ -316,7 +316,7 @@ fn what_the_supervisor_asks_is_heard_with_and_without_listeners() {
     // Its end is heard once.
     let (nobody, _) = ControlChannel::pair().unwrap();
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
+    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Disconnected));
     worker.listen(ListenerConfig::default());
     assert_eq!(get(&mut worker.connect(), "").0, 200);
     assert!(worker.asked.try_recv().is_err());

@@ -197,7 +197,7 @@ fn after_the_end_of_the_supervisor_nothing_is_accepted_and_the_address_stays_tak
     let (nobody, _) = rookery_worker_protocol::ControlChannel::pair().unwrap();
     drop(public);
     drop(std::mem::replace(&mut worker.control, nobody));
-    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Gone));
+    assert_eq!(worker.asked.recv_timeout(PATIENCE), Ok(SupervisorRequest::Disconnected));
     // The worker finishes what it has, and no successor binds meanwhile.
     assert_eq!(TcpListener::bind(address).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
     let _late = TcpStream::connect(address).unwrap();

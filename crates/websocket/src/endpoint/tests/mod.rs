@@ -1,23 +1,23 @@
-//! The core against a naive oracle: any split of the bytes, any order of calls and times.
+//! Compares the endpoint with a naive oracle: any split of the bytes, any order of calls and times.
 
 mod oracle;
 
 use std::io::IoSlice;
 use std::time::Duration;
 
-use self::oracle::{BINARY, CLOSE, Heard, KEY, Manner, Oracle, PING, PONG, TEXT, frame};
+use self::oracle::{BINARY, CLOSE, KEY, Oracle, PING, PONG, PeerEvent, Settings, TEXT, frame};
 use super::*;
 use crate::protocol::deflate::Fin;
 use crate::protocol::{DecodedPayload, Decoder, DecoderLimits, MAX_HEADER, MaskKey, Violation};
 
-/// As `Connection`: all in one buffer.
+/// The adapter of `Connection`: all output in one buffer.
 struct Joined;
 
-/// As the server: small chunks, so that few bytes make many of them.
+/// An adapter like the server's, with small buffers, so that few bytes make many segments.
 pub(super) struct Chunked;
 
 macro_rules! adapter {
-    ($name:ident, $chunk:expr, $copied:expr, $says_why:expr, $mode:expr) => {
+    ($name:ident, $chunk:expr, $copied:expr, $sends_reason:expr, $mode:expr) => {
         impl Sealed for $name {}
 
         impl Adapter for $name {
@@ -27,7 +27,7 @@ macro_rules! adapter {
 
             const BUFFER_SIZE: usize = $chunk;
             const COPY_MAX: usize = $copied;
-            const SENDS_REASON: bool = $says_why;
+            const SENDS_REASON: bool = $sends_reason;
             const CLOSE_MODE: CloseMode = $mode;
 
             fn bytes(payload: &Vec<u8>) -> &[u8] {
@@ -61,7 +61,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }
@@ -72,62 +72,64 @@ impl Random {
     }
 }
 
-/// What a peer says, and after which of its bytes each thing has been said.
-fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, Heard)>) {
+/// Returns the bytes that a peer sends, and the events that are complete after each number of
+/// bytes.
+fn script(random: &mut Random, role: Role) -> (Vec<u8>, Vec<(usize, PeerEvent)>) {
     let peer = if role == Role::Server { Role::Client } else { Role::Server };
-    let (mut wire, mut said) = (Vec::new(), Vec::new());
+    let (mut wire, mut events) = (Vec::new(), Vec::new());
     for _ in 0..random.below(20) {
         let payload = random.payload();
         let control = payload[..payload.len().min(125)].to_vec();
-        let heard = match random.below(16) {
+        let event = match random.below(16) {
             0..=2 => {
                 wire.extend(frame(peer, true, TEXT, &payload));
-                Heard::Text(payload)
+                PeerEvent::Text(payload)
             }
             3..=4 => {
                 wire.extend(frame(peer, true, BINARY, &payload));
-                Heard::Binary(payload)
+                PeerEvent::Binary(payload)
             }
             5..=7 => {
                 let cut = random.below(payload.len() + 1);
                 wire.extend(frame(peer, false, TEXT, &payload[..cut]));
                 if random.below(2) == 0 {
                     wire.extend(frame(peer, true, PING, &control));
-                    said.push((wire.len(), Heard::Ping(control)));
+                    events.push((wire.len(), PeerEvent::Ping(control)));
                 }
                 wire.extend(frame(peer, true, 0, &payload[cut..]));
-                Heard::Text(payload)
+                PeerEvent::Text(payload)
             }
             8..=11 => {
                 wire.extend(frame(peer, true, PING, &control));
-                Heard::Ping(control)
+                PeerEvent::Ping(control)
             }
             12..=13 => {
                 let number = (random.below(3) as u32).to_be_bytes().to_vec();
                 wire.extend(frame(peer, true, PONG, &number));
-                Heard::Pong(number)
+                PeerEvent::Pong(number)
             }
             14 => {
                 let code = [None, Some(1000), Some(4321)][random.below(3)];
                 let payload = code.map_or(Vec::new(), |code: u16| code.to_be_bytes().to_vec());
                 wire.extend(frame(peer, true, CLOSE, &payload));
-                Heard::Close(code)
+                PeerEvent::Close(code)
             }
-            _ => breach(random, peer, role, &mut wire),
+            _ => violation(random, peer, role, &mut wire),
         };
-        said.push((wire.len(), heard));
+        events.push((wire.len(), event));
     }
-    // Nothing of this may count, or it does as bytes do.
-    let is_over =
-        said.iter().any(|(_, heard)| matches!(heard, Heard::Close(_) | Heard::Breach { .. }));
+    // A message after the end counts only as bytes.
+    let is_over = events
+        .iter()
+        .any(|(_, event)| matches!(event, PeerEvent::Close(_) | PeerEvent::Violation { .. }));
     if is_over {
         wire.extend(frame(peer, true, TEXT, b"behind the end"));
     }
-    (wire, said)
+    (wire, events)
 }
 
-/// The bytes up to the one by which it is known.
-fn breach(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> Heard {
+/// Appends the bytes of a protocol violation, up to the byte that proves it.
+fn violation(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> PeerEvent {
     let (bytes, violation) = match random.below(4) {
         0 => (vec![0x83, 0x80], Violation::OpCode(3)),
         1 => (frame(role, true, BINARY, b""), Violation::Mask),
@@ -135,13 +137,13 @@ fn breach(random: &mut Random, peer: Role, role: Role, wire: &mut Vec<u8>) -> He
         _ => (frame(peer, true, CLOSE, b"\x03"), Violation::ClosePayload),
     };
     wire.extend(bytes);
-    let why = match violation {
+    let reason = match violation {
         Violation::OpCode(_) => "reserved opcode 3",
         Violation::Mask => "wrong masking",
         Violation::Utf8 => "text is not UTF-8",
         _ => "close frame of one byte",
     };
-    Heard::Breach { code: if violation == Violation::Utf8 { 1007 } else { 1002 }, why }
+    PeerEvent::Violation { code: if violation == Violation::Utf8 { 1007 } else { 1002 }, reason }
 }
 
 struct Run<S: Adapter> {
@@ -151,7 +153,7 @@ struct Run<S: Adapter> {
     decoder: Decoder,
     oracle: Oracle,
     wire: Vec<u8>,
-    said: Vec<(usize, Heard)>,
+    events: Vec<(usize, PeerEvent)>,
     fed: usize,
     now: Duration,
     is_first_chunk: bool,
@@ -168,16 +170,16 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
             ping_timeout: silence,
             high_water: 200,
         };
-        let (wire, said) = script(&mut random, role);
-        let manner = Manner { role, mode: S::CLOSE_MODE, says_why: S::SENDS_REASON };
+        let (wire, events) = script(&mut random, role);
+        let settings = Settings { role, mode: S::CLOSE_MODE, sends_reason: S::SENDS_REASON };
         Run {
             random,
             rules,
             endpoint: Endpoint::new(role, None),
             decoder: Decoder::new(role, DecoderLimits::default()),
-            oracle: Oracle::new(manner, rules),
+            oracle: Oracle::new(settings, rules),
             wire,
-            said,
+            events,
             fed: 0,
             now: Duration::ZERO,
             is_first_chunk: true,
@@ -191,7 +193,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
             18..=22 => self.send(),
             23..=26 => self.chunk(),
             27..=29 => self.pass_time(),
-            30..=33 => self.do_duty(),
+            30..=33 => self.do_action(),
             _ => self.interfere(),
         }
         assert_eq!(self.endpoint.pending(), self.oracle.pending().len());
@@ -213,7 +215,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// Some bytes come.
+    /// Feeds some bytes.
     fn feed(&mut self) {
         if self.oracle.is_read_closed || self.oracle.is_over() {
             return;
@@ -224,43 +226,45 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.fed += n;
         if n > 0 {
             self.endpoint.on_input(n);
-            self.oracle.heard_something();
+            self.oracle.on_input();
         }
-        let mut told = Vec::new();
+        let mut shown = Vec::new();
         let (mut at, now) = (0, self.now);
         while at < chunk.len() {
             let (used, received) =
                 self.endpoint.receive(&mut self.decoder, &mut chunk[at..], &self.rules, || now);
             assert!(used > 0, "no byte is used");
             at += used;
-            told.extend(match received {
+            shown.extend(match received {
                 Received::Nothing => None,
-                Received::Text(payload) => Some(Heard::Text(bytes(&payload))),
-                Received::Binary(payload) => Some(Heard::Binary(bytes(&payload))),
+                Received::Text(payload) => Some(PeerEvent::Text(bytes(&payload))),
+                Received::Binary(payload) => Some(PeerEvent::Binary(bytes(&payload))),
                 Received::Closed => {
-                    Some(Heard::Close(self.endpoint.ending().code.map(CloseCode::get)))
+                    Some(PeerEvent::Close(self.endpoint.ending().code.map(CloseCode::get)))
                 }
                 Received::Failed(violation) => {
-                    Some(Heard::Breach { code: violation.close_code().get(), why: "" })
+                    Some(PeerEvent::Violation { code: violation.close_code().get(), reason: "" })
                 }
             });
         }
         let mut expected = Vec::new();
-        while self.said.first().is_some_and(|(end, _)| *end <= self.fed) {
-            let (_, heard) = self.said.remove(0);
+        while self.events.first().is_some_and(|(end, _)| *end <= self.fed) {
+            let (_, event) = self.events.remove(0);
             if self.oracle.may_receive() {
-                self.oracle.hear(&heard, self.now);
-                match heard {
-                    Heard::Ping(_) | Heard::Pong(_) => {}
-                    Heard::Breach { code, .. } => expected.push(Heard::Breach { code, why: "" }),
-                    heard => expected.push(heard),
+                self.oracle.on_event(&event, self.now);
+                match event {
+                    PeerEvent::Ping(_) | PeerEvent::Pong(_) => {}
+                    PeerEvent::Violation { code, .. } => {
+                        expected.push(PeerEvent::Violation { code, reason: "" })
+                    }
+                    event => expected.push(event),
                 }
             }
         }
-        assert_eq!(told, expected);
+        assert_eq!(shown, expected);
     }
 
-    /// The transport takes some of what waits, or nothing.
+    /// Writes some of the queued bytes, or none.
     fn write(&mut self) {
         self.oracle.look();
         let output = self.endpoint.output(&self.rules);
@@ -329,7 +333,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.push(true, BINARY, &payload);
     }
 
-    /// A message in chunks goes on, or is given up.
+    /// Continues a fragmented message, or gives it up.
     fn chunk(&mut self) {
         if !self.oracle.is_within {
             let begun = self.endpoint.begin_fragmented();
@@ -375,8 +379,8 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         }
     }
 
-    /// What a adapter does.
-    fn do_duty(&mut self) {
+    /// Performs the current I/O action.
+    fn do_action(&mut self) {
         match self.endpoint.io_action() {
             IoAction::Flush if self.endpoint.pending() > 0 => return,
             IoAction::Flush => self.endpoint.on_flushed(),
@@ -387,7 +391,7 @@ impl<S: Adapter<Time = Duration, Payload = Vec<u8>>> Run<S> {
         self.oracle.done(self.oracle.io_action());
     }
 
-    /// What comes at any time, in order or not.
+    /// Makes calls that are possible at any time.
     fn interfere(&mut self) {
         let now = self.now;
         match self.random.below(24) {

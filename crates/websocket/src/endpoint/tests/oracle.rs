@@ -1,5 +1,5 @@
-//! One end of a WebSocket as somebody would write it down who has all the time and memory: lists of frames, and the end as a
-//! list of steps.
+//! A model of one side of a WebSocket that spends time and memory freely: lists of frames, and the
+//! close as a list of steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) const PONG: u8 = 10;
 
 pub(super) const KEY: [u8; 4] = [0xA1, 0x05, 0x7E, 0x33];
 
-/// A frame of one that is in `role` (RFC 6455, 5.2).
+/// Encodes a frame that a sender in `role` sends (RFC 6455, 5.2).
 pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8> {
     let mask = if role == Role::Client { 0x80 } else { 0 };
     let mut out = vec![opcode | if fin { 0x80 } else { 0 }];
@@ -35,31 +35,31 @@ pub(super) fn frame(role: Role, fin: bool, opcode: u8, payload: &[u8]) -> Vec<u8
     out
 }
 
-/// What the peer has said, once all of it has come.
+/// An event, once all of its bytes have been received.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Heard {
+pub(super) enum PeerEvent {
     Text(Vec<u8>),
     Binary(Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>),
-    Breach { code: u16, why: &'static str },
+    Violation { code: u16, reason: &'static str },
 }
 
-/// What differs between two adapters.
+/// The settings in which two adapters differ.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct Settings {
     pub(super) role: Role,
     pub(super) mode: CloseMode,
-    pub(super) says_why: bool,
+    pub(super) sends_reason: bool,
 }
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "what has happened, each by itself")]
 pub(super) struct Oracle {
-    manner: Manner,
+    settings: Settings,
     rules: Rules<Duration>,
-    /// All frames ever queued, behind one another, and where each ends.
+    /// All frames ever queued, one after the other, and the end of each.
     pub(super) sent: Vec<u8>,
     ends: Vec<usize>,
     pub(super) written: usize,
@@ -67,7 +67,7 @@ pub(super) struct Oracle {
     pub(super) holds_pongs: bool,
     pub(super) is_broken: bool,
     has_sent_close: bool,
-    /// With which number the peer has closed; 1005 stands for none.
+    /// The code with which the peer has closed; 1005 stands for a close frame without one.
     pub(super) peer_closed: Option<u16>,
     pub(super) has_failed: bool,
     pub(super) is_read_closed: bool,
@@ -78,14 +78,15 @@ pub(super) struct Oracle {
     unanswered: Option<Duration>,
     pub(super) pings: u32,
     pub(super) answered: u32,
-    /// What is still to be done, the first of them now; empty while it is open.
+    /// The steps of the close that remain, the current one first; empty while the connection is
+    /// open.
     steps: VecDeque<IoAction>,
 }
 
 impl Oracle {
-    pub(super) fn new(manner: Manner, rules: Rules<Duration>) -> Oracle {
+    pub(super) fn new(settings: Settings, rules: Rules<Duration>) -> Oracle {
         Oracle {
-            manner,
+            settings,
             rules,
             sent: Vec::new(),
             ends: Vec::new(),
@@ -142,11 +143,11 @@ impl Oracle {
     }
 
     pub(super) fn push(&mut self, fin: bool, opcode: u8, payload: &[u8]) {
-        self.sent.extend(frame(self.manner.role, fin, opcode, payload));
+        self.sent.extend(frame(self.settings.role, fin, opcode, payload));
         self.ends.push(self.sent.len());
     }
 
-    /// Looking at what is to be written lets the pong out that had to wait.
+    /// Sends the pong that had to wait, as looking at the output does.
     pub(super) fn look(&mut self) {
         if self.pending().is_empty() || self.keeps_up() {
             if let Some(payload) = self.slot.take() {
@@ -159,7 +160,7 @@ impl Oracle {
         !self.holds_pongs && self.pending().len() < self.rules.high_water
     }
 
-    /// What waits was cut to `len` bytes: whole frames, with the one that has begun to leave.
+    /// Cuts the queue to `len` bytes: whole frames, with the one that is being written.
     pub(super) fn cut(&mut self, len: usize) {
         if len == self.pending().len() {
             return;
@@ -183,7 +184,7 @@ impl Oracle {
         self.slot = None;
     }
 
-    fn say(&mut self, code: Option<u16>, reason: &str) {
+    fn send_close(&mut self, code: Option<u16>, reason: &str) {
         self.slot = None;
         if !self.is_broken {
             let mut payload = code.map_or(Vec::new(), |code| code.to_be_bytes().to_vec());
@@ -194,7 +195,7 @@ impl Oracle {
 
     pub(super) fn close(&mut self, code: u16, reason: &str, now: Duration) {
         if self.may_send() {
-            self.say(Some(code), reason);
+            self.send_close(Some(code), reason);
             self.has_sent_close = true;
             self.deadline = Some(now + self.rules.close_timeout);
         }
@@ -209,12 +210,12 @@ impl Oracle {
 
     pub(super) fn fail(&mut self, code: u16, reason: &str, now: Duration) {
         if self.may_send() {
-            self.say(Some(code), reason);
+            self.send_close(Some(code), reason);
         }
         self.has_failed = true;
         self.deadline = Some(now + self.rules.close_timeout);
         if matches!(self.io_action(), IoAction::Serve | IoAction::Flush) {
-            self.end(match self.manner.mode {
+            self.end(match self.settings.mode {
                 CloseMode::Prompt => &[
                     IoAction::Flush,
                     IoAction::Drain { waits: false },
@@ -231,26 +232,26 @@ impl Oracle {
         }
     }
 
-    pub(super) fn hear(&mut self, heard: &Heard, now: Duration) {
-        match heard {
-            Heard::Ping(payload) if self.may_send() && !self.is_broken => {
+    pub(super) fn on_event(&mut self, event: &PeerEvent, now: Duration) {
+        match event {
+            PeerEvent::Ping(payload) if self.may_send() && !self.is_broken => {
                 if self.slot.is_none() && self.keeps_up() {
                     self.push(true, PONG, payload);
                 } else {
                     self.slot = Some(payload.clone());
                 }
             }
-            Heard::Pong(payload) if *payload == self.pings.to_be_bytes() => {
+            PeerEvent::Pong(payload) if *payload == self.pings.to_be_bytes() => {
                 self.answered = self.pings
             }
-            Heard::Close(code) => {
+            PeerEvent::Close(code) => {
                 if self.may_send() {
-                    self.say(*code, "");
+                    self.send_close(*code, "");
                 }
                 self.peer_closed = Some(code.unwrap_or(1005));
                 self.deadline = Some(now + self.rules.close_timeout);
                 if self.io_action() == IoAction::Serve {
-                    self.end(match self.manner.role {
+                    self.end(match self.settings.role {
                         Role::Server => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
                         Role::Client => &[
                             IoAction::Flush,
@@ -261,8 +262,8 @@ impl Oracle {
                     });
                 }
             }
-            Heard::Breach { code, why } => {
-                self.fail(*code, if self.manner.says_why { why } else { "" }, now);
+            PeerEvent::Violation { code, reason } => {
+                self.fail(*code, if self.settings.sends_reason { reason } else { "" }, now);
             }
             _ => {}
         }
@@ -290,7 +291,7 @@ impl Oracle {
     pub(super) fn on_read_closed(&mut self) {
         self.is_read_closed = true;
         match self.io_action() {
-            IoAction::Serve => self.end(match self.manner.mode {
+            IoAction::Serve => self.end(match self.settings.mode {
                 CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
                 CloseMode::Lingering => &[IoAction::Flush, IoAction::ShutDown, IoAction::Over],
             }),
@@ -308,7 +309,7 @@ impl Oracle {
         }
         let has_shut = !self.steps.is_empty()
             && !self.steps.iter().skip(1).any(|action| *action == IoAction::ShutDown);
-        self.end(match self.manner.mode {
+        self.end(match self.settings.mode {
             CloseMode::Lingering => &[IoAction::Reset],
             CloseMode::Prompt if has_shut => &[IoAction::Over],
             CloseMode::Prompt => &[IoAction::ShutDown, IoAction::Over],
@@ -326,7 +327,7 @@ impl Oracle {
         self.deadline = self.deadline.map(|_| now + self.rules.close_timeout);
     }
 
-    pub(super) fn heard_something(&mut self) {
+    pub(super) fn on_input(&mut self) {
         self.unanswered = None;
     }
 

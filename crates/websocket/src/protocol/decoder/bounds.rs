@@ -1,4 +1,5 @@
-//! Where messages lie, how long they may be on the wire, and in which steps they are inflated.
+//! Where messages are in the buffer, how long they may be on the wire, and the steps in which they
+//! are decompressed.
 
 use super::*;
 use crate::protocol::deflate::{DeflateConfig, Deflater, Fin, Takeover};
@@ -6,8 +7,8 @@ use crate::protocol::encode_frame;
 
 const KEY: Option<MaskKey> = Some(MaskKey([0xA1, 7, 0, 0x5C]));
 
-/// Offsets were 32 bits long and counted from the start of the buffer: past 4 GiB of it `as_text()`
-/// showed the bytes of another frame as a `&str`.
+/// Offsets once had 32 bits and counted from the start of the buffer. Beyond 4 GiB of a buffer,
+/// `as_text()` returned the bytes of another frame as a `&str`.
 #[cfg(all(feature = "tokio", target_pointer_width = "64"))]
 #[test]
 fn a_message_past_4_gib_of_a_buffer_lies_where_its_frame_is() {
@@ -50,8 +51,8 @@ fn a_whole_frame_is_not_copied_whatever_its_length() {
     }
 }
 
-/// The last frame of a message is where it came, too, if the frames before it were empty; and text
-/// is checked there.
+/// The last frame of a message is not copied either if the frames before it were empty, and its
+/// text is checked in place.
 #[test]
 fn a_message_whose_first_frames_are_empty_is_checked_where_it_lies() {
     for (text, violation) in [("h\u{e9}llo".as_bytes(), None), (b"\xC3", Some(Violation::Utf8))] {
@@ -69,7 +70,7 @@ fn a_message_whose_first_frames_are_empty_is_checked_where_it_lies() {
     }
 }
 
-/// A compressed message of noise, which deflate makes longer.
+/// Returns a compressed message of random bytes, which deflate makes longer.
 fn noise(len: usize) -> (Vec<u8>, Vec<u8>) {
     let config = DeflateConfig::default().threshold(0);
     let agreed = config.choose(b"permessage-deflate").unwrap();
@@ -88,7 +89,7 @@ fn noise(len: usize) -> (Vec<u8>, Vec<u8>) {
     (plain, frame_of(&compressed))
 }
 
-/// The one frame of a compressed message.
+/// Returns the one frame of a compressed message.
 fn frame_of(compressed: &[u8]) -> Vec<u8> {
     let len = compressed.len() as u64;
     let mut bytes = vec![0; MAX_HEADER];
@@ -106,7 +107,7 @@ fn inflating(message: u64) -> Decoder {
 
 #[test]
 fn the_limit_of_a_compressed_message_is_that_of_its_inflated_bytes() {
-    // Inflating is slow under Miri.
+    // Decompression is slow under Miri.
     let lengths: &[usize] = if cfg!(miri) { &[1, 100] } else { &[1, 100, 1000, 50_000] };
     for &len in lengths {
         let (plain, bytes) = noise(len);
@@ -128,13 +129,13 @@ fn the_limit_of_a_compressed_message_is_that_of_its_inflated_bytes() {
 fn a_compressed_message_that_inflates_to_nothing_has_an_end() {
     let limit = 1000;
     let most = usize::try_from(compressed_max(limit)).unwrap();
-    // The announcement is enough.
+    // The announced length is enough for a refusal.
     for (len, is_allowed) in [(most, true), (most + 1, false)] {
         let mut header = frame_of(&vec![0; len])[..4].to_vec();
         let decoded = inflating(limit).decode(&mut header).map(|(n, event)| (n, event.is_some()));
         assert_eq!(decoded, if is_allowed { Ok((4, false)) } else { Err(Violation::TooBig) });
     }
-    // Blocks that hold nothing, of five bytes each, in frames none of which is too long by itself.
+    // Empty blocks of five bytes each, in frames none of which is too long by itself.
     let mut decoder = inflating(limit);
     let mut frames = 0;
     let violation = loop {

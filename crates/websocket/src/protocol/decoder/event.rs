@@ -1,4 +1,4 @@
-//! The events that a decoder yields, with and without a borrow of the bytes.
+//! The events that a decoder yields.
 
 use std::ops::Range;
 
@@ -8,14 +8,15 @@ use crate::protocol::frame::OpCode;
 /// The bytes of a message.
 #[derive(Debug)]
 pub enum DecodedPayload<'a> {
-    /// In the fed bytes.
+    /// A part of the fed bytes.
     Fed(&'a [u8]),
-    /// Put together by the decoder. May be taken; what is left is used for the next message.
+    /// The decoder's assembly buffer. The caller may take it; a buffer that is left is reused for
+    /// the next message.
     Assembled(&'a mut Vec<u8>),
 }
 
 impl DecodedPayload<'_> {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             DecodedPayload::Fed(bytes) => bytes,
@@ -24,22 +25,22 @@ impl DecodedPayload<'_> {
     }
 }
 
-/// What the peer has sent.
+/// An event: what the peer has sent.
 #[derive(Debug)]
 pub enum Decoded<'a> {
-    /// A whole text message; UTF-8.
+    /// A whole text message, in UTF-8.
     Text(DecodedPayload<'a>),
     /// A whole binary message.
     Binary(DecodedPayload<'a>),
-    /// A ping, to be answered with a pong of the same payload.
+    /// A ping, which has to be answered with a pong that has the same payload.
     Ping(&'a [u8]),
     /// A pong.
     Pong(&'a [u8]),
-    /// The peer closes; nothing after it counts.
+    /// A close frame. Everything after it is ignored.
     Close(CloseReason<'a>),
 }
 
-/// How a caller wants to receive messages.
+/// The way in which a caller receives messages: whole, in chunks as they arrive, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadMode {
     Message,
@@ -47,7 +48,7 @@ pub(crate) enum ReadMode {
     Discard,
 }
 
-/// An event that borrows nothing, so that it can be kept across a call.
+/// An event that borrows nothing, so that it can be kept across calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) kind: StepKind,
@@ -56,20 +57,20 @@ pub(crate) struct Step {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepKind {
-    /// A whole message, or a chunk of one. A rest is a whole message but for the chunks of it that were shown: if it is
-    /// text it may begin within a character.
+    /// A whole message or a chunk. A rest is the part of a message that follows the chunks which
+    /// have been returned; a rest of a text message may begin within a character.
     Data { is_text: bool, is_last: bool, is_rest: bool },
     /// A whole control frame.
     Control(OpCode),
 }
 
-/// A whole message in one plain frame at the start of the input. Its offsets count from there: a
-/// frame that is read this way has 65,549 bytes at most, wherever in a buffer it lies.
+/// A whole message in one uncompressed frame at the start of the input. The offsets count from
+/// there. Such a frame has at most 65,549 bytes, wherever in a buffer it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WholeFrame {
-    /// Offset of the payload.
+    /// The offset of the payload.
     pub(super) start: u32,
-    /// End of the payload and of the frame.
+    /// The end of the payload, which is also the end of the frame.
     pub(super) end: u32,
     pub(crate) is_text: bool,
 }
@@ -88,7 +89,7 @@ impl WholeFrame {
         (self.end - self.start) as usize
     }
 
-    /// Returns where the payload lies in a buffer in which the frame ends at `end`.
+    /// Returns the position of the payload in a buffer in which the frame ends at `end`.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(crate) fn range_before(self, end: usize) -> Range<usize> {
@@ -104,7 +105,7 @@ impl WholeFrame {
     }
 }
 
-/// Where the bytes of an event are.
+/// The location of an event's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepBytes {
     Fed(Range<usize>),

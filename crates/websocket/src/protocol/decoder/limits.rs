@@ -1,6 +1,6 @@
-//! The limits of what a decoder accepts and of the memory that it keeps.
+//! The limits of what a decoder accepts, and of the memory that it keeps.
 
-/// What a peer may send.
+/// The limits of what a peer may send.
 ///
 /// ```
 /// use rookery_websocket::protocol::DecoderLimits;
@@ -10,10 +10,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderLimits {
-    /// Bytes of a message, all its frames together, after inflation. Default 16 MiB. A compressed
-    /// message may have twice as many on the wire and 1 KiB more.
+    /// The maximum number of bytes of a message after decompression, in all of its frames. Default:
+    /// 16 MiB. On the wire, a compressed message may have twice as many bytes and 1 KiB more.
     pub message: u64,
-    /// Frames of a message, empty ones too: a peer must not keep a message going for ever. Default 4,096.
+    /// The maximum number of frames of a message, including empty ones, so that a peer cannot
+    /// continue a message for ever. Default: 4,096.
     pub fragments: u32,
 }
 
@@ -45,18 +46,20 @@ impl Default for DecoderLimits {
 /// Returns the number of bytes that a compressed message of at most `limit` bytes may have on the
 /// wire.
 ///
-/// Deflate makes data that does not compress longer by less than a sixth (zlib's `deflateBound`),
-/// and ends each flush with a few bytes. Twice the size leaves room for a peer that flushes often.
-/// The limit of the message itself is kept while it is inflated; this one ends a message that
-/// inflates to nothing.
+/// Deflate makes incompressible data longer by less than a sixth (zlib's `deflateBound`), and each
+/// flush ends with a few bytes. Twice the size leaves room for a peer that flushes often. The limit
+/// of the message itself is checked during decompression; this limit ends a message that
+/// decompresses to nothing.
 pub(super) fn compressed_max(limit: u64) -> u64 {
     limit.saturating_mul(2).saturating_add(1024)
 }
 
-/// A larger buffer is not kept for the next message: a burst's memory must not stay. Four times 16 KiB, the size up to
-/// which messages are read without an allocation each: a vector that grows by doubling can end there.
+/// The size of the largest buffer that is kept for the next message, so that the memory of a burst
+/// is released. It is four times 16 KiB, the size up to which messages are read without an
+/// allocation each, because a vector that doubles can end there.
 pub(crate) const KEPT_BYTES: usize = 64 << 10;
 
-/// Bytes that a chunk inflates to at most, before those that end its message (a few hundred): else what a thousandth of it
-/// on the wire holds would have to be in memory at once, and reading by chunks would save nothing.
+/// The number of bytes that a chunk decompresses to, without the few hundred bytes that may end its
+/// message. Without this limit, all that a thousandth as many bytes on the wire decompress to would
+/// be in memory at once, and reading in chunks would save nothing.
 pub(super) const CHUNK_MAX: usize = 64 << 10;

@@ -17,7 +17,7 @@ fn show(event: &Decoded<'_>) -> String {
     }
 }
 
-/// All events of `bytes`, fed in chunks that end at `cuts`.
+/// Returns all events of `bytes`, which are fed in chunks that end at `cuts`.
 fn decode(bytes: &[u8], cuts: &[usize], limits: DecoderLimits) -> (Vec<String>, Option<Violation>) {
     decode_with(Decoder::new(Role::Server, limits), bytes, cuts)
 }
@@ -164,7 +164,8 @@ fn a_taken_message_is_not_shown_again() {
     assert!(decoder.is_idle());
 }
 
-/// A conversation with compressed messages, fragments of them, and plain ones between.
+/// Returns a conversation with compressed messages, fragments of them, and uncompressed messages in
+/// between.
 fn compressed_conversation(takeover: Takeover) -> (Vec<u8>, Vec<String>) {
     let config = DeflateConfig {
         own_takeover: takeover,
@@ -338,7 +339,7 @@ fn a_message_is_inflated_step_by_step_for_who_wants_it_so() {
             }
         }
         assert!(seen == [b"?".to_vec(), text.clone(), b"next".to_vec()], "in chunks of {size}");
-        // Of a few bytes of input less comes than a step has.
+        // A few bytes of input yield less than a step.
         assert!(size < out.len() || steps + 10 > len / STRIDE, "{steps}");
     }
 }
@@ -395,7 +396,7 @@ fn what_is_in_a_lent_buffer_is_not_the_start_of_a_message() {
 
 #[test]
 fn reading_what_is_missing_ends_exactly_with_the_message() {
-    // A message of two frames with a ping between them, and another message behind it.
+    // A message of two frames with a ping between them, and another message after it.
     let masked = |first: u8, len: u8| {
         [&[first, 0x80 | len, 0, 0, 0, 0][..], &vec![b'a'; len.into()]].concat()
     };

@@ -1,4 +1,4 @@
-//! From plain to compressed.
+//! The compression of messages.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,20 +8,21 @@ use zlib_rs::{Deflate, DeflateFlush};
 use crate::protocol::Role;
 use crate::protocol::deflate::{Agreed, DeflateConfig, POOLED_STATES, TAIL, Takeover};
 
-/// Whether a chunk is its message's last.
+/// The position of a fragment in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fin {
-    /// More follows.
+    /// More fragments follow.
     More,
-    /// The last.
+    /// The last fragment.
     Last,
 }
 
-/// Writes one direction of a connection.
+/// The compressor of one direction of a connection.
 ///
 /// # Allocation
-/// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
-/// its own from the first message on.
+/// Without context takeover the thread lends a compression state of zlib-rs while a message is
+/// being compressed. With context takeover the connection allocates a state of its own for its
+/// first message and keeps it.
 pub struct Deflater {
     state: Option<Deflate>,
     takeover: Takeover,
@@ -29,7 +30,7 @@ pub struct Deflater {
     threshold: usize,
 }
 
-/// What a state was made for.
+/// The parameters of a compression state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind {
     level: u8,
@@ -37,8 +38,9 @@ struct Kind {
 }
 
 impl Deflater {
-    /// The writing side of an agreement; nothing if it demands a window of 8 bits, which zlib can not write with. Such a
-    /// connection reads compressed messages and writes plain ones, which RFC 7692, 6 allows at any time.
+    /// Returns the compressor for the negotiated parameters, or `None` for a window of 8 bits, with
+    /// which zlib cannot compress. Such a connection receives compressed messages and sends
+    /// uncompressed ones, which RFC 7692, 6 always allows.
     pub fn new(agreed: &Agreed, role: Role, config: &DeflateConfig) -> Option<Deflater> {
         let (bits, takeover) = agreed.sender(role);
         let kind = Kind { level: config.level.get(), bits: bits.get() };
@@ -50,29 +52,30 @@ impl Deflater {
         })
     }
 
-    /// Whether messages refer back.
+    /// Returns whether the window is kept for the next message.
     pub fn takeover(&self) -> Takeover {
         self.takeover
     }
 
-    /// Whether a whole message of `len` bytes is worth compressing.
+    /// Returns true if a whole message of `len` bytes is long enough to be compressed.
     pub fn is_worth_compressing(&self, len: usize) -> bool {
         len >= self.threshold
     }
 
-    /// Whether a message compressed elsewhere, by itself and with a window of 15 bits, may be sent in between.
+    /// Returns true if a message that was compressed elsewhere, by itself and with a window of 15
+    /// bits, may be sent.
     pub fn can_send_prepared(&self) -> bool {
         self.takeover == Takeover::None && self.kind.bits == 15
     }
 
-    /// Compresses a chunk of a message behind what is in `out`.
+    /// Compresses a part of a message and appends the result to `out`.
     pub fn push(&mut self, mut chunk: &[u8], fin: Fin, out: &mut Vec<u8>) {
         let kind = self.kind;
         let state = self.state.get_or_insert_with(|| take_state(kind));
         let start = out.len();
         loop {
             let at = out.len();
-            // Text shrinks at least to half; what does not fit takes another turn.
+            // Text shrinks at least to half. What does not fit takes another iteration.
             let room = chunk.len() / 2 + 64;
             out.resize(at + room, 0);
             let (consumed, produced) = (state.total_in(), state.total_out());
@@ -90,7 +93,8 @@ impl Deflater {
             if out[start..].ends_with(&TAIL) {
                 out.truncate(out.len() - TAIL.len());
             }
-            // A flush with nothing new to flush writes nothing, and an empty message is one zero byte (7.2.3.6).
+            // A flush without new input writes nothing, and an empty message has to be one zero
+            // byte (7.2.3.6).
             if out.len() == start {
                 out.push(0);
             }
@@ -126,7 +130,7 @@ fn take_state(kind: Kind) -> Deflate {
 fn give_state(kind: Kind, mut state: Deflate) {
     POOL.with_borrow_mut(|pool| {
         if pool.len() == POOLED_STATES {
-            pool.remove(0); // the least lately used, whose kind may no longer be asked for
+            pool.remove(0); // the least recently used state
         }
         state.reset();
         pool.push((kind, state));

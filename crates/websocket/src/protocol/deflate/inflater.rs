@@ -1,4 +1,4 @@
-//! From compressed to plain, in steps under a running limit.
+//! The decompression of messages, in steps and with a limit.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,33 +8,36 @@ use zlib_rs::{Inflate, InflateFlush, Status};
 use crate::protocol::Violation;
 use crate::protocol::deflate::{POOLED_STATES, TAIL, Takeover};
 
-/// Reads one direction of a connection.
+/// The decompressor of one direction of a connection.
 ///
 /// # Allocation
-/// Without takeover the state of zlib-rs is lent by the thread while a message is in hand; with it, the connection keeps
-/// its own from the first message on. The output grows with what was inflated, by at most 16 KiB at a time.
+/// Without context takeover the thread lends a decompression state of zlib-rs while a message is
+/// being decompressed. With context takeover the connection allocates a state of its own for its
+/// first message and keeps it. The output grows by at most 16 KiB at a time.
 pub struct Inflater {
     state: Option<Inflate>,
     takeover: Takeover,
     stride: usize,
 }
 
-/// Bytes inflated before the limit is looked at again. A message of 1,000 to 1 is stopped at most this far past its
-/// limit, and a small message does not pay for clearing more.
+/// The number of bytes that are decompressed before the limit is checked again. A message that
+/// expands a thousandfold is stopped at most this far past its limit, and a small message does not
+/// pay for clearing more memory.
 const STEP: usize = 16 << 10;
 
-/// What a state takes: its window, its tables and what is around them.
+/// The size of a decompression state with its window and tables.
 const STATE: usize = 48 << 10;
 
 impl Inflater {
-    /// The reading side of an agreement.
+    /// Returns a decompressor.
     pub fn new(takeover: Takeover) -> Inflater {
         Inflater { state: None, takeover, stride: usize::MAX }
     }
 
-    /// As it is, but a message that is put together whole grows by at most `bytes` and a few at each step of its decoder, which
-    /// says then that it is [stalled](crate::protocol::Decoder::is_stalled): so that whoever reads can count what it holds, and
-    /// do other work between. A step has at least one byte: 0 counts as 1.
+    /// Makes each step of the decoder add at most about `bytes` bytes to a message that is
+    /// assembled whole. After such a step the decoder is
+    /// [stalled](crate::protocol::Decoder::is_stalled), so that its caller can count the memory in
+    /// use and do other work. A value of 0 counts as 1.
     #[must_use]
     pub fn in_steps(self, bytes: usize) -> Inflater {
         Inflater { stride: bytes.max(1), ..self }
@@ -44,22 +47,25 @@ impl Inflater {
         self.stride
     }
 
-    /// Bytes of the state that is held for the message in hand; nothing where the connection has one of its own.
+    /// Returns the size of the state that the thread has lent for the current message; 0 if the
+    /// connection has a state of its own.
     pub(crate) fn held(&self) -> usize {
         if self.state.is_some() && self.takeover == Takeover::None { STATE } else { 0 }
     }
 
-    /// Inflates a chunk of a message behind what is in `out`, which will have at most `limit` bytes.
+    /// Decompresses a part of a message and appends the result to `out`, which may have at most
+    /// `limit` bytes.
     ///
     /// # Errors
-    /// When the bytes are no deflate stream, when they inflate to more than `limit`, or when `out`
-    /// has more bytes than that already.
+    /// [`Violation::Inflate`] if the bytes are not a deflate stream, and [`Violation::TooBig`] if
+    /// `out` has, or would get, more than `limit` bytes.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<u8>, limit: u64) -> Result<(), Violation> {
         self.push_until(chunk, out, limit, usize::MAX).map(|_| ())
     }
 
-    /// As [`Inflater::push`], until `out` has `stop` bytes: how many of `chunk` were consumed. With `stop` bytes there may be
-    /// more inside, which comes out when this is called again, with the rest or with nothing.
+    /// Does what [`Inflater::push`] does until `out` has `stop` bytes, and returns how many bytes
+    /// of `chunk` were consumed. If `out` has `stop` bytes, call it again with the rest, which may
+    /// be empty, to get more output.
     pub(crate) fn push_until(
         &mut self,
         chunk: &[u8],
@@ -103,8 +109,9 @@ fn inflate(
     result.map(|()| chunk.len() - rest.len())
 }
 
-/// Inflates behind the first `filled` bytes of `out`. What is past them was cleared and is not cleared again: else a peer
-/// whose blocks hold nothing would have [`STEP`] bytes cleared for each two that it sends.
+/// Decompresses behind the first `filled` bytes of `out`. The bytes after them have been cleared
+/// and are not cleared again. Otherwise a peer could make the server clear [`STEP`] bytes for each
+/// two bytes of empty blocks.
 fn inflate_into(
     state: &mut Inflate,
     chunk: &mut &[u8],
@@ -119,7 +126,8 @@ fn inflate_into(
     }
     debug_assert!(*filled < stop, "a step that may not grow the message would never end");
     loop {
-        // One byte past the limit is asked for: it tells "exactly the limit" from "more".
+        // One byte more than the limit is allowed, to distinguish a message of exactly that size
+        // from a longer one.
         let room = (limit - *filled)
             .saturating_add(1)
             .min((chunk.len() * 4).clamp(256, STEP))
@@ -139,7 +147,8 @@ fn inflate_into(
             return Err(Violation::TooBig);
         }
         match status {
-            // RFC 7692, 7.2.3.5: a message may hold blocks marked final; the next one starts anew.
+            // RFC 7692, 7.2.3.5: a message may contain blocks that are marked final. A new stream
+            // follows such a block.
             Status::StreamEnd => state.reset(false),
             Status::Ok | Status::BufError
                 if consumed == 0 && produced == 0 && !chunk.is_empty() =>
@@ -148,7 +157,7 @@ fn inflate_into(
             }
             Status::Ok | Status::BufError => {}
         }
-        // A full output may have left more inside the state.
+        // If the output is full, the state may hold more of it.
         if (chunk.is_empty() && produced < room) || *filled >= stop {
             return Ok(());
         }
@@ -160,7 +169,8 @@ thread_local! {
 }
 
 fn take_state() -> Inflate {
-    // Always the largest window: it reads what any smaller one wrote, and one kind is easier to lend.
+    // The window is always the largest, which reads the output of any smaller one, so that all
+    // states are alike.
     POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Inflate::new(false, 15))
 }
 

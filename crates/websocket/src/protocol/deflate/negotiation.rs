@@ -1,44 +1,46 @@
-//! The four parameters (RFC 7692, 7.1), in both roles.
+//! Negotiation of the four parameters (RFC 7692, 7.1), for both roles.
 
 use std::fmt;
 
 use crate::protocol::Role;
 use crate::protocol::extensions::{Extension, Extensions};
 
-/// The base-two logarithm of a compression window: 8 to 15.
+/// The base-two logarithm of the size of a compression window, from 8 to 15.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WindowBits(u8);
 
 impl WindowBits {
-    /// 32 KiB.
+    /// A window of 32 KiB.
     pub const MAX: WindowBits = WindowBits(15);
 
-    /// The bits, if RFC 7692 allows them.
+    /// Returns the value if RFC 7692 allows it.
     pub fn new(bits: u8) -> Option<WindowBits> {
         (8..=15).contains(&bits).then_some(WindowBits(bits))
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn get(self) -> u8 {
         self.0
     }
 }
 
-/// Whether a message may refer back to the ones before it.
+/// The use of earlier messages by the compression of a message (RFC 7692, 7.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
-    /// Each message stands alone; its compressor is lent by the thread.
+    /// No context takeover. Each message is compressed by itself, with a state that the thread
+    /// lends.
     None,
-    /// The window stays: better ratios, and a state of its own for each connection.
+    /// Context takeover. Each connection has a state of its own, whose window is kept for the next
+    /// message, which improves the compression.
     Kept,
 }
 
-/// How hard to compress: 1 (fastest) to 9 (smallest).
+/// A compression level, from 1 (fastest) to 9 (smallest output).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Level(u8);
 
 impl Level {
-    /// The level, if there is one.
+    /// Returns the level if it exists.
     pub fn new(level: u8) -> Option<Level> {
         (1..=9).contains(&level).then_some(Level(level))
     }
@@ -58,17 +60,17 @@ impl Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeflateConfig {
-    /// Whether what we send may refer back. Default [`Takeover::None`].
+    /// Context takeover for the messages that this side sends. Default: [`Takeover::None`].
     pub own_takeover: Takeover,
-    /// Whether what we are sent may refer back. Default [`Takeover::None`].
+    /// Context takeover for the messages that the peer sends. Default: [`Takeover::None`].
     pub peer_takeover: Takeover,
-    /// The largest window that we compress with. Default 15.
+    /// The largest window for the messages that this side sends. Default: 15.
     pub own_bits: WindowBits,
-    /// The largest window that the peer may compress with. Default 15.
+    /// The largest window for the messages that the peer sends. Default: 15.
     pub peer_bits: WindowBits,
-    /// How hard to compress. Default 2.
+    /// The compression level. Default: 2.
     pub level: Level,
-    /// The length in bytes from which on a message is compressed. Default 512.
+    /// The length in bytes from which messages are compressed. Default: 512.
     pub threshold: usize,
 }
 
@@ -85,25 +87,25 @@ impl Default for DeflateConfig {
     }
 }
 
-/// What both sides agreed on, named from the protocol's side.
+/// The negotiated parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// Whether the server's messages may refer back.
+    /// Context takeover of the server's messages.
     pub server_takeover: Takeover,
-    /// Whether the client's messages may refer back.
+    /// Context takeover of the client's messages.
     pub client_takeover: Takeover,
-    /// The server's window.
+    /// The window of the server's messages.
     pub server_bits: WindowBits,
-    /// The client's window.
+    /// The window of the client's messages.
     pub client_bits: WindowBits,
-    /// Whether the answer names the client's window: only if the offer did.
+    /// True if the response names the client's window, which it does only if the offer did.
     names_client_bits: bool,
 }
 
 impl Agreed {
-    /// What a message compressed by itself needs.
+    /// The parameters with which a message is compressed by itself.
     #[cfg(feature = "tokio")]
-    pub(crate) const ALONE: Agreed = Agreed {
+    pub(crate) const PREPARED: Agreed = Agreed {
         server_takeover: Takeover::None,
         client_takeover: Takeover::None,
         server_bits: WindowBits::MAX,
@@ -111,7 +113,7 @@ impl Agreed {
         names_client_bits: false,
     };
 
-    /// The window and takeover of what `role` sends.
+    /// Returns the window and the context takeover of the messages that `role` sends.
     pub fn sender(&self, role: Role) -> (WindowBits, Takeover) {
         match role {
             Role::Server => (self.server_bits, self.server_takeover),
@@ -119,7 +121,7 @@ impl Agreed {
         }
     }
 
-    /// Whether what `role` is sent may refer back.
+    /// Returns the context takeover of the messages that `role` receives.
     pub fn receiver_takeover(&self, role: Role) -> Takeover {
         match role {
             Role::Server => self.client_takeover,
@@ -128,7 +130,7 @@ impl Agreed {
     }
 }
 
-/// An answer of the server: the value of its `Sec-WebSocket-Extensions`.
+/// Writes the value of the server's `Sec-WebSocket-Extensions`.
 impl fmt::Display for Agreed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NAME)?;
@@ -148,17 +150,18 @@ impl fmt::Display for Agreed {
     }
 }
 
-/// Why a client refuses the server's answer; the connection must be failed (RFC 7692, 5.1 and 7.1).
+/// The reason for which a client refuses the server's response. It has to fail the connection then
+/// (RFC 7692, 5.1 and 7.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
     /// The header is malformed.
     Malformed,
-    /// An extension that was not offered, or one that came twice.
+    /// An extension was not offered, or occurs twice.
     Unasked,
-    /// A parameter that is unknown, repeated, or has a bad value.
+    /// A parameter is unknown, repeated, or has an invalid value.
     Parameter,
-    /// A parameter that was asked for is missing, or is larger than what was asked for.
+    /// A parameter that was requested is missing, or is larger than requested.
     Ignored,
 }
 
@@ -166,18 +169,16 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Malformed => "malformed Sec-WebSocket-Extensions",
-            Refused::Unasked => "an extension that was not asked for",
+            Refused::Unasked => "an extension that was not offered",
             Refused::Parameter => "bad parameter of permessage-deflate",
-            Refused::Ignored => {
-                "a parameter of permessage-deflate that was asked for was not granted"
-            }
+            Refused::Ignored => "a requested parameter of permessage-deflate was not granted",
         })
     }
 }
 
 impl std::error::Error for Refused {}
 
-/// What a client asks for: the value of its `Sec-WebSocket-Extensions`.
+/// A client's offer, which is displayed as the value of its `Sec-WebSocket-Extensions`.
 #[derive(Debug, Clone, Copy)]
 pub struct Offer(pub DeflateConfig);
 
@@ -214,7 +215,7 @@ impl DeflateConfig {
         DeflateConfig { peer_takeover, ..self }
     }
 
-    /// Sets whether messages may refer back in both directions.
+    /// Sets the context takeover of both directions.
     #[must_use]
     pub fn takeover(self, takeover: Takeover) -> DeflateConfig {
         self.own_takeover(takeover).peer_takeover(takeover)
@@ -244,15 +245,16 @@ impl DeflateConfig {
         DeflateConfig { threshold, ..self }
     }
 
-    /// A server's choice among what one header line offers: the first offer that can be granted. A malformed line
-    /// offers nothing from the fault on.
+    /// Returns the first offer of a server's header line that can be granted. A malformed line
+    /// offers only what precedes the fault.
     pub fn choose(&self, line: &[u8]) -> Option<Agreed> {
         Extensions::parse(line).map_while(Result::ok).find_map(|extension| self.grant(&extension))
     }
 
     fn grant(&self, offer: &Extension<'_>) -> Option<Agreed> {
         let offered = Parameters::read(offer)?;
-        // A client that does not name its window can not be given a smaller one; a state of 32 KiB reads any.
+        // A client that does not name its window cannot be told to use a smaller one. A state of 32
+        // KiB reads any window.
         let client_bits = match offered.client_bits {
             ClientBits::Absent => WindowBits::MAX,
             ClientBits::Any => self.peer_bits,
@@ -275,11 +277,11 @@ impl DeflateConfig {
         })
     }
 
-    /// A client's check of the server's answer to its [`Offer`], all header lines together; nothing if the server
-    /// agreed on no extension.
+    /// Checks the server's response to a client's [`Offer`], from all header lines together.
+    /// Returns `None` if the server granted no extension.
     ///
     /// # Errors
-    /// When the answer is not one to what was asked.
+    /// [`Refused`] if the response grants something that was not offered, or is malformed.
     pub fn check<'a>(
         &self,
         lines: impl IntoIterator<Item = &'a [u8]>,
@@ -297,7 +299,7 @@ impl DeflateConfig {
             {
                 return Err(Refused::Ignored);
             }
-            // In an answer the parameter has a value (RFC 7692, 7.1.2.2).
+            // In a response the parameter has a value (RFC 7692, 7.1.2.2).
             let most = match answer.client_bits {
                 ClientBits::Absent => WindowBits::MAX,
                 ClientBits::Any => return Err(Refused::Parameter),
@@ -320,7 +322,7 @@ impl DeflateConfig {
     }
 }
 
-/// The parameters as they stand in a header.
+/// The parameters as they are written in a header.
 #[derive(Default)]
 struct Parameters {
     server_no_takeover: bool,
@@ -329,7 +331,7 @@ struct Parameters {
     client_bits: ClientBits,
 }
 
-/// `client_max_window_bits`, which may have no value in an offer.
+/// The parameter `client_max_window_bits`, which needs no value in an offer.
 #[derive(Default, PartialEq)]
 enum ClientBits {
     #[default]
@@ -339,7 +341,8 @@ enum ClientBits {
 }
 
 impl Parameters {
-    /// Nothing if the extension is another, or a parameter is unknown, repeated or has a bad value.
+    /// Parses an extension. Returns `None` for another extension, and for a parameter that is
+    /// unknown, repeated or has an invalid value.
     fn read(extension: &Extension<'_>) -> Option<Parameters> {
         if !extension.name().eq_ignore_ascii_case(NAME) {
             return None;

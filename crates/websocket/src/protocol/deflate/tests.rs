@@ -21,7 +21,7 @@ fn round_trip(takeover: Takeover, bits: u8, messages: &[&[u8]]) -> usize {
         deflater.push(message, Fin::Last, &mut compressed);
         total += compressed.len();
         let mut plain = Vec::new();
-        // In chunks of seven, as the network may bring it.
+        // In chunks of seven bytes, as a network may deliver it.
         for chunk in compressed.chunks(7) {
             inflater.push(chunk, &mut plain, message.len() as u64).unwrap();
         }
@@ -31,7 +31,7 @@ fn round_trip(takeover: Takeover, bits: u8, messages: &[&[u8]]) -> usize {
     total
 }
 
-/// Bytes that do not compress.
+/// Returns bytes that do not compress.
 fn noise(len: usize) -> Vec<u8> {
     let mut state = 0x2545_F491_4F6C_DD1D_u64;
     let step = |_| {
@@ -57,7 +57,7 @@ fn what_is_deflated_inflates_with_every_window_and_takeover() {
 
 #[test]
 fn the_examples_of_the_rfc() {
-    // RFC 7692, 7.2.3.1 to 7.2.3.6.
+    // The examples of RFC 7692, 7.2.3.1 to 7.2.3.6.
     let table: &[(&[u8], &[u8])] = &[
         (&[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00], b"Hello"),
         (&[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00], b"Hello"),
@@ -120,7 +120,7 @@ fn the_limit_itself_is_allowed() {
 
 #[test]
 fn blocks_that_hold_nothing_inflate_to_nothing() {
-    // Each is empty and marked final, so that the next begins a new stream.
+    // Each block is empty and marked final, so the next begins a new stream.
     let blocks = [0x03, 0x00].repeat(if cfg!(miri) { 50 } else { 30_000 });
     let mut out = b"before".to_vec();
     let mut inflater = Inflater::new(Takeover::None);
@@ -154,7 +154,8 @@ fn the_first_offer_that_can_be_granted_is_taken() {
         ("permessage-deflate", Some("permessage-deflate")),
         ("x, Permessage-Deflate; client_max_window_bits", Some("permessage-deflate")),
         (
-            "permessage-deflate; server_max_window_bits=7, permessage-deflate; server_no_context_takeover",
+            "permessage-deflate; server_max_window_bits=7, \
+             permessage-deflate; server_no_context_takeover",
             Some("permessage-deflate; server_no_context_takeover"),
         ),
         (

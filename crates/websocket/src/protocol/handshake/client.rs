@@ -1,4 +1,4 @@
-//! The client's side (RFC 6455, 4.1).
+//! The client's side of the opening handshake (RFC 6455, 4.1).
 
 use std::fmt;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use crate::protocol::extensions::is_token;
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{accept_key, elements};
 
-/// A request for a WebSocket, every part of which HTTP allows.
+/// A request for a WebSocket, all parts of which are valid in HTTP.
 ///
 /// ```
 /// use rookery_websocket::protocol::handshake::{BadRequest, ClientRequest};
@@ -22,14 +22,15 @@ use crate::protocol::handshake::{accept_key, elements};
 /// request.write(&mut head);
 /// assert!(head.starts_with(b"GET /chat?room=1 HTTP/1.1\r\nHost: example.org\r\n"));
 ///
-/// assert_eq!(ClientRequest::new("example.org", "/\u{fc}", nonce).unwrap_err(), BadRequest::Target);
+/// let refused = ClientRequest::new("example.org", "/\u{fc}", nonce);
+/// assert_eq!(refused.unwrap_err(), BadRequest::Target);
 /// # Ok::<(), BadRequest>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct ClientRequest {
     host: String,
     target: String,
-    /// `Sec-WebSocket-Key`.
+    /// The value of `Sec-WebSocket-Key`.
     key: [u8; 24],
     subprotocols: Vec<String>,
     deflate: Option<DeflateConfig>,
@@ -40,49 +41,48 @@ pub struct ClientRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadRequest {
-    /// The host is empty, or has characters that an authority does not have (RFC 3986, 3.2).
+    /// The host is empty, or has characters that are not valid in an authority (RFC 3986, 3.2).
     Host,
-    /// The target does not begin with `/`, has characters that a path and query do not have (RFC
-    /// 3986, 3.3 and 3.4), or a `%` that no two hexadecimal digits follow.
+    /// The target does not begin with `/`, has characters that are not valid in a path and query
+    /// (RFC 3986, 3.3 and 3.4), or has a `%` without two hexadecimal digits after it.
     Target,
-    /// A subprotocol is no token (RFC 9110, 5.6.2), or was named before.
+    /// A subprotocol is not a token (RFC 9110, 5.6.2), or occurs twice.
     Subprotocol(String),
-    /// The name of a header field is no token.
+    /// The name of a header field is not a token.
     HeaderName(String),
     /// The value of the field with this name has control characters.
     HeaderValue(String),
-    /// The field with this name is the handshake's own, or frames a message, and is not set by
-    /// hand.
+    /// The field with this name belongs to the handshake or frames a body, and cannot be set.
     ReservedHeader(String),
 }
 
-/// What the server granted.
+/// The result of a client's handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Established {
-    /// The subprotocol it chose.
+    /// The subprotocol that the server chose.
     pub subprotocol: Option<String>,
-    /// What was agreed on compression.
+    /// The negotiated compression.
     pub deflate: Option<Agreed>,
 }
 
-/// Why there is no connection.
+/// The reason for which a client's handshake failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The request cannot be written; nothing was sent.
+    /// The request is malformed, and nothing was sent.
     Request(BadRequest),
-    /// The response's head.
+    /// The head of the response is malformed or too large.
     Head(BadHead),
-    /// The server answered with this status.
+    /// The server responded with this status.
     Status(u16),
-    /// No `Upgrade: websocket`, or no `Connection: Upgrade`.
+    /// The response has no `Upgrade: websocket` or no `Connection: Upgrade`.
     NoUpgrade,
-    /// `Sec-WebSocket-Accept` does not answer our key.
+    /// The value of `Sec-WebSocket-Accept` does not match the key of the request.
     Accept,
-    /// A subprotocol that was not asked for, or two.
+    /// The server chose a subprotocol that was not requested, or more than one.
     Subprotocol,
-    /// An extension that was not asked for, or on other terms.
+    /// The server granted an extension that was not offered, or with other parameters.
     Extension(Refused),
 }
 
@@ -93,8 +93,8 @@ impl fmt::Display for HandshakeError {
             HandshakeError::Head(bad) => bad.fmt(f),
             HandshakeError::Status(status) => write!(f, "the server answered with status {status}"),
             HandshakeError::NoUpgrade => f.write_str("the server did not upgrade to websocket"),
-            HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not answer the key"),
-            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not asked for"),
+            HandshakeError::Accept => f.write_str("Sec-WebSocket-Accept does not match the key"),
+            HandshakeError::Subprotocol => f.write_str("a subprotocol that was not requested"),
             HandshakeError::Extension(refused) => refused.fmt(f),
         }
     }
@@ -111,24 +111,30 @@ impl From<BadRequest> for HandshakeError {
 impl fmt::Display for BadRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadRequest::Host => f.write_str("the host is empty or has characters that a host does not have"),
+            BadRequest::Host => {
+                f.write_str("the host is empty or has characters that are invalid in a host")
+            }
             BadRequest::Target => f.write_str(
-                "the target has to begin with / and to have all characters percent-encoded that RFC 3986 does not allow in a path or query",
+                "the target has to begin with /, and characters that RFC 3986 does not allow in a \
+                 path or query have to be percent-encoded",
             ),
             BadRequest::Subprotocol(name) => {
-                write!(f, "the subprotocol {name:?} is named twice or has characters that HTTP does not allow in it")
+                write!(
+                    f,
+                    "the subprotocol {name:?} occurs twice or has characters that are invalid"
+                )
             }
             BadRequest::HeaderName(name) => {
-                write!(f, "{name:?} cannot be the name of a header: it has characters that HTTP does not allow")
+                write!(f, "the header name {name:?} has characters that HTTP does not allow")
             }
             BadRequest::HeaderValue(name) => {
                 write!(f, "the value of the header {name} has characters that HTTP does not allow")
             }
             BadRequest::ReservedHeader(name) if is_named(name, "sec-websocket-protocol") => {
-                write!(f, "the header {name} is sent by the handshake: name the subprotocols as such")
+                write!(f, "the handshake sends the header {name}; use the setting for subprotocols")
             }
             BadRequest::ReservedHeader(name) => {
-                write!(f, "the header {name} is the handshake's own and cannot be set")
+                write!(f, "the header {name} is sent by the handshake and cannot be set")
             }
         }
     }
@@ -137,8 +143,8 @@ impl fmt::Display for BadRequest {
 impl std::error::Error for BadRequest {}
 
 impl ClientRequest {
-    /// A request to `host` (with its port, if that is not the scheme's) for `target`, which begins with `/`. The nonce is
-    /// fresh and random for each.
+    /// Makes a request for `target`, which begins with `/`, to `host`, which includes the port
+    /// unless that is the scheme's default. Each request needs a fresh random nonce.
     ///
     /// # Errors
     /// [`BadRequest::Host`] and [`BadRequest::Target`].
@@ -168,13 +174,13 @@ impl ClientRequest {
         })
     }
 
-    /// Asks for a subprotocol, after those that were named before.
+    /// Appends a subprotocol.
     ///
     /// # Errors
-    /// [`BadRequest::Subprotocol`].
+    /// [`BadRequest::Subprotocol`] if the name is not a token or occurs twice.
     pub fn subprotocol(mut self, name: impl Into<String>) -> Result<ClientRequest, BadRequest> {
         let name = name.into();
-        // RFC 6455, 4.1: each is named once.
+        // RFC 6455, 4.1: each subprotocol occurs once.
         if !is_name(&name) || self.subprotocols.contains(&name) {
             return Err(BadRequest::Subprotocol(name));
         }
@@ -207,15 +213,15 @@ impl ClientRequest {
         Ok(self)
     }
 
-    /// Sets whether and how permessage-deflate is offered. Default: not.
+    /// Sets the offer of permessage-deflate. Default: none.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ClientRequest {
         ClientRequest { deflate: config.into(), ..self }
     }
 
-    /// Appends the request's head.
+    /// Appends the head of the request.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let all = "a vector takes all";
+        let all = "writing to a vector cannot fail";
         write!(out, "GET {} HTTP/1.1\r\nHost: {}\r\n", self.target, self.host).expect(all);
         out.extend_from_slice(
             b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n",
@@ -234,10 +240,11 @@ impl ClientRequest {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Judges the response's head, which ends with its empty line.
+    /// Checks the head of the response, which ends with its empty line.
     ///
     /// # Errors
-    /// When the server did not agree, or not to what was asked; the connection is of no use then.
+    /// A [`HandshakeError`] if the server refused, or granted something that was not requested. The
+    /// connection cannot be used then.
     pub fn check(&self, head: &[u8]) -> Result<Established, HandshakeError> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut headers);
@@ -286,9 +293,9 @@ impl ClientRequest {
     }
 }
 
-/// Header fields that a request for a WebSocket has once, or must not have: it has no body, and
-/// what is said about its connection is `Upgrade` alone. Those that begin with `Sec-WebSocket-`
-/// belong to them.
+/// Header fields that a request for a WebSocket has once or must not have: it has no body, and the
+/// only connection option is `Upgrade`. Fields whose names begin with `Sec-WebSocket-` are reserved
+/// as well.
 const RESERVED: [&str; 10] = [
     "host",
     "upgrade",
@@ -314,13 +321,14 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }
 
-/// Whether an authority without a user may have `byte` (RFC 3986, 3.2.2 and 3.2.3).
+/// Returns true if `byte` is valid in an authority without user information (RFC 3986, 3.2.2 and
+/// 3.2.3).
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte)
 }
 
-/// Whether `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are allowed as
-/// they are, as all clients send them in queries.
+/// Returns true if `target` is a path with or without a query (RFC 9112, 3.2.1). Brackets are
+/// allowed, because all clients send them unescaped in queries.
 fn is_target(target: &[u8]) -> bool {
     let is_allowed =
         |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?[]%".contains(byte);

@@ -1,25 +1,26 @@
-//! The end of a head, found once.
+//! The search for the end of a head.
 //!
-//! CVE-2023-43669: a library that parsed the head anew at each read spent minutes on 20 MB of it. Here each byte is looked
-//! at once for the end, the head is parsed once when it is whole, and it has a size.
+//! CVE-2023-43669: a library that parsed the head again at each read needed minutes for a head of
+//! 20 MB. Here each byte is searched once, the head is parsed once when it is whole, and its size
+//! is limited.
 
 use std::fmt;
 
-/// Bytes of a head.
+/// The maximum size of a head in bytes.
 pub const HEAD_MAX: usize = 64 << 10;
 
-/// Header fields of a head (CVE-2024-37890: too many of them crashed a peer's library).
+/// The maximum number of header fields. Too many fields crashed another library (CVE-2024-37890).
 pub const HEADERS_MAX: usize = 100;
 
-/// Why a head is refused.
+/// The reason for which a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadHead {
-    /// Longer than [`HEAD_MAX`].
+    /// The head is longer than [`HEAD_MAX`].
     TooLong,
-    /// More than [`HEADERS_MAX`] fields.
+    /// The head has more than [`HEADERS_MAX`] fields.
     TooManyHeaders,
-    /// Not HTTP.
+    /// The head is not HTTP.
     Malformed,
 }
 
@@ -36,7 +37,7 @@ impl fmt::Display for BadHead {
 impl std::error::Error for BadHead {}
 
 impl BadHead {
-    /// Returns what httparse finds wrong with a head.
+    /// Returns the error for a failure of httparse.
     pub(super) fn of(error: httparse::Error) -> BadHead {
         match error {
             httparse::Error::TooManyHeaders => BadHead::TooManyHeaders,
@@ -45,19 +46,20 @@ impl BadHead {
     }
 }
 
-/// Looks for the empty line that ends a head.
+/// The search for the empty line that ends a head.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadReader {
-    /// Bytes already searched.
+    /// The number of bytes that were searched.
     searched: usize,
 }
 
 impl HeadReader {
-    /// The length of the head at the start of `bytes`, which holds all that was received so far; nothing if the head is not
-    /// whole. Looks only at what is new and the three bytes before it.
+    /// Returns the length of the head at the start of `bytes`, which has to hold everything
+    /// received so far, or `None` if the head is incomplete. Searches only the new bytes and the
+    /// three before them.
     ///
     /// # Errors
-    /// When there are more than [`HEAD_MAX`] bytes and no end.
+    /// [`BadHead::TooLong`] if there are more than [`HEAD_MAX`] bytes without an end.
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, BadHead> {
         let end = bytes.len().min(HEAD_MAX);
         let from = self.searched.saturating_sub(3).min(end);

@@ -3,19 +3,19 @@
 use base64::Engine as _;
 use sha1::{Digest as _, Sha1};
 
-/// A `Sec-WebSocket-Accept`: 28 characters.
+/// The value of `Sec-WebSocket-Accept`: 28 characters.
 pub type AcceptKey = [u8; 28];
 
-/// RFC 6455, 1.3.
+/// The GUID of RFC 6455, 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Answers a `Sec-WebSocket-Key`.
+/// Computes `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key`.
 pub fn accept_key(key: &[u8]) -> AcceptKey {
     let digest = Sha1::new().chain_update(key).chain_update(GUID).finalize();
     let mut accept = [0; 28];
     base64::engine::general_purpose::STANDARD
         .encode_slice(digest, &mut accept)
-        .expect("twenty bytes are 28 characters");
+        .expect("20 bytes are 28 characters");
     accept
 }
 

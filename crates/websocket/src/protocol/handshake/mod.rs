@@ -1,7 +1,8 @@
-//! The opening handshake (RFC 6455, 4), both sides, sans-IO.
+//! The opening handshake (RFC 6455, 4) of both sides, without I/O.
 //!
-//! [`HeadReader`] finds the end of a head in what has come and bounds it; [`ServerConfig`] judges a request that was parsed
-//! here or by somebody else's HTTP; [`ClientRequest`] writes a request and judges the response.
+//! [`HeadReader`] finds the end of a head and limits its size. [`ServerConfig`] checks a request,
+//! whether it was parsed here or by another HTTP server. [`ClientRequest`] writes a request and
+//! checks the response.
 
 mod client;
 mod head;
@@ -15,7 +16,8 @@ pub use key::{AcceptKey, accept_key};
 pub use origin::OriginPolicy;
 pub use server::{Accepted, Refusal, ServerConfig};
 
-/// The elements of a comma-separated header line, without their spaces; empty ones are skipped.
+/// Returns the elements of a comma-separated header line, without surrounding spaces and without
+/// empty elements.
 fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -1,27 +1,29 @@
-//! Who may connect from a browser (RFC 6455, 10.2).
+//! The check of the origin of a browser's request (RFC 6455, 10.2).
 
-/// Which `Origin` a server accepts. A request without one is not from a browser and is accepted always.
+/// The origins that a server accepts. A request without `Origin` is not from a browser and is
+/// always accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OriginPolicy {
-    /// The host of the request itself; the default, since a cookie goes out with any page's request.
+    /// Only the host of the request itself. This is the default, because a browser sends cookies
+    /// with the requests of any page.
     #[default]
     SameHost,
-    /// These hosts, `host` or `host:port`, and the request's own. `*.example.org` stands for every name below it.
-    /// The default port of the origin's scheme counts as none, here as in the origin:
-    /// `example.org:443` allows `https://example.org` and not `http://example.org`.
+    /// These hosts, as `host` or `host:port`, and the host of the request itself. `*.example.org`
+    /// means every name below it. The default port of the origin's scheme counts as none, here as
+    /// in the origin: `example.org:443` allows `https://example.org` and not `http://example.org`.
     Hosts(Vec<String>),
-    /// Any.
+    /// Any origin.
     Any,
 }
 
 impl OriginPolicy {
-    /// Whether a page of `origin` may open a connection to `host`.
+    /// Returns true if a page of `origin` may connect to `host`.
     pub fn allows(&self, origin: &[u8], host: &[u8]) -> bool {
         if *self == OriginPolicy::Any {
             return true;
         }
-        // `null`, and anything else without an authority, is nobody's.
+        // `null`, and any other value without an authority, matches no host.
         let Some(at) = origin.windows(3).position(|three| three == b"://") else { return false };
         let (scheme, authority) = (&origin[..at], &origin[at + 3..]);
         let authority = without_default_port(authority, scheme);
@@ -44,7 +46,7 @@ fn matches(pattern: &[u8], authority: &[u8]) -> bool {
 }
 
 fn without_default_port<'a>(authority: &'a [u8], scheme: &[u8]) -> &'a [u8] {
-    // A scheme of an application of its own has no default port.
+    // Other schemes have no default port.
     let port: &[u8] = if scheme.eq_ignore_ascii_case(b"https") {
         b":443"
     } else if scheme.eq_ignore_ascii_case(b"http") {

@@ -1,4 +1,4 @@
-//! The server's side (RFC 6455, 4.2).
+//! The server's side of the opening handshake (RFC 6455, 4.2).
 
 use std::fmt;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use crate::protocol::deflate::{Agreed, DeflateConfig};
 use crate::protocol::handshake::head::{BadHead, HEADERS_MAX};
 use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 
-/// What a server grants.
+/// The settings by which a server accepts handshakes.
 ///
 /// ```
 /// use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
@@ -19,52 +19,53 @@ use crate::protocol::handshake::{AcceptKey, OriginPolicy, accept_key, elements};
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// The subprotocols it speaks. Of those that a client names, the client's first is taken.
+    /// The supported subprotocols. The first subprotocol of the client's list that is among them is
+    /// chosen.
     pub subprotocols: Vec<String>,
-    /// permessage-deflate, if it is granted. Default: not.
+    /// The settings for permessage-deflate, if it is granted. Default: none.
     pub deflate: Option<DeflateConfig>,
-    /// Which pages may connect. Default: those of the same host.
+    /// The accepted origins. Default: those of the same host.
     pub origin: OriginPolicy,
 }
 
-/// An accepted request: what the 101 says.
+/// An accepted request, with the values of the 101 response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// `Sec-WebSocket-Accept`.
+    /// The value of `Sec-WebSocket-Accept`.
     pub accept: AcceptKey,
-    /// `Sec-WebSocket-Protocol`.
+    /// The value of `Sec-WebSocket-Protocol`.
     pub subprotocol: Option<String>,
-    /// `Sec-WebSocket-Extensions`, through its `Display`.
+    /// The value of `Sec-WebSocket-Extensions`, which `Display` writes.
     pub deflate: Option<Agreed>,
 }
 
-/// Why a request is refused.
+/// The reason for which a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The head itself.
+    /// The head is malformed or too large.
     Head(BadHead),
-    /// Not a GET.
+    /// The method is not GET.
     Method,
-    /// HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
+    /// The version is HTTP/1.0, which has no `Upgrade` (RFC 9110, 7.8).
     HttpVersion,
-    /// No `Host`, or two.
+    /// The request has no `Host`, or two.
     Host,
-    /// No `Upgrade: websocket`, or no `Connection: Upgrade`.
+    /// The request has no `Upgrade: websocket` or no `Connection: Upgrade`.
     NoUpgrade,
-    /// No `Sec-WebSocket-Key`, two, or one that is not 16 bytes in base64.
+    /// The request has no `Sec-WebSocket-Key`, or two, or one that is not 16 bytes in base64.
     Key,
-    /// Another version than 13.
+    /// The WebSocket version is not 13.
     Version,
     /// The origin is not allowed.
     Origin,
-    /// The request announces a body: what follows would be read as frames.
+    /// The request announces a body, whose bytes would be read as frames.
     Body,
 }
 
 impl Refusal {
-    /// The status that answers it.
+    /// Returns the status of the response.
     pub fn status(self) -> u16 {
         match self {
             Refusal::Head(BadHead::TooLong | BadHead::TooManyHeaders) => 431,
@@ -75,8 +76,8 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole response, after which the connection is closed. One for [`Refusal::Version`] names the version
-    /// that is spoken (RFC 6455, 4.4).
+    /// Appends the whole response, after which the connection has to be closed. The response for
+    /// [`Refusal::Version`] names the supported version (RFC 6455, 4.4).
     pub fn write_response(self, out: &mut Vec<u8>) {
         let (status, reason, header) = match self.status() {
             403 => (403, "Forbidden", ""),
@@ -92,10 +93,11 @@ impl Refusal {
         let body = self.to_string();
         write!(
             out,
-            "HTTP/1.1 {status} {reason}\r\n{header}Content-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "HTTP/1.1 {status} {reason}\r\n{header}Content-Type: text/plain\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
-        .expect("a vector takes all");
+        .expect("writing to a vector cannot fail");
     }
 }
 
@@ -103,14 +105,14 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refusal::Head(bad) => return bad.fmt(f),
-            Refusal::Method => "a WebSocket begins with a GET",
-            Refusal::HttpVersion => "a WebSocket needs HTTP/1.1",
-            Refusal::Host => "exactly one Host is needed",
-            Refusal::NoUpgrade => "no upgrade to websocket is asked for",
+            Refusal::Method => "the method has to be GET",
+            Refusal::HttpVersion => "a WebSocket handshake needs HTTP/1.1",
+            Refusal::Host => "the request needs exactly one Host header",
+            Refusal::NoUpgrade => "the request does not upgrade to websocket",
             Refusal::Key => "Sec-WebSocket-Key is not 16 bytes in base64",
-            Refusal::Version => "only version 13 is spoken",
-            Refusal::Origin => "this origin may not connect",
-            Refusal::Body => "an upgrade has no body",
+            Refusal::Version => "only WebSocket version 13 is supported",
+            Refusal::Origin => "the origin is not allowed",
+            Refusal::Body => "the request must not have a body",
         })
     }
 }
@@ -118,32 +120,32 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl ServerConfig {
-    /// Adds a subprotocol that the server speaks.
+    /// Adds a supported subprotocol.
     #[must_use]
     pub fn subprotocol(mut self, name: impl Into<String>) -> ServerConfig {
         self.subprotocols.push(name.into());
         self
     }
 
-    /// Sets whether and how permessage-deflate is granted.
+    /// Sets the settings with which permessage-deflate is granted.
     #[must_use]
     pub fn deflate(self, config: impl Into<Option<DeflateConfig>>) -> ServerConfig {
         ServerConfig { deflate: config.into(), ..self }
     }
 
-    /// Sets which pages may connect.
+    /// Sets the accepted origins.
     #[must_use]
     pub fn origin(self, origin: OriginPolicy) -> ServerConfig {
         ServerConfig { origin, ..self }
     }
 
-    /// Answers a request head, which ends with its empty line.
+    /// Checks the head of a request, which ends with its empty line.
     ///
     /// # Errors
-    /// When it is not HTTP, or not a request for a WebSocket that this server grants.
+    /// A [`Refusal`] if the head is not HTTP, or the request cannot be granted.
     ///
     /// # Allocation
-    /// The chosen subprotocol.
+    /// Only the chosen subprotocol is allocated.
     pub fn answer_head(&self, head: &[u8]) -> Result<Accepted, Refusal> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
@@ -161,10 +163,10 @@ impl ServerConfig {
         self.answer(request.headers.iter().map(|header| (header.name, header.value)))
     }
 
-    /// Answers a GET of HTTP/1.1 whose header fields somebody else has parsed.
+    /// Checks a GET request of HTTP/1.1 whose header fields were parsed elsewhere.
     ///
     /// # Errors
-    /// When it is no request for a WebSocket that this server grants.
+    /// A [`Refusal`] if the request cannot be granted.
     pub fn answer<'h>(
         &self,
         headers: impl IntoIterator<Item = (&'h str, &'h [u8])>,
@@ -177,7 +179,7 @@ impl ServerConfig {
     }
 }
 
-/// What the header fields say, gathered in one pass.
+/// The values of the header fields, collected in one pass.
 #[derive(Debug, Default)]
 struct Fields<'h> {
     host: Option<&'h [u8]>,
@@ -204,7 +206,7 @@ impl<'h> Fields<'h> {
             self.names_upgrade |=
                 elements(value).any(|element| element.eq_ignore_ascii_case(b"upgrade"));
         } else if is("origin") {
-            // Two origins: neither is believed.
+            // A request with two origins has no reliable one.
             if self.origin.replace(value).is_some() {
                 return Err(Refusal::Origin);
             }
@@ -256,10 +258,11 @@ fn is_key(key: &[u8]) -> bool {
 impl Accepted {
     /// Appends the whole 101 response.
     pub fn write_response(&self, out: &mut Vec<u8>) {
-        let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ";
+        let start = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+            Connection: Upgrade\r\nSec-WebSocket-Accept: ";
         out.extend_from_slice(start);
         out.extend_from_slice(&self.accept);
-        let all = "a vector takes all";
+        let all = "writing to a vector cannot fail";
         if let Some(subprotocol) = &self.subprotocol {
             write!(out, "\r\nSec-WebSocket-Protocol: {subprotocol}").expect(all);
         }

@@ -69,7 +69,7 @@ fn bad_requests_are_named() {
         refusal.write_response(&mut response);
         let response = String::from_utf8(response).unwrap();
         assert!(response.starts_with(&format!("HTTP/1.1 {status} ")));
-        // Only a method that is not allowed has one that is.
+        // Only the response to a method that is not allowed has `Allow`.
         assert_eq!(
             response.contains("\r\nAllow: GET\r\n"),
             refusal == Refusal::Method,
@@ -253,7 +253,8 @@ fn a_host_or_target_that_http_does_not_allow_is_an_error_at_construction() {
 #[test]
 fn a_header_that_the_handshake_sends_itself_cannot_be_set() {
     let request = || ClientRequest::new("a", "/", *b"the sample nonce").unwrap();
-    // What the request has by itself, and what would frame a body or say more of the connection.
+    // The fields that the request has by itself, and those that would frame a body or change the
+    // connection.
     let mut head = Vec::new();
     request().subprotocol("chat").unwrap().deflate(DeflateConfig::default()).write(&mut head);
     let head = String::from_utf8(head).unwrap();
@@ -329,7 +330,7 @@ fn a_request_without_an_origin_is_accepted_whatever_the_policy() {
     assert_eq!(ServerConfig::default().answer_head(&twice), Err(Refusal::Origin));
 }
 
-/// What was searched before is not looked at again, but for the three bytes that may begin the end.
+/// Checks that searched bytes are not searched again, except the three that may begin the end.
 #[test]
 fn a_head_is_searched_once() {
     let mut bytes = vec![b'a'; 100];

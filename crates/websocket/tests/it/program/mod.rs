@@ -1,8 +1,9 @@
-//! Programs of operations on two ends of one connection, each operation dropped after as many polls as its program says,
-//! over a transport that does what its program says. What was taken is delivered once, whole and in order; text is UTF-8.
+//! Programs of operations on the two ends of a connection. Each operation is dropped after as many
+//! polls as the program says, over a transport that behaves as the program says. Each queued
+//! message must be delivered once, whole and in order, and text must be UTF-8.
 //!
-//! Run by `cancel_safety.rs` over every pair of operations, and by the fuzz targets `websocket_workload` and
-//! `websocket_halves` over any bytes.
+//! `cancel_safety.rs` runs programs with every pair of operations, and the fuzz targets
+//! `websocket_workload` and `websocket_halves` run any bytes as programs.
 
 mod oracle;
 mod wire;
@@ -22,7 +23,7 @@ use tokio::time::Instant;
 use oracle::{Oracle, Sent};
 use wire::{End, Wire};
 
-/// What is done on one side.
+/// An operation on one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     Read,
@@ -69,24 +70,24 @@ pub(crate) const ALL: [What; 17] = [
 pub(crate) struct Operation {
     pub(crate) what: What,
     pub(crate) side: usize,
-    /// Polls after which it is dropped.
+    /// The number of polls after which the operation is dropped.
     pub(crate) polls: usize,
-    /// What is left to choose: a duration, the chunks of a message.
+    /// A parameter, such as a duration or the chunks of a message.
     pub(crate) choice: u8,
 }
 
-/// What both ends are and how the transport behaves.
+/// The configuration of both ends, and the behaviour of the transport.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setup {
     pub(crate) deflate: Option<Takeover>,
     pub(crate) keeps_alive: bool,
-    /// Both ends are halves from the start.
+    /// Both ends are split from the start.
     pub(crate) is_split: bool,
     pub(crate) behaviour: Vec<u8>,
 }
 
-/// `[configuration, behaviours, behaviours..., operations...]`, an operation being two bytes: what and on which side; for how
-/// many polls, and the choice.
+/// Decodes `[configuration, behaviours, behaviours..., operations...]`. An operation has two bytes:
+/// its kind and side, and its number of polls and parameter.
 pub(crate) fn parse(data: &[u8]) -> Option<(Setup, Vec<Operation>)> {
     let [configuration, behaviours, rest @ ..] = data else { return None };
     let (behaviour, operations) = rest.split_at(usize::from(*behaviours).min(rest.len()));
@@ -107,7 +108,8 @@ pub(crate) fn parse(data: &[u8]) -> Option<(Setup, Vec<Operation>)> {
             n => ALL[n - 1],
         };
         let (polls, choice) = (usize::from(pair[1] % 8) + 1, pair[1] >> 3);
-        // What ends a program's use of a side is rare, or little else would be seen.
+        // Operations that end the use of a side are rare, because little else would be tested
+        // otherwise.
         let is_rare = matches!(what, What::Close | What::DropReader);
         let side = usize::from(pair[0] & 1);
         (!is_rare || polls == 8 || choice > 24).then_some(Operation { what, side, polls, choice })
@@ -115,7 +117,7 @@ pub(crate) fn parse(data: &[u8]) -> Option<(Setup, Vec<Operation>)> {
     Some((setup, operations.collect()))
 }
 
-/// Runs a program; panics where a property does not hold.
+/// Runs a program, and panics if a property does not hold.
 pub(crate) fn run(setup: &Setup, operations: &[Operation]) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -129,7 +131,7 @@ pub(crate) fn run(setup: &Setup, operations: &[Operation]) {
     });
 }
 
-/// Tells which program it was.
+/// Prints the program that failed.
 struct Reported<'a>(&'a Setup, &'a [Operation]);
 
 impl Drop for Reported<'_> {
@@ -148,18 +150,18 @@ impl Drop for Reported<'_> {
 enum Link {
     Whole(Connection<End>),
     Halves(Option<Reader<End>>, Sender<End>),
-    /// While it is split.
+    /// The halves, while the connection is split.
     Neither,
 }
 
 struct Program {
     wire: std::rc::Rc<std::cell::RefCell<Wire>>,
     links: [Link; 2],
-    /// What each side sent.
+    /// The messages that each side has sent.
     oracles: [Oracle; 2],
     counter: usize,
     keeps_alive: bool,
-    /// Something has happened after which a side may find the connection at its end.
+    /// An event has occurred after which a side may find its connection closed.
     may_end: bool,
 }
 
@@ -226,7 +228,7 @@ impl Program {
                 };
                 match done {
                     Some(Err(Error::MessageFirst | Error::Cancelled)) if what == What::Ping => {}
-                    // Nobody is there to hear the pong.
+                    // There is no reader to receive the pong.
                     Some(Err(Error::Closed))
                         if what == What::Ping && self.oracles[1 - side].has_no_reader => {}
                     Some(Err(error)) => self.ended(side, &error),
@@ -237,7 +239,7 @@ impl Program {
                 self.may_end = true;
                 let closed = match &mut self.links[side] {
                     Link::Whole(connection) => {
-                        // It throws away what comes.
+                        // The operation discards what arrives.
                         self.oracles[1 - side].is_thrown_away = true;
                         polled(connection.close(CloseCode::NORMAL, "done"), polls).await
                     }
@@ -275,7 +277,7 @@ impl Program {
         self.look_on();
     }
 
-    /// What may be asked at any time.
+    /// Performs an operation that is possible at any time.
     fn look_on(&self) {
         for link in &self.links {
             let (pending, ending) = match link {
@@ -360,7 +362,7 @@ impl Program {
         };
         match error {
             Some(Error::TimedOut) => assert!(matches!(what, What::ReadTimeout | What::ReadBefore)),
-            // One cancels the read that waits, or the next.
+            // Cancels the current read or the next.
             Some(Error::Cancelled) | None => {}
             Some(error) => self.ended(side, &error),
         }
@@ -403,14 +405,15 @@ impl Program {
         let is_half = matches!(self.links[side], Link::Halves(..));
         let kind = if is_half && what != What::Prepared { Kind::Binary } else { kind };
         match taken {
-            // Dropped while it waits, it sent nothing.
+            // Nothing was sent if the operation was dropped while it waited.
             Some(Ok(SendStatus::Dropped)) | None => {}
             Some(Ok(_)) => self.oracles[side].sent.push_back(Sent::whole(kind, bytes)),
             Some(Err(error)) => self.ended(side, &error),
         }
     }
 
-    /// A message in chunks, which the other side reads between them, and which is given up in the end or not.
+    /// Writes a message in chunks, which the other side reads meanwhile. The message is finished or
+    /// given up.
     async fn write(&mut self, operation: Operation) {
         let Operation { side, polls, choice, .. } = operation;
         let (kind, bytes) = self.next_message(choice);
@@ -431,14 +434,14 @@ impl Program {
             for (n, chunk) in bytes.chunks(size).take(40).enumerate() {
                 match polled(writer.write(chunk), polls).await {
                     Some(Ok(())) => self.oracles[side].unfinished().extend_from_slice(chunk),
-                    // Not taken: the rest of the message is what follows it.
+                    // The chunk was not queued, so the rest of the message follows.
                     None if self.oracles[side].unfinished().is_empty() && kind == Kind::Binary => {}
                     None => {
                         let written = self.oracles[side].unfinished().len();
                         if !is_cut(kind, &bytes[..written]) {
                             break;
                         }
-                        // Half a character can only be given up.
+                        // A message that ends within a character can only be given up.
                         self.may_end = true;
                         self.oracles[side].give_up();
                         break 'written None;
@@ -496,7 +499,7 @@ impl Program {
         let n = self.counter;
         let kind = if n % 3 == 0 { Kind::Binary } else { Kind::Text };
         let len = [n * 7 % 140, 3, 0, n * 53 % 900][usize::from(choice % 4)];
-        // No part of it is the start of another, or of itself.
+        // No part of the text is the beginning of another part.
         let mut bytes = Vec::new();
         let mut at = 0;
         while bytes.len() < len {
@@ -509,7 +512,8 @@ impl Program {
         (kind, bytes)
     }
 
-    /// An error that may be: the transport failed, one side closed or gave a message up, or was silent.
+    /// Returns true for a possible error: the transport failed, or one side closed, gave a message
+    /// up or was silent.
     fn ended(&mut self, side: usize, error: &Error) {
         let is_end = matches!(
             error,
@@ -520,7 +524,8 @@ impl Program {
         self.may_end = true;
     }
 
-    /// What was taken is delivered in the end, if nothing failed and nobody closed.
+    /// Checks that each queued message is delivered in the end, if nothing failed and neither side
+    /// closed.
     async fn finish(&mut self) {
         self.wire.borrow_mut().behaviour.clear();
         for _ in 0..10_000 {
@@ -547,12 +552,12 @@ impl Program {
     }
 }
 
-/// Whether this is half a character at its end.
+/// Returns true if the bytes end within a character.
 fn is_cut(kind: Kind, bytes: &[u8]) -> bool {
     kind == Kind::Text && std::str::from_utf8(bytes).is_err()
 }
 
-/// Polls an operation `polls` times and drops it if it is not done.
+/// Polls an operation `polls` times and drops it if it is not complete.
 async fn polled<T>(operation: impl Future<Output = T>, polls: usize) -> Option<T> {
     let mut operation = pin!(operation);
     poll_fn(|cx| {

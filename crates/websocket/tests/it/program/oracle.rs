@@ -1,19 +1,19 @@
-//! What was sent, and whether what is read is that.
+//! The messages that were sent, and the check of the messages that are read.
 
 use std::collections::VecDeque;
 
 use rookery_websocket::{Chunk, Error, Kind, Message};
 
-/// What one side has sent and the other has not read.
+/// The messages that one side has sent and the other side has not read.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) sent: VecDeque<Sent>,
-    /// Of the first message, what was read in chunks.
+    /// The part of the first message that was read in chunks.
     shown: Vec<u8>,
-    /// The reader began to close: whole messages may be missing, and the rest of one.
+    /// The reader began to close, so whole messages may be missing, and the rest of one message.
     pub(crate) is_thrown_away: bool,
     pub(crate) has_no_reader: bool,
-    /// A message was given up: the connection ends after what came before it.
+    /// A message was given up, so the connection ends after the messages before it.
     is_given_up: bool,
 }
 
@@ -31,7 +31,7 @@ impl Sent {
 }
 
 impl Oracle {
-    /// The bytes of the message that is being written.
+    /// Returns the bytes of the message that is being written.
     pub(crate) fn unfinished(&mut self) -> &mut Vec<u8> {
         let last = self.sent.back_mut().filter(|sent| !sent.is_finished);
         &mut last.expect("nothing can be read of it that was not written").bytes
@@ -49,7 +49,7 @@ impl Oracle {
         }
     }
 
-    /// What came of reading a message; an error is left to be judged.
+    /// Checks the result of reading a message, and returns an error for the caller to check.
     pub(crate) fn read(
         &mut self,
         read: Option<Result<Option<Message<'_>>, Error>>,
@@ -74,7 +74,7 @@ impl Oracle {
         }
         let shown = std::mem::take(&mut self.shown);
         let is_next = |sent: &Sent, shown: &[u8]| {
-            // The rest of a text may begin within a character: then it is no text.
+            // The rest of a text may begin within a character, and is not text then.
             let is_rest = !shown.is_empty() && std::str::from_utf8(&message).is_err();
             let kind = if is_rest { Kind::Binary } else { sent.kind };
             sent.is_finished
@@ -114,14 +114,15 @@ impl Oracle {
                     || (sent.is_finished && sent.bytes.len() == shown.len() + chunk.bytes.len()))
         };
         if self.is_thrown_away {
-            // The one that was begun, or one that begins.
+            // The message that was begun, or a message that begins.
             let begun = self.sent.iter().position(|sent| is_next(sent, &self.shown));
             let at = begun.unwrap_or_else(|| {
                 self.shown.clear();
                 let fresh = self.sent.iter().position(|sent| is_next(sent, &[]));
                 fresh.unwrap_or_else(|| panic!("{chunk:?} was never sent; {:?}", self.sent))
             });
-            // Which of two that begin alike is not known yet: none is given up before its last chunk.
+            // It is not known yet which of two messages with the same beginning this is, so neither
+            // is removed before its last chunk.
             if chunk.is_last {
                 self.sent.drain(..at);
             }
@@ -137,7 +138,7 @@ impl Oracle {
         None
     }
 
-    /// The peer's close frame came: behind all that it sent.
+    /// Records the peer's close frame, which follows all that the peer sent.
     fn end(&mut self) {
         let is_all = self.sent.iter().all(|sent| !sent.is_finished) || self.is_thrown_away;
         assert!(is_all, "closed before {:?}", self.sent);

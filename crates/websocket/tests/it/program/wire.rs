@@ -1,4 +1,4 @@
-//! A transport that reads, writes and ends as the input says.
+//! A transport that reads, writes and ends as its input says.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Both ends of one pipe, and what happens at each of its reads, writes and ends.
+/// Both ends of one pipe, and the behaviour at each read, write and end.
 #[derive(Debug)]
 pub(crate) struct Wire {
     channels: [VecDeque<u8>; 2],
     is_closed: [bool; 2],
-    /// One byte for each read, write and end; none left: everything goes at once.
+    /// One byte for each read, write and end. When there are none left, everything passes at once.
     pub(crate) behaviour: VecDeque<u8>,
     pub(crate) has_failed: bool,
 }
@@ -22,18 +22,18 @@ pub(crate) struct Wire {
 #[derive(Debug)]
 pub(crate) struct End {
     wire: Rc<RefCell<Wire>>,
-    /// The channel it reads.
+    /// The channel from which this end reads.
     side: usize,
 }
 
-/// What the next read, write or end does.
+/// The behaviour of the next read, write or end.
 enum Act {
     Pend,
     Fail,
     AtMost(usize),
 }
 
-/// Bytes that one direction holds.
+/// The number of bytes that one direction holds.
 const CAPACITY: usize = 4096;
 
 impl Wire {
@@ -67,7 +67,7 @@ impl AsyncRead for End {
         _: &mut Context<'_>,
         target: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Driven by polling, nobody is woken: whoever is pending is polled again.
+        // The test polls all pending tasks, so nothing needs to be woken.
         let mut wire = self.wire.borrow_mut();
         let most = match wire.act() {
             Act::Pend => return Poll::Pending,

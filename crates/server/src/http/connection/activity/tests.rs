@@ -8,13 +8,13 @@ use crate::config::Limits;
 use crate::connections::model_testing::for_all_sequences;
 
 /// Returns time limits with a tick per second.
-fn ticks(reply_rate: u32) -> TimeLimits {
+fn ticks(min_rate: u32) -> TimeLimits {
     TimeLimits::of(&Limits {
         handshake_time: Duration::from_secs(10),
         head_time: Duration::from_secs(30),
         idle_time: Duration::from_secs(20),
-        body_rate: reply_rate,
-        reply_rate,
+        body_rate: min_rate,
+        reply_rate: min_rate,
         ..Limits::default()
     })
 }
@@ -41,10 +41,10 @@ struct Model {
 }
 
 impl Model {
-    fn new(reply_rate: u32) -> Model {
+    fn new(min_rate: u32) -> Model {
         Model {
             activity: Activity::new(u32::MAX - 50, true),
-            ticks: ticks(reply_rate),
+            ticks: ticks(min_rate),
             now: u32::MAX - 50,
         }
     }

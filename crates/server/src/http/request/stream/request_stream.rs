@@ -106,7 +106,7 @@ enum Step<E> {
     /// The body is complete.
     Complete,
     Failed(E),
-    Route(AppDecision),
+    Decision(AppDecision),
     Aborted(WaitAborted),
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 stream.end(StreamEnd::Done);
                 context.begin_waiting();
             }
-            Step::Route(AppDecision::Respond(exchange)) => {
+            Step::Decision(AppDecision::Respond(exchange)) => {
                 context.set_unread_body(!is_complete);
                 stream.end(StreamEnd::Done);
                 return Ok((context, exchange));
@@ -157,7 +157,7 @@ pub(crate) async fn stream_to_application<B: RequestBody>(
                 break rejection;
             }
             Step::Aborted(WaitAborted::TimedOut) => break Some(Rejection::RequestTimeout),
-            Step::Route(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
+            Step::Decision(_) | Step::Aborted(WaitAborted::Disconnected) => break None,
         }
     };
     if rejection.is_some() {
@@ -183,10 +183,10 @@ fn poll_step<B: RequestBody>(
         // The body is not being read, so only this poll detects a disconnect of the client.
         return Pin::new(pending)
             .poll(cx)
-            .map(|answered| answered.map_or_else(Step::Aborted, Step::Route));
+            .map(|answered| answered.map_or_else(Step::Aborted, Step::Decision));
     }
     if let Some(answer) = pending.take_decision() {
-        return Poll::Ready(Step::Route(answer));
+        return Poll::Ready(Step::Decision(answer));
     }
     loop {
         match ready!(Pin::new(&mut *body).poll_frame(cx)) {

@@ -41,8 +41,8 @@ impl ResponseStreams {
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
     ) {
-        if let ResponseBody::Stream(given) = exchange.response().body() {
-            let stream = ResponseStream::new(connections, dispatch, exchange, given.clone());
+        if let ResponseBody::Stream(parts) = exchange.response().body() {
+            let stream = ResponseStream::new(connections, dispatch, exchange, parts.clone());
             self.open.borrow_mut().insert(exchange.id(), stream);
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rookery_exchange::{
     Charge, Event, Exchange, ListenerId, Payload, Share, StreamEnd, StreamFlow, StreamId,
-    StreamOptions, StreamedBody as Given,
+    StreamOptions, StreamedBody,
 };
 
 use crate::application::dispatch::Dispatch;
@@ -120,7 +120,7 @@ impl ResponseStream {
         connections: &Rc<ConnectionTable>,
         dispatch: &Rc<Dispatch>,
         exchange: &Exchange,
-        given: Given,
+        parts: StreamedBody,
     ) -> Rc<ResponseStream> {
         Rc::new(ResponseStream {
             id: exchange.id(),
@@ -128,8 +128,8 @@ impl ResponseStream {
             connection_key: Cell::new(usize::MAX),
             connections: Rc::clone(connections),
             dispatch: Rc::clone(dispatch),
-            rules: given.rules,
-            flow: given.flow,
+            rules: parts.rules,
+            flow: parts.flow,
             queue: RefCell::default(),
             queued: Cell::new(0),
             joined: RefCell::default(),
@@ -140,7 +140,7 @@ impl ResponseStream {
             state: Cell::new(State::Open),
             last_sent: Cell::new(connections.clock.now()),
             is_between_events: Cell::new(true),
-            sends_head_early: Cell::new(given.rules.sends_head_first),
+            sends_head_early: Cell::new(parts.rules.sends_head_first),
             is_head_sent: Cell::new(false),
             detachable: Cell::new(Detachable::No),
             is_chunk_requested: Cell::new(false),

@@ -1,6 +1,6 @@
 # Writes r/man and r/NAMESPACE from the comments in r/R.
 #
-#   Rscript scripts/roxygen.R [check]      check: only says whether they are what the comments give; status 1 if not
+#   Rscript scripts/r/roxygen.R [check]      check: only says whether they are what the comments give; status 1 if not
 #
 # The installed package lends its namespace; its sources are read again, for roxygen2 wants to know their lines.
 

@@ -4,13 +4,13 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use crate::forms::{ADMIN, HOST, UNIX};
+use crate::combined::{GivenValue, Source};
 use crate::kind::{Form, Kind, Raw, Value, escaped};
-use crate::near::did_you_mean;
 use crate::setting::{Section, Setting};
-use crate::settings::{Given, Source};
+use crate::suggestions::did_you_mean;
 use crate::table;
-use crate::yaml::{self, At, Content, Field, Node, Problem, problem};
+use crate::text_forms::{ADMIN, HOST, UNIX};
+use crate::yaml::{self, Content, Field, FileError, Node, Position, file_error};
 
 /// The value of `engine:` that makes a file one of this program's.
 pub const ENGINE: &str = "rookery";
@@ -22,7 +22,7 @@ pub struct ServerFile {
     /// The file or folder of the app, with an absolute path if the file's is.
     pub app: PathBuf,
     /// The settings.
-    pub given: Vec<Given>,
+    pub given: Vec<GivenValue>,
     /// What is to be reported: keys that are deprecated.
     pub notes: Vec<String>,
 }
@@ -33,7 +33,7 @@ pub struct ServerFile {
 /// The system's.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(yaml::MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    File::open(path)?.take(yaml::MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -42,15 +42,15 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
-pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
+pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> {
     if utf16(bytes).is_some_and(|text| names_engine(&text)) {
-        return problem(At::START, "the file is text in UTF-16: save it in UTF-8.");
+        return file_error(Position::START, "the file is text in UTF-16: save it in UTF-8.");
     }
     // A file of another engine may have any bytes.
     let text = String::from_utf8_lossy(bytes);
     let node = match yaml::parse(&text) {
         Ok(node) => node,
-        Err(problem) if names_engine(&text) => return Err(problem),
+        Err(error) if names_engine(&text) => return Err(error),
         Err(_) => return Ok(None),
     };
     let Content::Fields(fields) = &node.content else { return Ok(None) };
@@ -61,11 +61,11 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
         return Ok(None);
     }
     if let Err(error) = std::str::from_utf8(bytes) {
-        let at = At::end_of(&String::from_utf8_lossy(&bytes[..error.valid_up_to()]));
-        return problem(at, "the file is not text in UTF-8.");
+        let at = Position::end_of(&String::from_utf8_lossy(&bytes[..error.valid_up_to()]));
+        return file_error(at, "the file is not text in UTF-8.");
     }
     if let Some(unknown) = fields.iter().find(|field| !KEYS.contains(&field.key.as_str())) {
-        let key = normal(&unknown.key);
+        let key = normalized(&unknown.key);
         let below =
             Section::ALL.into_iter().find(|section| table::find_key(*section, &key).is_some());
         let hint = match below {
@@ -75,7 +75,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
             Some(section) => format!(" It belongs under `{}:`.", section.key()),
             None => did_you_mean(&unknown.key, KEYS, |near| format!("`{near}:`")),
         };
-        return problem(
+        return file_error(
             unknown.at,
             format!("`{}:` is not a key of `_server.yml`.{hint}", escaped(&unknown.key)),
         );
@@ -83,10 +83,10 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
     let base = path.parent().unwrap_or(Path::new(""));
     let Some(app) = find("app") else {
         let message = "`engine: rookery` needs `app:`, the file or folder to serve.";
-        return problem(node.at, message);
+        return file_error(node.at, message);
     };
     let Content::Text(app) = &app.value.content else {
-        return problem(app.value.at, "`app:` must be the path of a file or folder.");
+        return file_error(app.value.at, "`app:` must be the path of a file or folder.");
     };
     let mut reader =
         Reader { base, shown: path.display().to_string(), given: Vec::new(), notes: Vec::new() };
@@ -94,7 +94,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, Problem> {
         reader.section(Section::Options, &options.value)?;
     }
     Ok(Some(ServerFile {
-        app: beside(Path::new(app), base),
+        app: relative_to(Path::new(app), base),
         given: reader.given,
         notes: reader.notes,
     }))
@@ -129,12 +129,12 @@ fn names_engine(text: &str) -> bool {
 }
 
 /// Returns a key with `_` for `-`, as options of the command line are written.
-fn normal(key: &str) -> String {
+fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
 /// Resolves a path that is relative to the folder `base`; `~` is the user's folder.
-pub fn beside(path: &Path, base: &Path) -> PathBuf {
+pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
         (Ok(rest), Some(home)) => Path::new(&home).join(rest),
@@ -145,12 +145,12 @@ pub fn beside(path: &Path, base: &Path) -> PathBuf {
 struct Reader<'a> {
     base: &'a Path,
     shown: String,
-    given: Vec<Given>,
+    given: Vec<GivenValue>,
     notes: Vec<String>,
 }
 
 impl Reader<'_> {
-    fn section(&mut self, section: Section, node: &Node) -> Result<(), Problem> {
+    fn section(&mut self, section: Section, node: &Node) -> Result<(), FileError> {
         let fields = match &node.content {
             Content::Null => return Ok(()),
             Content::Fields(fields) => fields,
@@ -162,12 +162,12 @@ impl Reader<'_> {
                     Section::Acme => "domain: app.example.org",
                 };
                 let message = format!("`{}:` must have fields such as `{example}`.", section.key());
-                return problem(node.at, message);
+                return file_error(node.at, message);
             }
         };
         let mut seen: Vec<(&'static str, &Field)> = Vec::new();
         for field in fields {
-            let key = normal(&field.key);
+            let key = normalized(&field.key);
             let inner = Section::ALL
                 .into_iter()
                 .find(|inner| inner.parent() == Some(section) && inner.key() == key);
@@ -176,7 +176,7 @@ impl Reader<'_> {
                 Some(Section::Tls) if matches!(field.value.content, Content::Text(_)) => {}
                 Some(inner) => {
                     if let Some((_, other)) = seen.iter().find(|(name, _)| *name == inner.key()) {
-                        return twice(field, other);
+                        return duplicate(field, other);
                     }
                     seen.push((inner.key(), field));
                     self.section(inner, &field.value)?;
@@ -186,7 +186,7 @@ impl Reader<'_> {
             }
             let Some(found) = table::find_key(section, &key) else {
                 let hint = table::hint_for_key(section, &key);
-                return problem(
+                return file_error(
                     field.at,
                     format!(
                         "`{}:` is not a setting under `{}:`.{hint}",
@@ -196,7 +196,7 @@ impl Reader<'_> {
                 );
             };
             if let Some((_, other)) = seen.iter().find(|(name, _)| *name == found.setting.name) {
-                return twice(field, other);
+                return duplicate(field, other);
             }
             seen.push((found.setting.name, field));
             if found.former.is_some() {
@@ -212,60 +212,61 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn setting(&mut self, setting: &'static Setting, field: &Field) -> Result<(), Problem> {
+    fn setting(&mut self, setting: &'static Setting, field: &Field) -> Result<(), FileError> {
         let Some(mut raw) = field.value.to_raw() else { return Ok(()) };
         if let (Kind::Composite(composite), Content::Fields(fields), Raw::Fields(pairs)) =
             (setting.kind, &field.value.content, &mut raw)
         {
             let known = || composite.fields.iter().map(|(name, _)| *name);
             if let Some(unknown) =
-                fields.iter().find(|field| !known().any(|name| name == normal(&field.key)))
+                fields.iter().find(|field| !known().any(|name| name == normalized(&field.key)))
             {
                 let hint =
-                    did_you_mean(&normal(&unknown.key), known(), |near| format!("`{near}:`"));
+                    did_you_mean(&normalized(&unknown.key), known(), |near| format!("`{near}:`"));
                 let message = format!(
                     "`{}:` is not a field of `{}:`.{hint}",
                     escaped(&unknown.key),
                     field.key
                 );
-                return problem(unknown.at, message);
+                return file_error(unknown.at, message);
             }
             for (name, _) in pairs {
-                *name = normal(name);
+                *name = normalized(name);
             }
         }
-        let value = setting.read(&raw).map_err(|invalid| Problem {
+        let value = setting.read(&raw).map_err(|invalid| FileError {
             at: field.value.at,
             message: invalid.at(&format!("`{}:`", field.key)),
         })?;
         let place = Some(self.place(field.at));
-        self.given.push(Given {
+        self.given.push(GivenValue {
             setting,
-            value: self.settled(setting, value),
+            value: self.resolved(setting, value),
             source: Source::File,
             place,
         });
         Ok(())
     }
 
-    fn place(&self, at: At) -> String {
+    fn place(&self, at: Position) -> String {
         format!("`{}`, line {}", self.shown, at.line)
     }
 
     /// Resolves paths relative to the file.
-    fn settled(&self, setting: &Setting, value: Value) -> Value {
+    fn resolved(&self, setting: &Setting, value: Value) -> Value {
         let is = |form: &Form, other: &Form| std::ptr::eq(form, other);
         let is_address =
             matches!(setting.kind, Kind::Text(form) if is(form, &HOST) || is(form, &ADMIN));
         match value {
-            Value::Path(path) => Value::Path(beside(&path, self.base)),
+            Value::Path(path) => Value::Path(relative_to(&path, self.base)),
             Value::Paths(paths) => {
-                Value::Paths(paths.iter().map(|path| beside(path, self.base)).collect())
+                Value::Paths(paths.iter().map(|path| relative_to(path, self.base)).collect())
             }
             Value::Text(text) if is_address => match text.strip_prefix(UNIX) {
-                Some(path) => {
-                    Value::Text(format!("{UNIX}{}", beside(Path::new(path), self.base).display()))
-                }
+                Some(path) => Value::Text(format!(
+                    "{UNIX}{}",
+                    relative_to(Path::new(path), self.base).display()
+                )),
                 None => Value::Text(text),
             },
             other => other,
@@ -273,12 +274,12 @@ impl Reader<'_> {
     }
 }
 
-fn twice(field: &Field, other: &Field) -> Result<(), Problem> {
+fn duplicate(field: &Field, other: &Field) -> Result<(), FileError> {
     let message = format!(
         "`{}:` and `{}:` in line {} are the same setting, of which one may be given.",
         field.key, other.key, other.at.line
     );
-    problem(field.at, message)
+    file_error(field.at, message)
 }
 
 #[cfg(test)]
@@ -289,7 +290,7 @@ mod tests {
         let text = format!("engine: rookery\napp: app.R\noptions:\n{options}");
         match read(text.as_bytes(), Path::new("/srv/_server.yml")) {
             Ok(file) => Ok(file.expect("it is for this engine")),
-            Err(problem) => Err(problem.to_string()),
+            Err(error) => Err(error.to_string()),
         }
     }
 
@@ -299,7 +300,7 @@ mod tests {
     }
 
     fn wrong(options: &str) -> String {
-        read_app(options).map_or_else(|problem| problem, |file| format!("{file:?}"))
+        read_app(options).map_or_else(|error| error, |file| format!("{file:?}"))
     }
 
     #[test]

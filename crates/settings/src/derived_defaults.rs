@@ -1,9 +1,9 @@
 //! Defaults that depend on other settings.
 #![expect(clippy::unnecessary_wraps, reason = "a row holds any of these functions")]
 
-use crate::forms::UNIX;
+use crate::combined::Settings;
 use crate::kind::Value;
-use crate::settings::Settings;
+use crate::text_forms::UNIX;
 
 /// The default is found out by the server, or by R, when it starts.
 pub(crate) fn found_at_start(_: &Settings) -> Option<Value> {
@@ -37,15 +37,15 @@ pub(crate) fn drain_sessions(settings: &Settings) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use crate::combined::{GivenValue, Settings, Source};
     use crate::kind::{Raw, Value};
-    use crate::settings::{Given, Settings, Source};
     use crate::table;
 
     fn settings(given: &[(&str, &str)]) -> Settings {
         Settings::combine(given.iter().map(|(name, text)| {
             let setting = table::row(name);
             let value = setting.read(&Raw::from(*text)).unwrap();
-            Given { setting, value, source: Source::CommandLine, place: None }
+            GivenValue { setting, value, source: Source::CommandLine, place: None }
         }))
     }
 

@@ -1,7 +1,7 @@
 # Builds the vignettes of a package's source and adds them to the installed package, as R CMD
 # INSTALL does of a tarball.
 #
-#   Rscript scripts/vignettes.R <source> <installed package>
+#   Rscript scripts/r/vignettes.R <source> <installed package>
 #
 # Status 1, with the reason on stderr, where they cannot be built.
 

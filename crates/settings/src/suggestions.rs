@@ -1,12 +1,15 @@
 //! Suggestions for misspelt names.
 
 /// The fewest letters of a beginning that tells which name is meant.
-const SHORTEST: usize = 4;
+const MIN_PREFIX_LENGTH: usize = 4;
 
 /// Returns at most three of `candidates` that are similar to `name`, the most similar first. Names
 /// are similar when at most a third of their letters differ, or when `name` is the beginning of the
 /// other; case does not matter.
-pub fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn similar_names<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let letters = name.chars().count();
     let most = (letters / 3).max(1);
@@ -15,7 +18,7 @@ pub fn near<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Ve
         .filter_map(|candidate| {
             let other = candidate.to_lowercase();
             let distance = strsim::osa_distance(&name, &other);
-            let is_beginning = letters >= SHORTEST && other.starts_with(&name);
+            let is_beginning = letters >= MIN_PREFIX_LENGTH && other.starts_with(&name);
             (distance <= most || is_beginning).then_some((distance, candidate))
         })
         .collect();
@@ -30,7 +33,7 @@ pub(crate) fn did_you_mean<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
     show: impl Fn(&str) -> String,
 ) -> String {
-    near(name, candidates)
+    similar_names(name, candidates)
         .first()
         .map(|near| format!(" Did you mean {}?", show(near)))
         .unwrap_or_default()
@@ -43,12 +46,12 @@ mod tests {
     #[test]
     fn the_most_similar_name_comes_first() {
         let candidates = ["app.R", "apps.R", "shiny-app", "a"];
-        assert_eq!(near("APP.r2", candidates), ["app.R", "apps.R"]);
-        assert_eq!(near("shinyapp", candidates), ["shiny-app"]);
-        assert!(near("something", candidates).is_empty());
+        assert_eq!(similar_names("APP.r2", candidates), ["app.R", "apps.R"]);
+        assert_eq!(similar_names("shinyapp", candidates), ["shiny-app"]);
+        assert!(similar_names("something", candidates).is_empty());
         let limits = ["max_header_size", "max_body_size", "maxima"];
-        assert_eq!(near("max_body", limits), ["max_body_size"]);
-        assert!(near("max", limits).is_empty());
+        assert_eq!(similar_names("max_body", limits), ["max_body_size"]);
+        assert!(similar_names("max", limits).is_empty());
     }
 
     #[test]

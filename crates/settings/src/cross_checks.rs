@@ -1,13 +1,13 @@
 //! Rules across several settings, besides those that a row needs and excludes.
 
-use crate::forms::UNIX;
+use crate::combined::{GivenValue, Settings};
 use crate::kind::Value;
-use crate::settings::{Given, Settings};
 use crate::table;
+use crate::text_forms::UNIX;
 
 pub(crate) fn one_key_for_each_certificate(
     settings: &Settings,
-    keys: &Given,
+    keys: &GivenValue,
 ) -> Result<(), String> {
     let certificates = settings.value("tls_cert");
     let count = |value: Option<&Value>| value.and_then(Value::paths).map_or(0, <[_]>::len);
@@ -22,7 +22,10 @@ pub(crate) fn one_key_for_each_certificate(
     ))
 }
 
-pub(crate) fn clients_need_another_port(settings: &Settings, domain: &Given) -> Result<(), String> {
+pub(crate) fn clients_need_another_port(
+    settings: &Settings,
+    domain: &GivenValue,
+) -> Result<(), String> {
     let is_required = settings.text("tls_client_auth").is_some_and(|how| how == "required");
     let redirects = settings.value("redirect_from").is_some_and(|port| !port.is_word("none"));
     if !settings.is_given("tls_client_ca") || !is_required || redirects {
@@ -35,7 +38,10 @@ pub(crate) fn clients_need_another_port(settings: &Settings, domain: &Given) -> 
     ))
 }
 
-pub(crate) fn redirects_need_a_port(settings: &Settings, redirect: &Given) -> Result<(), String> {
+pub(crate) fn redirects_need_a_port(
+    settings: &Settings,
+    redirect: &GivenValue,
+) -> Result<(), String> {
     let is_socket = settings.text("host").is_some_and(|host| host.starts_with(UNIX));
     if !is_socket || redirect.value.is_word("none") {
         return Ok(());
@@ -46,7 +52,10 @@ pub(crate) fn redirects_need_a_port(settings: &Settings, redirect: &Given) -> Re
     ))
 }
 
-pub(crate) fn no_more_ready_than_workers(settings: &Settings, ready: &Given) -> Result<(), String> {
+pub(crate) fn no_more_ready_than_workers(
+    settings: &Settings,
+    ready: &GivenValue,
+) -> Result<(), String> {
     // How many `auto` is, the program finds out.
     let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
         return Ok(());
@@ -60,7 +69,7 @@ pub(crate) fn no_more_ready_than_workers(settings: &Settings, ready: &Given) -> 
     ))
 }
 
-pub(crate) fn shares_are_a_whole(settings: &Settings, _: &Given) -> Result<(), String> {
+pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<(), String> {
     let shares = table::all().filter(|row| row.name.starts_with("share_"));
     let total: f64 = shares.filter_map(|row| settings.number(row.name)).sum();
     if total <= 100.0 {
@@ -73,8 +82,8 @@ pub(crate) fn shares_are_a_whole(settings: &Settings, _: &Given) -> Result<(), S
 
 #[cfg(test)]
 mod tests {
+    use crate::combined::{GivenValue, Settings, Source};
     use crate::kind::Raw;
-    use crate::settings::{Given, Settings, Source};
     use crate::table;
 
     fn told(given: &[(&str, &str)]) -> String {
@@ -85,7 +94,7 @@ mod tests {
             } else {
                 Raw::from(*text)
             };
-            Given {
+            GivenValue {
                 setting,
                 value: setting.read(&raw).unwrap(),
                 source: Source::CommandLine,

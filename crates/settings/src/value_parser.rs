@@ -3,65 +3,67 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::amount;
-use crate::kind::{Composite, Form, Kind, Raw, Refused, Value};
+use crate::kind::{Composite, Form, Kind, Raw, Rejected, Value};
 use crate::setting::{Places, Setting};
+use crate::units;
 
 /// The longest value that is accepted, in bytes: paths have at most 4096.
-const LONGEST: usize = 8192;
+const MAX_VALUE_SIZE: usize = 8192;
 /// The most values of a list.
-const MOST: usize = 1000;
+const MAX_LIST_LENGTH: usize = 1000;
 
 /// A value that a setting does not accept.
 #[derive(Debug, Clone)]
-pub struct Invalid {
+pub struct InvalidValue {
     /// The setting that it was given for.
     pub setting: &'static Setting,
-    what: What,
+    reason: Reason,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum Reason {
     Form { wanted: String, given: String },
     Because(String),
 }
 
-impl Invalid {
-    fn form(setting: &'static Setting, given: String) -> Invalid {
-        Invalid { setting, what: What::Form { wanted: wanted(setting), given } }
+impl InvalidValue {
+    fn form(setting: &'static Setting, given: String) -> InvalidValue {
+        InvalidValue { setting, reason: Reason::Form { wanted: expected_form(setting), given } }
     }
 
     /// Returns the completion of "must be", for a value that does not have the form that is wanted.
     pub fn wanted(&self) -> Option<&str> {
-        if let What::Form { wanted, .. } = &self.what { Some(wanted) } else { None }
+        if let Reason::Form { wanted, .. } = &self.reason { Some(wanted) } else { None }
     }
 
     /// Returns the message, with the setting as `place` writes it, such as `--port`.
     pub fn at(&self, place: &str) -> String {
-        match &self.what {
-            What::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
-            What::Because(why) => format!("{place}: {why}."),
+        match &self.reason {
+            Reason::Form { wanted, given } => format!("{place} must be {wanted}, not {given}."),
+            Reason::Because(why) => format!("{place}: {why}."),
         }
     }
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.at(&format!("`{}`", self.setting.name)))
     }
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidValue {}
 
 impl Setting {
     /// Reads a value that was given for the setting.
     ///
     /// # Errors
     /// Fails when the setting does not accept the value.
-    pub fn read(&'static self, raw: &Raw) -> Result<Value, Invalid> {
-        let form = || Invalid::form(self, raw.describe());
+    pub fn read(&'static self, raw: &Raw) -> Result<Value, InvalidValue> {
+        let form = || InvalidValue::form(self, raw.describe());
         let text = raw.text().map(str::trim);
-        if text.is_some_and(|text| text.is_empty() || text.len() > LONGEST || text.contains('\0')) {
+        if text.is_some_and(|text| {
+            text.is_empty() || text.len() > MAX_VALUE_SIZE || text.contains('\0')
+        }) {
             return Err(form());
         }
         if let Some(word) = text.and_then(|text| self.words.iter().find(|word| **word == text)) {
@@ -73,7 +75,7 @@ impl Setting {
         match self.kind {
             Kind::Flag => text.and_then(flag).map(Value::Flag).ok_or_else(form),
             Kind::Count | Kind::Bytes | Kind::Seconds | Kind::Rate | Kind::Percent => {
-                let number = text.and_then(|text| amount::read(text, self.kind));
+                let number = text.and_then(|text| units::read(text, self.kind));
                 number.filter(|number| self.accepts(*number)).map(Value::Number).ok_or_else(form)
             }
             Kind::Choice(choices) => {
@@ -89,13 +91,19 @@ impl Setting {
             Kind::Paths => paths(raw).map(Value::Paths).ok_or_else(form),
             Kind::List(Form { accepts, .. }) => self.list(raw, *accepts).map(Value::List),
             Kind::Composite(Composite { read, .. }) => read(raw).map_err(|refused| match refused {
-                Refused::Form => form(),
-                Refused::Because(why) => Invalid { setting: self, what: What::Because(why) },
+                Rejected::Form => form(),
+                Rejected::Because(why) => {
+                    InvalidValue { setting: self, reason: Reason::Because(why) }
+                }
             }),
         }
     }
 
-    fn list(&'static self, raw: &Raw, accepts: fn(&str) -> bool) -> Result<Vec<String>, Invalid> {
+    fn list(
+        &'static self,
+        raw: &Raw,
+        accepts: fn(&str) -> bool,
+    ) -> Result<Vec<String>, InvalidValue> {
         let given: Option<Vec<&str>> = match raw {
             Raw::Text(text) => Some(text.split(',').collect()),
             // A word of the command line may be given several times, and have commas as well.
@@ -108,11 +116,11 @@ impl Setting {
         };
         let parts = given.into_iter().flatten().map(str::trim).filter(|part| !part.is_empty());
         let list: Vec<String> = parts.map(str::to_owned).collect();
-        if list.is_empty() || list.len() > MOST {
-            return Err(Invalid::form(self, raw.describe()));
+        if list.is_empty() || list.len() > MAX_LIST_LENGTH {
+            return Err(InvalidValue::form(self, raw.describe()));
         }
         match list.iter().find(|part| !accepts(part)) {
-            Some(wrong) => Err(Invalid::form(self, Raw::Text(wrong.clone()).describe())),
+            Some(wrong) => Err(InvalidValue::form(self, Raw::Text(wrong.clone()).describe())),
             None => Ok(list),
         }
     }
@@ -128,7 +136,7 @@ impl Setting {
 
 fn paths(raw: &Raw) -> Option<Vec<PathBuf>> {
     match raw {
-        Raw::List(values) if (1..=MOST).contains(&values.len()) => {
+        Raw::List(values) if (1..=MAX_LIST_LENGTH).contains(&values.len()) => {
             values.iter().map(path).collect()
         }
         Raw::List(_) => None,
@@ -139,7 +147,7 @@ fn paths(raw: &Raw) -> Option<Vec<PathBuf>> {
 fn path(raw: &Raw) -> Option<PathBuf> {
     let path = raw.path()?;
     let bytes = path.as_os_str().as_encoded_bytes();
-    ((1..=LONGEST).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
+    ((1..=MAX_VALUE_SIZE).contains(&bytes.len()) && !bytes.contains(&0)).then(|| path.to_owned())
 }
 
 /// Reads yes or no, as people write it in shells, in YAML and in R.
@@ -157,7 +165,7 @@ fn flag_word(text: &str) -> Option<bool> {
 }
 
 /// Returns the completion of "must be" for a setting.
-pub fn wanted(setting: &Setting) -> String {
+pub fn expected_form(setting: &Setting) -> String {
     let form = match setting.kind {
         Kind::Flag => "yes or no".to_owned(),
         Kind::Count => bounded(setting, "a whole number"),
@@ -180,7 +188,7 @@ pub fn wanted(setting: &Setting) -> String {
 fn bounded(setting: &Setting, what: &str) -> String {
     /// A greatest number from here on is one that nobody means.
     const PLAUSIBLE: f64 = 1e15;
-    let show = |number| amount::show(number, setting.kind);
+    let show = |number| units::show(number, setting.kind);
     if setting.max < PLAUSIBLE {
         return format!("{what} from {} to {}", show(setting.min), show(setting.max));
     }

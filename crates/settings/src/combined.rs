@@ -59,7 +59,7 @@ impl Source {
 
 /// A value that was given.
 #[derive(Debug, Clone)]
-pub struct Given {
+pub struct GivenValue {
     /// The setting.
     pub setting: &'static Setting,
     /// Its value.
@@ -70,7 +70,7 @@ pub struct Given {
     pub place: Option<String>,
 }
 
-impl Given {
+impl GivenValue {
     /// Returns the setting as it is written where it was given, in backticks.
     pub fn name(&self) -> String {
         self.source.show(self.setting)
@@ -88,8 +88,8 @@ impl Given {
 /// Values of all sources, of which the strongest counts.
 #[derive(Debug, Clone, std::default::Default)]
 pub struct Settings {
-    given: BTreeMap<&'static str, Given>,
-    overridden: Vec<Given>,
+    given: BTreeMap<&'static str, GivenValue>,
+    overridden: Vec<GivenValue>,
 }
 
 /// A conflict between settings.
@@ -106,14 +106,14 @@ impl Settings {
     ///
     /// Certificates of a source belong to what it says of HTTPS. Where a stronger source names others, all
     /// of that is left out; a source without certificates adds to those of the others.
-    pub fn combine(given: impl IntoIterator<Item = Given>) -> Settings {
-        let mut all: Vec<Given> = given.into_iter().collect();
+    pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
+        let mut all: Vec<GivenValue> = given.into_iter().collect();
         let is_certificate =
-            |given: &Given| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
+            |given: &GivenValue| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
         let named: Vec<Source> =
             all.iter().filter(|given| is_certificate(given)).map(|given| given.source).collect();
         let strongest = named.iter().min().copied();
-        let is_of_other_certificates = |given: &Given| {
+        let is_of_other_certificates = |given: &GivenValue| {
             let is_https = given.setting.name == "tls"
                 || matches!(given.setting.section, Section::Tls | Section::Acme);
             is_https
@@ -138,7 +138,7 @@ impl Settings {
     #[must_use]
     pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
         let setting = table::row(name);
-        let given = Given { setting, value, source: Source::Default, place: None };
+        let given = GivenValue { setting, value, source: Source::Default, place: None };
         self.given.entry(name).or_insert(given);
         self
     }
@@ -146,7 +146,7 @@ impl Settings {
     /// Returns these settings with the values of `running` for the rows that `is_kept` accepts, and
     /// those of the rows whose values differ.
     #[must_use]
-    pub fn keeping(
+    pub fn with_values_kept(
         mut self,
         running: &Settings,
         is_kept: impl Fn(&Setting) -> bool,
@@ -164,7 +164,7 @@ impl Settings {
     }
 
     /// Returns what was given for a setting.
-    pub fn given(&self, name: &str) -> Option<&Given> {
+    pub fn given(&self, name: &str) -> Option<&GivenValue> {
         self.given.get(name)
     }
 
@@ -174,7 +174,7 @@ impl Settings {
     }
 
     /// Returns all values that count, by name.
-    pub fn all(&self) -> impl Iterator<Item = &Given> {
+    pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
         self.given.values()
     }
 
@@ -272,9 +272,9 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn given(source: Source, name: &str, text: &str) -> Given {
+    fn given(source: Source, name: &str, text: &str) -> GivenValue {
         let setting = table::row(name);
-        Given { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
+        GivenValue { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
     }
 
     fn conflict(given: &[(Source, &str, &str)]) -> String {
@@ -385,14 +385,14 @@ mod tests {
         };
         let running = of("9000", "5s", "1MB");
         let is_kept = |row: &Setting| row.applies == crate::Applies::AtRestart;
-        let (settings, differ) = of("9001", "6s", "2MB").keeping(&running, is_kept);
+        let (settings, differ) = of("9001", "6s", "2MB").with_values_kept(&running, is_kept);
         assert_eq!(differ.iter().map(|row| row.name).collect::<Vec<_>>(), ["port"]);
         assert_eq!((settings.number("port"), settings.number("drain")), (Some(9000.0), Some(6.0)));
         // Also where one of them does not give it; the default may be the same.
         let without = Settings::combine([given(Source::CommandLine, "host", "127.0.0.1")]);
-        let (settings, differ) = without.clone().keeping(&running, is_kept);
+        let (settings, differ) = without.clone().with_values_kept(&running, is_kept);
         assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
-        let (settings, differ) = of("8000", "5s", "1MB").keeping(&without, is_kept);
+        let (settings, differ) = of("8000", "5s", "1MB").with_values_kept(&without, is_kept);
         assert!(!settings.is_given("port") && differ.is_empty());
     }
 

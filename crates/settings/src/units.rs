@@ -39,7 +39,7 @@ const UNLIMITED: [&str; 4] = ["INF", ".INF", "NONE", "UNLIMITED"];
 
 /// The greatest number that is not infinite. Every greater one is a mistake, and an `f64` no longer
 /// tells neighbouring whole numbers apart from 2^53 on, but sizes such as `1000TB` are below that.
-const GREATEST: f64 = 1e18;
+const MAX_FINITE: f64 = 1e18;
 
 /// Reads a number with a unit of the kind, or with none. Returns infinity for a word that means "no
 /// limit", and `None` for everything that is not a number, such as `1e999`, `NaN` and `-1`.
@@ -59,7 +59,7 @@ pub(crate) fn read(text: &str, kind: Kind) -> Option<f64> {
     let factor =
         if unit.is_empty() { 1.0 } else { units.iter().find(|(name, _)| *name == unit)?.1 };
     let amount = number.parse::<f64>().ok()? * factor;
-    (amount <= GREATEST).then_some(if matches!(kind, Kind::Bytes) {
+    (amount <= MAX_FINITE).then_some(if matches!(kind, Kind::Bytes) {
         amount.trunc()
     } else {
         amount
