@@ -235,7 +235,7 @@ impl Core {
 fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
     match asked {
         SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Gone => {
+        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
             end_process_later();
             end_process(callbacks);
         }
