@@ -77,8 +77,8 @@ is_final <- function(error) {
   ))
 }
 
-# Parses lines `name=value` of the program (crates/settings/src/lines.rs) into a list of strings. A
-# repeated name becomes a vector.
+# Parses lines `name=value` of the program (crates/settings/src/key_value_lines.rs) into a list of
+# strings. A repeated name becomes a vector.
 cli_read <- function(text) {
   lines <- strsplit(text, "\n", fixed = TRUE, useBytes = TRUE)[[1]]
   values <- vapply(sub("^[^=]*=", "", lines, useBytes = TRUE), utils::URLdecode, "", USE.NAMES = FALSE)

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use rookery_settings::near;
+use rookery_settings::similar_names;
 
 use crate::failure::Failure;
 use crate::user_paths::{expand_tilde, parent_folder};
@@ -207,7 +207,7 @@ fn not_found(path_given: &Path) -> Failure {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let names: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    let found = near(&name, names.iter().map(String::as_str));
+    let found = similar_names(&name, names.iter().map(String::as_str));
     // As the folder was written.
     let place = if parent == Path::new(".") { Path::new("") } else { parent };
     let found = found.iter().map(|name| place.join(name).display().to_string());

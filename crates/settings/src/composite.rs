@@ -1,12 +1,12 @@
 //! Values of several fields, each with a short form on the command line.
 
-use crate::kind::{Composite, Kind, Raw, Refused, Value};
-use crate::read::flag;
+use crate::kind::{Composite, Kind, Raw, Rejected, Value};
+use crate::value_parser::flag;
 
 /// What the authors of browsers ask of a name that they preload, in seconds: a year.
 const YEAR: f64 = 31_536_000.0;
 /// R's integers are signed.
-const MOST_SECONDS: f64 = 2_147_483_647.0;
+const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
     wanted: "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
@@ -27,7 +27,7 @@ pub(crate) static HSTS: Composite = Composite {
 };
 
 /// Reads how WebSocket messages are compressed; level 0 is not at all.
-fn compression(raw: &Raw) -> Result<Value, Refused> {
+fn compression(raw: &Raw) -> Result<Value, Rejected> {
     let (mut level, mut threshold, mut takeover) = (2.0, 512.0, false);
     let fields: Vec<(&str, &str)> = match raw {
         Raw::Text(text) => match flag(text.trim()) {
@@ -40,24 +40,24 @@ fn compression(raw: &Raw) -> Result<Value, Refused> {
                 .split(',')
                 .map(|word| word.split_once('=').map(|(name, value)| (name.trim(), value.trim())))
                 .collect::<Option<_>>()
-                .ok_or(Refused::Form)?,
+                .ok_or(Rejected::Form)?,
         },
         Raw::Fields(fields) => fields
             .iter()
             .map(|(name, value)| Some((name.as_str(), value.text()?)))
             .collect::<Option<_>>()
-            .ok_or(Refused::Form)?,
-        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+            .ok_or(Rejected::Form)?,
+        Raw::List(_) | Raw::Bytes(_) => return Err(Rejected::Form),
     };
     for (name, value) in fields {
-        let number = crate::amount::read(value, Kind::Bytes).filter(|number| number.is_finite());
+        let number = crate::units::read(value, Kind::Bytes).filter(|number| number.is_finite());
         match (name, number, flag(value)) {
             ("level", Some(number), _) if (1.0..=9.0).contains(&number) && value.len() == 1 => {
                 level = number
             }
             ("threshold", Some(number), _) => threshold = number,
             ("takeover", _, Some(is_on)) => takeover = is_on,
-            _ => return Err(Refused::Form),
+            _ => return Err(Rejected::Form),
         }
     }
     Ok(Value::Fields(vec![
@@ -86,7 +86,7 @@ fn show_hsts(value: &Value) -> String {
 }
 
 /// Reads what browsers are told by `Strict-Transport-Security`; `off` tells them nothing.
-fn hsts(raw: &Raw) -> Result<Value, Refused> {
+fn hsts(raw: &Raw) -> Result<Value, Rejected> {
     let (mut age, mut subdomains, mut preload) = (None, false, false);
     match raw {
         // `0` is an age: it has browsers forget the name.
@@ -100,29 +100,29 @@ fn hsts(raw: &Raw) -> Result<Value, Refused> {
                 match word {
                     "subdomains" => subdomains = true,
                     "preload" => preload = true,
-                    _ => return Err(Refused::Form),
+                    _ => return Err(Rejected::Form),
                 }
             }
         }
         Raw::Fields(fields) => {
             for (name, value) in fields {
-                let text = value.text().ok_or(Refused::Form)?;
+                let text = value.text().ok_or(Rejected::Form)?;
                 match (name.as_str(), flag(text)) {
                     ("max_age", _) => age = Some(text.to_owned()),
                     ("include_subdomains", Some(is_on)) => subdomains = is_on,
                     ("preload", Some(is_on)) => preload = is_on,
-                    _ => return Err(Refused::Form),
+                    _ => return Err(Rejected::Form),
                 }
             }
         }
-        Raw::List(_) | Raw::Bytes(_) => return Err(Refused::Form),
+        Raw::List(_) | Raw::Bytes(_) => return Err(Rejected::Form),
     }
-    let age = age.and_then(|age| crate::amount::read(&age, Kind::Seconds)).ok_or(Refused::Form)?;
-    if age > MOST_SECONDS || age.fract() != 0.0 {
-        return Err(Refused::Form);
+    let age = age.and_then(|age| crate::units::read(&age, Kind::Seconds)).ok_or(Rejected::Form)?;
+    if age > MAX_AGE || age.fract() != 0.0 {
+        return Err(Rejected::Form);
     }
     if preload && !(subdomains && age >= YEAR) {
-        return Err(Refused::Because(
+        return Err(Rejected::Because(
             "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload"
                 .to_owned(),
         ));
@@ -138,7 +138,10 @@ fn hsts(raw: &Raw) -> Result<Value, Refused> {
 mod tests {
     use super::*;
 
-    fn text(read: fn(&Raw) -> Result<Value, Refused>, text: &str) -> Result<Vec<String>, Refused> {
+    fn text(
+        read: fn(&Raw) -> Result<Value, Rejected>,
+        text: &str,
+    ) -> Result<Vec<String>, Rejected> {
         read(&Raw::from(text)).map(|value| match value {
             Value::Fields(fields) => fields
                 .iter()
@@ -179,7 +182,7 @@ mod tests {
             "takeover=x",
             "on,level=1",
         ] {
-            assert_eq!(text(compression, given), Err(Refused::Form), "{given}");
+            assert_eq!(text(compression, given), Err(Rejected::Form), "{given}");
         }
         for given in ["on", "level=9,threshold=1kB,takeover=on"] {
             let value = compression(&Raw::from(given)).unwrap();
@@ -187,8 +190,8 @@ mod tests {
         }
         let from_fields = compression(&fields(&[("level", "6"), ("takeover", "yes")])).unwrap();
         assert_eq!(from_fields, compression(&Raw::from("level=6,takeover=on")).unwrap());
-        assert_eq!(compression(&fields(&[("levels", "6")])), Err(Refused::Form));
-        assert_eq!(compression(&Raw::List(vec![])), Err(Refused::Form));
+        assert_eq!(compression(&fields(&[("levels", "6")])), Err(Rejected::Form));
+        assert_eq!(compression(&Raw::List(vec![])), Err(Rejected::Form));
     }
 
     #[test]
@@ -198,10 +201,10 @@ mod tests {
         assert_eq!(text(hsts, "1h, subdomains").unwrap(), ["3600", "true", "false"]);
         assert_eq!(hsts(&Raw::from("off")), Ok(Value::Flag(false)));
         for given in ["", "x", "none", "-1", "2147483648", "300,all", "1.5", "subdomains"] {
-            assert_eq!(text(hsts, given), Err(Refused::Form), "{given}");
+            assert_eq!(text(hsts, given), Err(Rejected::Form), "{given}");
         }
         for given in ["300,subdomains,preload", "31536000,preload"] {
-            assert!(matches!(text(hsts, given), Err(Refused::Because(_))), "{given}");
+            assert!(matches!(text(hsts, given), Err(Rejected::Because(_))), "{given}");
         }
         let whole = hsts(&fields(&[
             ("max_age", "31536000"),
@@ -209,6 +212,6 @@ mod tests {
             ("preload", "true"),
         ]));
         assert_eq!(whole, hsts(&Raw::from("31536000,subdomains,preload")));
-        assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Refused::Form));
+        assert_eq!(hsts(&fields(&[("max_ages", "1")])), Err(Rejected::Form));
     }
 }

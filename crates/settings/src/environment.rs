@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 
+use crate::combined::{GivenValue, Source};
 use crate::kind::Raw;
 use crate::setting::{Places, Setting};
-use crate::settings::{Given, Source};
 use crate::table;
 
 /// Variables of hosting services, and the settings that they are for.
@@ -14,7 +14,7 @@ const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "work
 #[derive(Debug, Default)]
 pub struct Environment {
     /// Its values.
-    pub given: Vec<Given>,
+    pub given: Vec<GivenValue>,
     /// What is to be reported: variables that are deprecated, or ignored.
     pub notes: Vec<String>,
 }
@@ -57,7 +57,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
             let value = setting.read(&Raw::Text(value));
             let value =
                 value.map_err(|invalid| invalid.at(&format!("The environment variable {name}")))?;
-            environment.given.push(Given {
+            environment.given.push(GivenValue {
                 setting,
                 value,
                 source: Source::Environment,
@@ -71,7 +71,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         let Ok(Some(text)) = variable(name) else { continue };
         match setting.read(&Raw::Text(text)) {
             Ok(value) => {
-                environment.given.push(Given {
+                environment.given.push(GivenValue {
                     setting,
                     value,
                     source: Source::Platform,

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::amount;
+use crate::units;
 
 /// The kind of a setting's value, which decides what is accepted and how it is shown.
 #[derive(Debug, Clone, Copy)]
@@ -81,14 +81,14 @@ pub struct Composite {
     /// Its fields as a file has them.
     pub fields: &'static [(&'static str, Kind)],
     /// Reads the value, given as a text or as fields.
-    pub read: fn(&Raw) -> Result<Value, Refused>,
+    pub read: fn(&Raw) -> Result<Value, Rejected>,
     /// Writes the value as a text that is read as the same value.
     pub show: fn(&Value) -> String,
 }
 
 /// Why a function did not read a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejected {
     /// The value does not have the form that is wanted.
     Form,
     /// The value has the form, and one of its fields must be something else.
@@ -144,15 +144,15 @@ impl Raw {
 /// else is not printed as itself are escaped, and a long text is cut.
 pub fn escaped(text: &str) -> String {
     /// The most characters that are shown.
-    const MOST: usize = 80;
+    const MAX_SHOWN: usize = 80;
     let mut shown = String::new();
-    for char in text.chars().take(MOST) {
+    for char in text.chars().take(MAX_SHOWN) {
         match char {
             '\'' | '"' => shown.push(char),
             _ => shown.extend(char.escape_debug()),
         }
     }
-    if text.chars().nth(MOST).is_some() {
+    if text.chars().nth(MAX_SHOWN).is_some() {
         shown.push_str("...");
     }
     shown
@@ -197,7 +197,7 @@ impl Value {
         match (self, kind) {
             (value @ Value::Fields(_), Kind::Composite(composite)) => (composite.show)(value),
             (Value::Flag(is_on), _) => if *is_on { "on" } else { "off" }.to_owned(),
-            (Value::Number(number), _) => amount::show(*number, kind),
+            (Value::Number(number), _) => units::show(*number, kind),
             (Value::Word(word), _) => (*word).to_owned(),
             (Value::Text(text), _) => text.clone(),
             (Value::List(list), _) => list.join(", "),

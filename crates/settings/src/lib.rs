@@ -14,30 +14,30 @@
 //!
 //! The crate knows nothing of the server that the settings are for.
 
-mod amount;
+mod combined;
 mod composite;
-mod derived;
+mod cross_checks;
+mod derived_defaults;
 pub mod environment;
-pub mod file;
-mod forms;
+pub mod key_value_lines;
 mod kind;
-pub mod lines;
-mod near;
-mod read;
-mod rules;
+pub mod server_yml;
 mod setting;
-mod settings;
+mod suggestions;
 pub mod table;
+mod text_forms;
+mod units;
+mod value_parser;
 pub mod yaml;
 
-pub use forms::UNIX;
-pub use kind::{Composite, Form, Kind, Raw, Refused, Value, escaped};
-pub use near::near;
-pub use read::{Invalid, wanted};
+pub use combined::{Conflict, GivenValue, Settings, Source};
+pub use kind::{Composite, Form, Kind, Raw, Rejected, Value, escaped};
 pub use setting::{
     Applies, Default, Former, Group, Places, Rule, Section, Setting, Shown, Stability,
 };
-pub use settings::{Conflict, Given, Settings, Source};
+pub use suggestions::similar_names;
+pub use text_forms::UNIX;
+pub use value_parser::{InvalidValue, expected_form};
 
 /// The JSON schema of `_server.yml`, for editors. `examples/generate` writes it.
 pub const SCHEMA: &str = include_str!("../server-yml.schema.json");

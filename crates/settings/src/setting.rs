@@ -1,7 +1,7 @@
 //! A row of the schema.
 
+use crate::combined::{GivenValue, Settings};
 use crate::kind::{Kind, Value};
-use crate::settings::{Given, Settings};
 
 /// A setting: everything that the command line, `_server.yml`, R, the environment and the
 /// documentation know of it.
@@ -63,7 +63,7 @@ pub struct Setting {
 }
 
 /// Checks a setting that was given against other settings, and returns the message for a conflict.
-pub type Rule = fn(&Settings, &Given) -> Result<(), String>;
+pub type Rule = fn(&Settings, &GivenValue) -> Result<(), String>;
 
 impl Setting {
     /// A row for other rows to take the fields from that they do not state.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::mem::discriminant;
 
-use rookery_settings::{Given, Kind, Raw, Settings, Source, Value, environment, file, table};
+use rookery_settings::{
+    GivenValue, Kind, Raw, Settings, Source, Value, environment, server_yml, table,
+};
 
 /// The sources, from the strongest to the weakest.
 const ORDER: [Source; 6] = [
@@ -35,8 +37,8 @@ fn value(name: &str, text: &str) -> Value {
     table::row(name).read(&Raw::from(text)).unwrap()
 }
 
-fn given(source: Source, name: &str, text: &str) -> Given {
-    Given { setting: table::row(name), value: value(name, text), source, place: None }
+fn given(source: Source, name: &str, text: &str) -> GivenValue {
+    GivenValue { setting: table::row(name), value: value(name, text), source, place: None }
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
 fn what_is_read_from_a_file_and_the_environment_has_their_rank() {
     let text =
         b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, trusted_proxies: [unix]}\n";
-    let file = file::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;
+    let file = server_yml::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;
     let variable = |name: &str| (name == "ROOKERY_PORT").then(|| "2".into());
     let environment = environment::read(variable).unwrap().given;
     let settings = Settings::combine(file.into_iter().chain(environment));

@@ -54,7 +54,7 @@ const STATES: [&str; 3] = ["starting", "ready", "draining"];
 #[derive(Debug)]
 pub struct StandaloneInputs {
     /// What R does.
-    pub board: Arc<SharedScoreboard>,
+    pub scoreboard: Arc<SharedScoreboard>,
     /// What was refused.
     pub reports: Arc<Reports<Rejection>>,
     /// How many requests may wait for R.
@@ -67,7 +67,7 @@ pub struct Standalone {
     about: Mutex<ServerInfo>,
     started: SystemTime,
     seen: Mutex<StandaloneInputs>,
-    board: Arc<SharedScoreboard>,
+    scoreboard: Arc<SharedScoreboard>,
     course: AtomicU8,
     listening: Mutex<Vec<(ListenerId, Vec<LivenessProbe>)>>,
     /// When the server's loop was heard of, by [`now`].
@@ -89,7 +89,7 @@ impl Standalone {
         let one = Arc::new(Standalone {
             about: Mutex::new(about),
             started: SystemTime::now(),
-            board: Arc::clone(&seen.board),
+            scoreboard: Arc::clone(&seen.scoreboard),
             seen: Mutex::new(seen),
             course: AtomicU8::new(Lifecycle::Starting as u8),
             listening: Mutex::default(),
@@ -122,8 +122,8 @@ impl Standalone {
     }
 
     /// Where R's thread and the server's write what R does.
-    pub fn board(&self) -> &Arc<SharedScoreboard> {
-        &self.board
+    pub fn scoreboard(&self) -> &Arc<SharedScoreboard> {
+        &self.scoreboard
     }
 
     /// There is something else to look at from now on, of a server made anew.
@@ -211,7 +211,7 @@ impl Standalone {
 
     /// Returns the process as reports have it.
     fn process(&self) -> RProcess {
-        let read = self.board.read();
+        let read = self.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);
         RProcess {
             slot: 0,
@@ -326,7 +326,7 @@ fn watch(one: &Weak<Standalone>) {
     let mut share = Utilization::default();
     while let Some(one) = one.upgrade() {
         let time = now();
-        let ratio = share.look(one.board.read().busy_by(time), time);
+        let ratio = share.look(one.scoreboard.read().busy_by(time), time);
         one.busy_ratio.store(ratio.to_bits(), Ordering::Relaxed);
         one.look();
         if one.is_over.load(Ordering::Acquire) {
@@ -353,9 +353,12 @@ mod tests {
     use super::*;
 
     fn one() -> Arc<Standalone> {
-        let (board, _) = SharedScoreboard::create().unwrap();
-        let seen =
-            StandaloneInputs { board: Arc::new(board), reports: Arc::default(), queue_limit: 7 };
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        let seen = StandaloneInputs {
+            scoreboard: Arc::new(scoreboard),
+            reports: Arc::default(),
+            queue_limit: 7,
+        };
         Standalone::new(ServerInfo { target: "/app".into(), address: String::new() }, seen).unwrap()
     }
 

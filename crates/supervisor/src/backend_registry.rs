@@ -46,7 +46,7 @@ pub struct Backend {
     /// Where it listens.
     pub socket: PathBuf,
     /// What its R has done.
-    pub board: SharedScoreboard,
+    pub scoreboard: SharedScoreboard,
     standing: AtomicU8,
     is_sticky: AtomicBool,
     sees_heads: AtomicBool,
@@ -86,7 +86,7 @@ impl Backend {
         pid: u32,
         id: WorkerId,
         socket: PathBuf,
-        board: SharedScoreboard,
+        scoreboard: SharedScoreboard,
     ) -> Arc<Backend> {
         let standing = AtomicU8::new(Availability::Ready as u8);
         let [is_sticky, sees_heads, is_given_up] = [false; 3].map(AtomicBool::new);
@@ -96,7 +96,7 @@ impl Backend {
             pid,
             id,
             socket,
-            board,
+            scoreboard,
             standing,
             is_sticky,
             sees_heads,
@@ -156,18 +156,18 @@ impl Backend {
     /// Requests that it has been given by the front end and has not answered, and all WebSockets.
     pub fn load(&self) -> (usize, usize) {
         let Load { in_flight, sessions, .. } = &self.load;
-        let own = usize::try_from(self.board.read().sessions).unwrap_or(usize::MAX);
+        let own = usize::try_from(self.scoreboard.read().sessions).unwrap_or(usize::MAX);
         (in_flight.load(Ordering::Relaxed), sessions.load(Ordering::Relaxed).max(own))
     }
 
     /// Connections that it has accepted itself, WebSockets among them.
     pub fn connections(&self) -> usize {
-        usize::try_from(self.board.read().connections).unwrap_or(usize::MAX)
+        usize::try_from(self.scoreboard.read().connections).unwrap_or(usize::MAX)
     }
 
     /// Requests that it has answered, those of its own clients among them.
     pub fn answered(&self) -> u64 {
-        self.load.answered.load(Ordering::Relaxed).max(self.board.read().done)
+        self.load.answered.load(Ordering::Relaxed).max(self.scoreboard.read().done)
     }
 
     fn paths(&self) -> MutexGuard<'_, StaticPaths> {
@@ -202,7 +202,7 @@ pub(crate) trait MakeCookie: Send + Sync {
 pub struct BackendRegistry {
     /// What the front end knows clients by, if by anything.
     cookies: OnceLock<Box<dyn MakeCookie>>,
-    members: Mutex<Vec<Arc<Backend>>>,
+    backends: Mutex<Vec<Arc<Backend>>>,
     pub(crate) changed: Notify,
     /// The static paths that are served without asking a worker: those that are the same in all
     /// workers.
@@ -215,7 +215,7 @@ pub struct BackendRegistry {
 
 impl fmt::Debug for BackendRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BackendRegistry").field("members", &self.members).finish_non_exhaustive()
+        f.debug_struct("BackendRegistry").field("backends", &self.backends).finish_non_exhaustive()
     }
 }
 
@@ -231,63 +231,64 @@ impl BackendRegistry {
     }
 
     /// A worker is ready.
-    pub fn join(&self, member: &Arc<Backend>) {
-        let mut members = self.lock();
-        members.push(Arc::clone(member));
-        self.publish(&members);
-        drop(members);
+    pub fn join(&self, backend: &Arc<Backend>) {
+        let mut backends = self.lock();
+        backends.push(Arc::clone(backend));
+        self.publish(&backends);
+        drop(backends);
         self.changed.notify_one();
     }
 
     /// It is to be given nothing new.
-    pub fn drain(&self, member: &Backend) {
+    pub fn drain(&self, backend: &Backend) {
         self.change(
-            member,
+            backend,
             &[Availability::Ready, Availability::Suspended],
             Availability::Draining,
         );
     }
 
     /// It is to be given nothing for the time being.
-    pub fn suspend(&self, member: &Backend) {
-        self.change(member, &[Availability::Ready], Availability::Suspended);
+    pub fn suspend(&self, backend: &Backend) {
+        self.change(backend, &[Availability::Ready], Availability::Suspended);
     }
 
     /// What its R does takes too long: nobody waits for the answer to what it has begun, and it is given nothing.
-    pub fn give_up_on(&self, member: &Backend) {
-        member.is_given_up.store(true, Ordering::Release);
-        self.suspend(member);
+    pub fn give_up_on(&self, backend: &Backend) {
+        backend.is_given_up.store(true, Ordering::Release);
+        self.suspend(backend);
     }
 
     /// It answers again.
-    pub fn resume(&self, member: &Backend) {
-        self.change(member, &[Availability::Suspended], Availability::Ready);
+    pub fn resume(&self, backend: &Backend) {
+        self.change(backend, &[Availability::Suspended], Availability::Ready);
     }
 
     /// One that is dead stays so, and one that drains does not come back.
-    fn change(&self, member: &Backend, from: &[Availability], to: Availability) {
+    fn change(&self, backend: &Backend, from: &[Availability], to: Availability) {
         for from in from {
             let (from, to) = (*from as u8, to as u8);
-            let _ = member.standing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+            let _ =
+                backend.standing.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         }
         self.changed.notify_one();
     }
 
     /// Its WebSockets are to be closed, one after the other, within this time: it ends then.
-    pub fn end_sessions(&self, member: &Backend, within: Duration) {
+    pub fn end_sessions(&self, backend: &Backend, within: Duration) {
         let time = (within.as_millis() as u64).max(1);
-        if member.ends_within.swap(time, Ordering::AcqRel) == 0 {
+        if backend.ends_within.swap(time, Ordering::AcqRel) == 0 {
             self.changed.notify_one();
         }
     }
 
     /// It has ended: what it did is on its [`Scoreboard`](rookery_worker_protocol::Scoreboard), and that does not change any more.
-    pub fn leave(&self, member: &Backend) {
-        member.standing.store(Availability::Dead as u8, Ordering::Release);
-        let mut members = self.lock();
-        members.retain(|other| other.epoch != member.epoch);
-        self.publish(&members);
-        drop(members);
+    pub fn leave(&self, backend: &Backend) {
+        backend.standing.store(Availability::Dead as u8, Ordering::Release);
+        let mut backends = self.lock();
+        backends.retain(|other| other.epoch != backend.epoch);
+        self.publish(&backends);
+        drop(backends);
         self.changed.notify_one();
     }
 
@@ -297,16 +298,16 @@ impl BackendRegistry {
     }
 
     /// Takes the static paths that a worker serves, in place of those that it has announced before.
-    pub fn announce(&self, member: &Backend, paths: BTreeMap<String, StaticPath>) {
-        let members = self.lock();
-        *member.paths() = paths;
+    pub fn announce(&self, backend: &Backend, paths: BTreeMap<String, StaticPath>) {
+        let backends = self.lock();
+        *backend.paths() = paths;
         // A worker that does not serve yet changes nothing before it joins.
-        self.publish(&members);
+        self.publish(&backends);
     }
 
     /// Serves the static paths that all workers agree on, those that drain among them: their clients still come.
-    fn publish(&self, members: &[Arc<Backend>]) {
-        let announced: Vec<_> = members.iter().map(|member| member.paths()).collect();
+    fn publish(&self, backends: &[Arc<Backend>]) {
+        let announced: Vec<_> = backends.iter().map(|backend| backend.paths()).collect();
         let announced: Vec<&StaticPaths> = announced.iter().map(|paths| &**paths).collect();
         // They have been checked when they were read; what is refused all the same is left to the workers.
         if self.files.replace(agreed(&announced)).is_err() {
@@ -315,12 +316,12 @@ impl BackendRegistry {
     }
 
     /// Those that have not ended.
-    pub fn members(&self) -> Vec<Arc<Backend>> {
+    pub fn backends(&self) -> Vec<Arc<Backend>> {
         self.lock().clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Backend>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+        self.backends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -114,9 +114,9 @@ impl InFlightRoutes {
     }
 
     /// The one that R has begun last, and how long ago it was given.
-    pub(crate) fn begun(&self, board: &Scoreboard) -> Option<(String, Duration)> {
+    pub(crate) fn begun(&self, scoreboard: &Scoreboard) -> Option<(String, Duration)> {
         let asked = self.lock();
-        let route = asked.iter().rev().find(|route| board.has_begun(route.ticket))?;
+        let route = asked.iter().rev().find(|route| scoreboard.has_begun(route.ticket))?;
         let text = String::from_utf8_lossy(&route.text[..route.length.into()]);
         // It is shown in terminals.
         let text = text
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_route_is_what_r_has_begun_without_its_query_and_cut() {
-        let (board, asked) = (Scoreboard::new(), InFlightRoutes::default());
+        let (scoreboard, asked) = (Scoreboard::new(), InFlightRoutes::default());
         let ticket = |n| Ticket::new(n, n as usize).unwrap();
         let session = "/session/0123456789abcdef0123456789abcdef/download/x";
         let long = "/long/".to_owned() + &"x".repeat(200);
@@ -166,16 +166,16 @@ mod tests {
             exchange.end_head(None, None, false);
             asked.add(ticket(n), Instant::now(), &exchange);
         }
-        assert_eq!(asked.begun(&board), None);
-        assert!(board.begin(ticket(1)));
-        let (route, _) = asked.begun(&board).unwrap();
+        assert_eq!(asked.begun(&scoreboard), None);
+        assert!(scoreboard.begin(ticket(1)));
+        let (route, _) = asked.begun(&scoreboard).unwrap();
         assert_eq!((route.len(), &route[..12]), (MOST_ROUTE, "GET /long/xx"));
-        assert!(board.begin(ticket(2)));
-        assert_eq!(asked.begun(&board).unwrap().0, "GET /b");
-        assert!(board.begin(ticket(3)));
-        assert_eq!(asked.begun(&board).unwrap().0, "GET /session/<...>/download/x");
+        assert!(scoreboard.begin(ticket(2)));
+        assert_eq!(asked.begun(&scoreboard).unwrap().0, "GET /b");
+        assert!(scoreboard.begin(ticket(3)));
+        assert_eq!(asked.begun(&scoreboard).unwrap().0, "GET /session/<...>/download/x");
         asked.remove(ticket(3));
         asked.remove(ticket(2));
-        assert!(asked.begun(&board).unwrap().0.starts_with("GET /long"));
+        assert!(asked.begun(&scoreboard).unwrap().0.starts_with("GET /long"));
     }
 }

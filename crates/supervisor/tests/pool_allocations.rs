@@ -77,7 +77,7 @@ fn steady_state_allocates_little() {
             std::thread::spawn(move || serve(connection));
         }
     });
-    let (board, memory) = SharedScoreboard::create().unwrap();
+    let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     theirs.r_is(RState::Idle, now());
     std::thread::spawn(move || {
@@ -87,14 +87,14 @@ fn steady_state_allocates_little() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    let roster = Arc::new(BackendRegistry::default());
+    let registry = Arc::new(BackendRegistry::default());
     let server = Server::with_application(
         Config::default(),
-        pool(Arc::clone(&roster), PoolLimits::default()),
+        pool(Arc::clone(&registry), PoolLimits::default()),
     );
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
-    roster.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, board));
+    registry.join(&Backend::new((0, 1), 1, WorkerId::new().unwrap(), path, scoreboard));
     let connect = || {
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         socket.set_nodelay(true).unwrap();

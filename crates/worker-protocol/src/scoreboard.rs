@@ -209,9 +209,9 @@ impl Default for Scoreboard {
 }
 
 impl Scoreboard {
-    /// A board on which nothing is written.
+    /// A scoreboard on which nothing is written.
     pub fn new() -> Scoreboard {
-        let board = Scoreboard {
+        let scoreboard = Scoreboard {
             magic: AtomicU64::new(0),
             version: AtomicU32::new(0),
             size: AtomicU32::new(0),
@@ -223,8 +223,8 @@ impl Scoreboard {
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
             tally: RequestCounters::default(),
         };
-        board.sign();
-        board
+        scoreboard.sign();
+        scoreboard
     }
 
     /// Says what this is.
@@ -234,7 +234,7 @@ impl Scoreboard {
         self.magic.store(MAGIC, Release);
     }
 
-    /// Whether this is a board of the same layout.
+    /// Whether this is a scoreboard of the same layout.
     pub(crate) fn is_signed(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
@@ -419,28 +419,28 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let board = Scoreboard::new();
-        assert!(board.is_signed());
-        let first = board.read();
+        let scoreboard = Scoreboard::new();
+        assert!(scoreboard.is_signed());
+        let first = scoreboard.read();
         assert_eq!(
             (first.r, first.since, first.pid, first.is_stopping),
             (RState::Starting, 0, 0, false)
         );
-        board.introduce(12, 13);
+        scoreboard.introduce(12, 13);
         for _ in 0..3 {
-            board.hand();
+            scoreboard.hand();
         }
-        board.take_back();
-        board.open_session();
-        board.open_session();
-        board.close_session();
-        board.open_connection();
-        board.open_connection();
-        board.close_connection();
-        board.r_is(RState::Busy, 1_000_000);
-        board.take();
-        board.stop();
-        let read = board.read();
+        scoreboard.take_back();
+        scoreboard.open_session();
+        scoreboard.open_session();
+        scoreboard.close_session();
+        scoreboard.open_connection();
+        scoreboard.open_connection();
+        scoreboard.close_connection();
+        scoreboard.r_is(RState::Busy, 1_000_000);
+        scoreboard.take();
+        scoreboard.stop();
+        let read = scoreboard.read();
         assert_eq!(
             (read.r, read.since, read.pid, read.r_thread),
             (RState::Busy, 1_000_000, 12, 13)
@@ -450,93 +450,99 @@ mod tests {
         assert_eq!((read.queued(), read.pending()), (1, 1));
         assert!(read.is_stopping);
         assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
-        board.done(1_000_700);
-        assert_eq!(board.read().pending(), 0);
+        scoreboard.done(1_000_700);
+        assert_eq!(scoreboard.read().pending(), 0);
     }
 
     #[test]
     fn what_r_was_busy_with_is_summed() {
         let ms = |ms: u64| ms * 1_000_000;
-        let sums = |board: &Scoreboard, now| {
-            let read = board.read();
+        let sums = |scoreboard: &Scoreboard, now| {
+            let read = scoreboard.read();
             [read.busy_by(ms(now)).as_millis(), read.answering.as_millis()]
         };
-        let board = Scoreboard::new();
-        board.r_is(RState::Starting, ms(5));
+        let scoreboard = Scoreboard::new();
+        scoreboard.r_is(RState::Starting, ms(5));
         // What it took to start is none of it.
-        board.r_is(RState::Busy, ms(1_000));
-        assert_eq!(sums(&board, 1_000), [0, 0]);
-        assert_eq!(sums(&board, 1_004), [4, 0]);
+        scoreboard.r_is(RState::Busy, ms(1_000));
+        assert_eq!(sums(&scoreboard, 1_000), [0, 0]);
+        assert_eq!(sums(&scoreboard, 1_004), [4, 0]);
         // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
-        board.r_is(RState::Busy, ms(1_010));
-        board.done(ms(1_017));
-        assert_eq!(sums(&board, 1_017), [17, 17]);
-        board.r_is(RState::Idle, ms(1_019));
-        assert_eq!(sums(&board, 1_119), [19, 19]);
-        board.r_is(RState::Messages, ms(1_119));
-        assert_eq!(sums(&board, 1_129), [29, 19]);
-        board.r_is(RState::Messages, ms(1_129));
-        board.r_is(RState::Busy, ms(1_149));
-        board.done(ms(1_150));
-        board.r_is(RState::Idle, ms(1_150));
-        assert_eq!(sums(&board, 1_400), [50, 20]);
+        scoreboard.r_is(RState::Busy, ms(1_010));
+        scoreboard.done(ms(1_017));
+        assert_eq!(sums(&scoreboard, 1_017), [17, 17]);
+        scoreboard.r_is(RState::Idle, ms(1_019));
+        assert_eq!(sums(&scoreboard, 1_119), [19, 19]);
+        scoreboard.r_is(RState::Messages, ms(1_119));
+        assert_eq!(sums(&scoreboard, 1_129), [29, 19]);
+        scoreboard.r_is(RState::Messages, ms(1_129));
+        scoreboard.r_is(RState::Busy, ms(1_149));
+        scoreboard.done(ms(1_150));
+        scoreboard.r_is(RState::Idle, ms(1_150));
+        assert_eq!(sums(&scoreboard, 1_400), [50, 20]);
         // Answered by a promise, in a wait that is none of R's being busy.
-        board.done(ms(1_200));
-        assert_eq!((sums(&board, 1_250), board.read().since), ([50, 20], ms(1_150)));
+        scoreboard.done(ms(1_200));
+        assert_eq!((sums(&scoreboard, 1_250), scoreboard.read().since), ([50, 20], ms(1_150)));
         // A wait that has not been renewed is a callback, and for no request.
-        assert_eq!(sums(&board, 1_450), [50, 20]);
-        assert_eq!(sums(&board, 1_451), [351, 20]);
-        board.r_is(RState::Busy, ms(1_550));
-        assert_eq!(sums(&board, 1_550), [450, 20]);
+        assert_eq!(sums(&scoreboard, 1_450), [50, 20]);
+        assert_eq!(sums(&scoreboard, 1_451), [351, 20]);
+        scoreboard.r_is(RState::Busy, ms(1_550));
+        assert_eq!(sums(&scoreboard, 1_550), [450, 20]);
         // A clock that goes back takes nothing away.
-        board.r_is(RState::Idle, ms(1_540));
-        assert_eq!(sums(&board, 1_540), [450, 20]);
+        scoreboard.r_is(RState::Idle, ms(1_540));
+        assert_eq!(sums(&scoreboard, 1_540), [450, 20]);
     }
 
     #[test]
     fn idle_is_idle_while_it_is_renewed() {
-        let board = Scoreboard::new();
-        board.r_is(RState::Idle, 1_000_000_000);
-        let read = board.read();
+        let scoreboard = Scoreboard::new();
+        scoreboard.r_is(RState::Idle, 1_000_000_000);
+        let read = scoreboard.read();
         assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
         assert!(!read.is_idle(1_300_000_001));
         // A time that has not come, of a worker that lies: no panic, and idle for no time.
         assert!(read.is_idle(5) && read.lasts(5).is_zero());
-        board.r_is(RState::Busy, 1_000_000_000);
-        assert!(!board.read().is_idle(1_000_000_000));
+        scoreboard.r_is(RState::Busy, 1_000_000_000);
+        assert!(!scoreboard.read().is_idle(1_000_000_000));
     }
 
     #[test]
     fn of_a_place_the_latest_request_that_was_begun_counts() {
-        let board = Scoreboard::new();
+        let scoreboard = Scoreboard::new();
         let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
-        assert!(!board.has_begun(ticket(1)));
-        assert!(board.begin(ticket(5)) && board.begin(ticket(5)));
-        assert!(board.has_begun(ticket(5)) && !board.has_begun(ticket(6)));
-        assert!(!board.has_begun(Ticket::new(5, 8).unwrap()));
-        assert!(board.begin(ticket(6)));
+        assert!(!scoreboard.has_begun(ticket(1)));
+        assert!(scoreboard.begin(ticket(5)) && scoreboard.begin(ticket(5)));
+        assert!(scoreboard.has_begun(ticket(5)) && !scoreboard.has_begun(ticket(6)));
+        assert!(!scoreboard.has_begun(Ticket::new(5, 8).unwrap()));
+        assert!(scoreboard.begin(ticket(6)));
         // An abandoned one, late: nobody waits for it, and what was begun stays begun.
-        assert!(!board.begin(ticket(5)));
-        assert!(board.has_begun(ticket(6)) && !board.has_begun(ticket(7)));
+        assert!(!scoreboard.begin(ticket(5)));
+        assert!(scoreboard.has_begun(ticket(6)) && !scoreboard.has_begun(ticket(7)));
     }
 
     #[test]
     fn a_request_is_begun_or_withdrawn_and_never_both() {
-        let board = Scoreboard::new();
+        let scoreboard = Scoreboard::new();
         let ticket = |sequence| Ticket::new(sequence, 7).unwrap();
         assert!(
-            board.withdraw(ticket(1)) && board.withdraw(ticket(1)) && !board.has_begun(ticket(1))
+            scoreboard.withdraw(ticket(1))
+                && scoreboard.withdraw(ticket(1))
+                && !scoreboard.has_begun(ticket(1))
         );
-        assert!(!board.begin(ticket(1)));
-        assert!(board.begin(ticket(2)) && !board.withdraw(ticket(2)) && board.has_begun(ticket(2)));
+        assert!(!scoreboard.begin(ticket(1)));
+        assert!(
+            scoreboard.begin(ticket(2))
+                && !scoreboard.withdraw(ticket(2))
+                && scoreboard.has_begun(ticket(2))
+        );
         // A withdrawal of an earlier request changes nothing.
-        assert!(!board.withdraw(ticket(1)) && board.has_begun(ticket(2)));
+        assert!(!scoreboard.withdraw(ticket(1)) && scoreboard.has_begun(ticket(2)));
         let last = if cfg!(miri) { 100 } else { 20_000 };
         for sequence in 3..last {
             let ticket = ticket(sequence);
             let (is_begun, is_withdrawn) = std::thread::scope(|scope| {
-                let begins = scope.spawn(|| board.begin(ticket));
-                (board.withdraw(ticket), begins.join().unwrap())
+                let begins = scope.spawn(|| scoreboard.begin(ticket));
+                (scoreboard.withdraw(ticket), begins.join().unwrap())
             });
             assert_ne!(is_begun, is_withdrawn, "{sequence}");
         }
@@ -544,24 +550,24 @@ mod tests {
 
     #[test]
     fn every_word_that_somebody_may_write_means_something() {
-        let board = Scoreboard::new();
+        let scoreboard = Scoreboard::new();
         for word in [0, 1, 2, 3, u64::MAX, u64::MAX - 1, 1 << 63, 0x5555_5555_5555_5555] {
-            board.r.0.state.store(word, Relaxed);
-            let rs = &board.r.0;
+            scoreboard.r.0.state.store(word, Relaxed);
+            let rs = &scoreboard.r.0;
             let numbers = [
                 &rs.taken,
                 &rs.done,
                 &rs.busy,
                 &rs.answering,
-                &board.io.0.handed,
-                &board.io.0.sessions,
+                &scoreboard.io.0.handed,
+                &scoreboard.io.0.sessions,
             ];
             for number in numbers {
                 number.store(word, Relaxed);
             }
-            board.r.0.taken.store(word.wrapping_add(1), Relaxed);
-            board.begun[3].store(word, Relaxed);
-            let read = board.read();
+            scoreboard.r.0.taken.store(word.wrapping_add(1), Relaxed);
+            scoreboard.begun[3].store(word, Relaxed);
+            let read = scoreboard.read();
             let _ = (
                 read.queued(),
                 read.pending(),
@@ -570,42 +576,42 @@ mod tests {
                 read.is_idle(17),
             );
             let _ = (read.busy_by(0), read.busy_by(u64::MAX));
-            let _ = board.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
-            let _ = board.begin(Ticket::new(1, 3).unwrap());
-            let _ = board.withdraw(Ticket::new(1, 3).unwrap());
-            board.close_session();
-            board.hand();
-            board.r_is(RState::Idle, 5);
-            board.done(u64::MAX);
-            let _ = board.read().busy_by(u64::MAX);
+            let _ = scoreboard.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
+            let _ = scoreboard.begin(Ticket::new(1, 3).unwrap());
+            let _ = scoreboard.withdraw(Ticket::new(1, 3).unwrap());
+            scoreboard.close_session();
+            scoreboard.hand();
+            scoreboard.r_is(RState::Idle, 5);
+            scoreboard.done(u64::MAX);
+            let _ = scoreboard.read().busy_by(u64::MAX);
         }
-        board.version.store(VERSION + 1, Relaxed);
-        assert!(!board.is_signed());
+        scoreboard.version.store(VERSION + 1, Relaxed);
+        assert!(!scoreboard.is_signed());
     }
 
     #[test]
     fn a_reader_finds_no_more_taken_than_handed_and_no_more_done_than_taken() {
-        let board = Scoreboard::new();
+        let scoreboard = Scoreboard::new();
         let rounds = if cfg!(miri) { 200 } else { 200_000 };
         std::thread::scope(|scope| {
             let (handed, taker) = std::sync::mpsc::sync_channel(4);
-            let board = &board;
+            let scoreboard = &scoreboard;
             scope.spawn(move || {
                 for sequence in 1..=rounds {
-                    board.hand();
+                    scoreboard.hand();
                     handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
                 }
             });
             scope.spawn(move || {
                 for ticket in taker {
-                    board.r_is(RState::Busy, 2 * ticket.sequence() - 1);
-                    board.take();
-                    assert!(board.begin(ticket));
-                    board.done(2 * ticket.sequence());
+                    scoreboard.r_is(RState::Busy, 2 * ticket.sequence() - 1);
+                    scoreboard.take();
+                    assert!(scoreboard.begin(ticket));
+                    scoreboard.done(2 * ticket.sequence());
                 }
             });
             loop {
-                let read = board.read();
+                let read = scoreboard.read();
                 assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
                 // Each takes a nanosecond, and R is busy in between as well.
                 assert!(read.answering >= Duration::from_nanos(read.done), "{read:?}");
@@ -617,6 +623,6 @@ mod tests {
                 std::thread::yield_now();
             }
         });
-        assert!(board.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
+        assert!(scoreboard.has_begun(Ticket::new(rounds, (rounds % 8) as usize).unwrap()));
     }
 }

@@ -13,7 +13,7 @@ use crate::scoreboard::Scoreboard;
 #[derive(Debug)]
 pub struct SharedScoreboard(NonNull<Scoreboard>);
 
-// SAFETY: a board is atomics, and the mapping belongs to nobody's thread.
+// SAFETY: a scoreboard is atomics, and the mapping belongs to nobody's thread.
 unsafe impl Send for SharedScoreboard {}
 // SAFETY: as above.
 unsafe impl Sync for SharedScoreboard {}
@@ -25,24 +25,24 @@ impl SharedScoreboard {
     /// The system's; [`Unsupported`](io::ErrorKind::Unsupported) where memory cannot be sealed.
     pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
         let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
-        let board = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        board.sign();
-        Ok((board, memory))
+        let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
+        scoreboard.sign();
+        Ok((scoreboard, memory))
     }
 
     /// The one that a worker was given.
     ///
     /// # Errors
     /// What is wrong with the descriptor: [`InvalidData`](io::ErrorKind::InvalidData) for one of something else, for memory that is
-    /// not sealed, and for a board of another layout.
+    /// not sealed, and for a scoreboard of another layout.
     pub fn attach(memory: &OwnedFd) -> io::Result<SharedScoreboard> {
         // Before it is mapped: memory that can be cut short would be a SIGBUS.
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
-        let board = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        if !board.is_signed() {
+        let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
+        if !scoreboard.is_signed() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
         }
-        Ok(board)
+        Ok(scoreboard)
     }
 }
 

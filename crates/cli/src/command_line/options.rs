@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use clap::builder::OsStringValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches};
-use rookery_settings::table::{self, Found};
+use rookery_settings::table::{self, FoundSetting};
 use rookery_settings::{
-    Former, Given, Group, Kind, Places, Raw, Section, Setting, Shown, Source, near,
+    Former, GivenValue, Group, Kind, Places, Raw, Section, Setting, Shown, Source, similar_names,
 };
 
 use super::{help_text, usage_error};
@@ -20,7 +20,7 @@ const LIMIT: &str = "limit";
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     /// Its settings.
-    pub(crate) given: Vec<Given>,
+    pub(crate) given: Vec<GivenValue>,
     /// What is to be reported: options that are deprecated.
     pub(crate) notes: Vec<String>,
 }
@@ -213,7 +213,7 @@ impl Options {
             Some(is_on) if is_negative => rookery_settings::Value::Flag(!is_on),
             _ => value,
         };
-        self.given.push(Given { setting, value, source: Source::CommandLine, place: None });
+        self.given.push(GivenValue { setting, value, source: Source::CommandLine, place: None });
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Options {
                 "`--limit` needs a name and a value, such as header_timeout=10s, not `{text}`."
             ));
         };
-        let Some(Found { setting, former }) = table::find_limit(name) else {
+        let Some(FoundSetting { setting, former }) = table::find_limit(name) else {
             return usage_error(format!("`{name}` is no limit.{}", similar_limit(name)));
         };
         if former.is_some() {
@@ -244,7 +244,7 @@ fn similar_limit(name: &str) -> String {
     let names = limits.flat_map(|row| {
         std::iter::once(row.name).chain(row.former.iter().map(|former| former.name))
     });
-    let found = near(name, names).into_iter().find_map(table::find_limit);
+    let found = similar_names(name, names).into_iter().find_map(table::find_limit);
     found.map(|found| format!(" Did you mean `{}`?", found.setting.name)).unwrap_or_default()
 }
 

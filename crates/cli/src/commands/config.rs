@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Default, Given, Group, Places, Setting, Shown, Source, table};
+use rookery_settings::{Default, GivenValue, Group, Places, Setting, Shown, Source, table};
 
 use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
@@ -45,7 +45,7 @@ fn line(row: &'static Setting, all: &rookery_settings::Settings) -> [String; 3] 
 }
 
 /// Writes a value without what is secret in it: passwords, and those of URLs.
-fn value_text(given: &Given) -> String {
+fn value_text(given: &GivenValue) -> String {
     if given.setting.is_secret {
         return "(hidden)".to_owned();
     }
@@ -58,7 +58,7 @@ fn value_text(given: &Given) -> String {
     }
 }
 
-fn source_of(given: &Given) -> String {
+fn source_of(given: &GivenValue) -> String {
     match (&given.place, given.source) {
         (Some(place), _) => place.clone(),
         (None, Source::Environment) => given.setting.variable(),
@@ -72,10 +72,10 @@ mod tests {
 
     use super::*;
 
-    fn given(source: Source, name: &str, text: &str, place: Option<&str>) -> Given {
+    fn given(source: Source, name: &str, text: &str, place: Option<&str>) -> GivenValue {
         let setting = table::row(name);
         let value = setting.read(&Raw::from(text)).unwrap();
-        Given { setting, value, source, place: place.map(str::to_owned) }
+        GivenValue { setting, value, source, place: place.map(str::to_owned) }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rookery_server::access_log::Format;
 #[cfg(target_os = "linux")]
 use rookery_settings::Value;
 use rookery_settings::environment;
-use rookery_settings::lines::Lines;
+use rookery_settings::key_value_lines::Lines;
 
 use crate::app_detection::Target;
 use crate::failure::Failure;

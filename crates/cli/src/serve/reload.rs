@@ -45,7 +45,8 @@ impl Reload {
         let (_, address) = check::check_settings(&serve, &self.target)?;
         self.check_addresses(&serve, &address)?;
         let is_kept = |row: &Setting| needs_restart(row, &self.start, &serve);
-        let (settings, differ) = serve.settings.0.clone().keeping(&self.start.settings.0, is_kept);
+        let (settings, differ) =
+            serve.settings.0.clone().with_values_kept(&self.start.settings.0, is_kept);
         let serve = self.sources.serve(settings).map_err(|failure| {
             let with =
                 "Together with settings that need a restart, and are as they were at the start:";

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 
 use rookery_server::output;
-use rookery_settings::lines::Lines;
+use rookery_settings::key_value_lines::Lines;
 use rookery_status::AdminAddress;
 
 use crate::app_detection::Target;

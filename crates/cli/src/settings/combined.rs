@@ -131,7 +131,7 @@ fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
 #[cfg(test)]
 mod tests {
     use rookery_server::LimitKind;
-    use rookery_settings::{Default as InTable, Given, Kind, Raw, Source, Value, table};
+    use rookery_settings::{Default as InTable, GivenValue, Kind, Raw, Source, Value, table};
 
     use super::*;
 
@@ -139,7 +139,7 @@ mod tests {
         CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
             |(source, name, text)| {
                 let setting = table::row(name);
-                Given {
+                GivenValue {
                     setting,
                     value: setting.read(&Raw::from(*text)).unwrap(),
                     source: *source,

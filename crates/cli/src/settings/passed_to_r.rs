@@ -1,6 +1,6 @@
 //! The settings that R processes are started with.
 
-use rookery_settings::lines::Lines;
+use rookery_settings::key_value_lines::Lines;
 use rookery_settings::{Places, Section, Setting, Source, Value, table};
 
 use crate::settings::combined::CombinedSettings;
@@ -82,7 +82,7 @@ fn with_absolute_paths(value: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use rookery_settings::{Given, Raw};
+    use rookery_settings::{GivenValue, Raw};
 
     use super::*;
 
@@ -90,7 +90,7 @@ mod tests {
         CombinedSettings(rookery_settings::Settings::combine(given.iter().map(
             |(source, name, text)| {
                 let setting = table::row(name);
-                Given {
+                GivenValue {
                     setting,
                     value: setting.read(&Raw::from(*text)).unwrap(),
                     source: *source,

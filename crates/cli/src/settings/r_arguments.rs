@@ -1,6 +1,6 @@
 //! Settings that `serve()` in R passes to the program, in an environment variable.
 
-use rookery_settings::{Given, Setting, Source, lines, table};
+use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
 /// [Lines](lines) `name=value`, with `option:` in front of options of the R session.
 const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
@@ -9,7 +9,7 @@ const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 ///
 /// # Errors
 /// Fails with a message when an argument is wrong.
-pub(crate) fn read() -> Result<Vec<Given>, String> {
+pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
 }
 
@@ -18,7 +18,7 @@ pub(crate) fn variable() -> &'static str {
     VARIABLE
 }
 
-fn read_lines(text: &str) -> Result<Vec<Given>, String> {
+fn read_lines(text: &str) -> Result<Vec<GivenValue>, String> {
     let mut found: Vec<(&'static Setting, Source, Vec<&str>)> = Vec::new();
     for line in text.lines() {
         let (source, line) = match line.strip_prefix("option:") {
@@ -35,9 +35,9 @@ fn read_lines(text: &str) -> Result<Vec<Given>, String> {
         }
     }
     let given = found.into_iter().map(|(setting, source, values)| {
-        let raw = lines::raw(values).expect("each has a line");
+        let raw = key_value_lines::raw(values).expect("each has a line");
         let value = setting.read(&raw).map_err(|invalid| invalid.at(&source.show(setting)))?;
-        Ok(Given { setting, value, source, place: None })
+        Ok(GivenValue { setting, value, source, place: None })
     });
     given.collect()
 }

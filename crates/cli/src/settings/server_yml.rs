@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rookery_settings::escaped;
-use rookery_settings::file::{self, ServerFile};
+use rookery_settings::server_yml::{self, ServerFile};
 
 use crate::app_detection::Target;
 use crate::failure::Failure;
@@ -17,11 +17,12 @@ const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 /// Fails when the file is wrong, or what it names as its app does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
-    let bytes = file::bytes(&path).map_err(|error| {
+    let bytes = server_yml::bytes(&path).map_err(|error| {
         Failure::Unavailable(format!("`{}` cannot be read: {error}.", path.display()))
     })?;
     let wrong = |message| Failure::Unavailable(format!("In `{}`, {message}", path.display()));
-    let Some(file) = file::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))?
+    let Some(file) =
+        server_yml::read(&bytes, &path).map_err(|problem| wrong(problem.to_string()))?
     else {
         return Ok(None);
     };
@@ -48,7 +49,7 @@ fn file_of(target: &Target) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use rookery_settings::yaml::MOST_BYTES;
+    use rookery_settings::yaml::MAX_FILE_SIZE;
 
     use super::*;
     use crate::failure::message_of;
@@ -94,7 +95,7 @@ mod tests {
             told(b"engine: rookery\napp: a\xFF.R\n"),
             "In `_server.yml`, line 2, column 7: the file is not text in UTF-8."
         );
-        let long = format!("engine: rookery\n# {}", "x".repeat(MOST_BYTES));
+        let long = format!("engine: rookery\n# {}", "x".repeat(MAX_FILE_SIZE));
         assert!(told(long.as_bytes()).contains("more than 256 KiB"));
     }
 }

@@ -1,6 +1,6 @@
 //! What settings are read from.
 
-use rookery_settings::{Given, Settings, environment};
+use rookery_settings::{GivenValue, Settings, environment};
 
 use crate::app_detection::Target;
 use crate::command_line::{Options, ServeArgs};
@@ -13,7 +13,7 @@ use crate::settings::server_yml;
 #[derive(Debug)]
 pub(crate) struct Sources {
     options: Options,
-    arguments: Vec<Given>,
+    arguments: Vec<GivenValue>,
     is_dev: bool,
 }
 

@@ -1,4 +1,4 @@
-//! An application on another thread, over a [`Link`].
+//! The application on another thread, behind a [`Link`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Group, Kind, Section, Setting, Shown, table, wanted};
+use rookery_settings::{Group, Kind, Section, Setting, Shown, expected_form, table};
 
 use crate::help_text;
 
@@ -90,7 +90,7 @@ fn text(row: &Setting) -> String {
     let default = row.default_text().unwrap_or("none");
     let value = match row.kind {
         Kind::Flag => String::new(),
-        _ => format!(" Value: {}.", wanted(row)),
+        _ => format!(" Value: {}.", expected_form(row)),
     };
     let text = format!("{}. {}{value} Default: {default}.", row.help, row.paragraph);
     table::with_option_names(&text)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rookery_settings::{Default, Places, Section, Setting, table, wanted};
+use rookery_settings::{Default, Places, Section, Setting, expected_form, table};
 
 const HEAD: &str = "\
 # Written by `make settings` from the table in crates/settings/src/table. Do not edit.
@@ -40,7 +40,7 @@ fn entry(row: &Setting) -> String {
         text(row.stability.name()),
         text(default),
         logical(is_literal),
-        text(&wanted(row)),
+        text(&expected_form(row)),
         text(row.help),
         text(row.paragraph),
     )

@@ -10,8 +10,8 @@ mod limits;
 mod logs;
 mod workers;
 
-use crate::near::did_you_mean;
 use crate::setting::{Former, Places, Section, Setting};
+use crate::suggestions::did_you_mean;
 
 /// The greatest finite amount that a setting takes.
 const FINITE: f64 = 1e18;
@@ -50,7 +50,7 @@ pub fn row(name: &str) -> &'static Setting {
 
 /// A setting that was found by a name, with the former name if that is what was given.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct FoundSetting {
     /// The setting.
     pub setting: &'static Setting,
     /// The former name.
@@ -58,11 +58,11 @@ pub struct Found {
 }
 
 /// Finds a key of a section of `_server.yml`.
-pub fn find_key(section: Section, key: &str) -> Option<Found> {
+pub fn find_key(section: Section, key: &str) -> Option<FoundSetting> {
     let is_it = |setting: &&Setting| {
         setting.section == section && setting.key == key && setting.places.has(Places::FILE)
     };
-    all().find(is_it).map(|setting| Found { setting, former: None }).or_else(|| {
+    all().find(is_it).map(|setting| FoundSetting { setting, former: None }).or_else(|| {
         find_former(|former| {
             former.section == section && former.name == key && former.places.has(Places::FILE)
         })
@@ -70,12 +70,12 @@ pub fn find_key(section: Section, key: &str) -> Option<Found> {
 }
 
 /// Finds a limit by its present or a former name.
-pub fn find_limit(name: &str) -> Option<Found> {
+pub fn find_limit(name: &str) -> Option<FoundSetting> {
     find_key(Section::Limits, name)
 }
 
 /// Finds a setting by a former name that was accepted in `place`.
-fn find_former_in(place: Places, name: &str) -> Option<Found> {
+fn find_former_in(place: Places, name: &str) -> Option<FoundSetting> {
     find_former(|former| former.name == name && former.places.has(place))
 }
 
@@ -84,13 +84,13 @@ pub fn find_for_r(name: &str) -> Option<&'static Setting> {
     find(name).or_else(|| find_former_in(Places::R, name).map(|found| found.setting))
 }
 
-fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<Found> {
+fn find_former(is_it: impl Fn(&Former) -> bool) -> Option<FoundSetting> {
     all().find_map(|setting| {
         setting
             .former
             .iter()
             .find(|former| is_it(former))
-            .map(|former| Found { setting, former: Some(former) })
+            .map(|former| FoundSetting { setting, former: Some(former) })
     })
 }
 

@@ -58,7 +58,7 @@ pub(super) fn start(
         waiting
             .exchange
             .update_upstream_log(|upstream| upstream.on_assigned(worker.as_upstream(), since));
-        worker.member.load.asked.add(ticket, since, &waiting.exchange);
+        worker.backend.load.asked.add(ticket, since, &waiting.exchange);
         let limit =
             state.limits.queue_time.saturating_add(time_to_send(waiting.exchange.body().len()));
         let call = Attempt {
@@ -136,7 +136,9 @@ impl Attempt<'_> {
             Some(Failure::NotBegun) => ErrorReply::NoWorker,
             // Before its end was known, it would have been given to the same again.
             Some(Failure::Unsent) => ErrorReply::Returned,
-            Some(Failure::Lost) if has_died && !self.worker.member.board.has_begun(ticket) => {
+            Some(Failure::Lost)
+                if has_died && !self.worker.backend.scoreboard.has_begun(ticket) =>
+            {
                 ErrorReply::Returned
             }
             Some(Failure::Lost) => ErrorReply::Died,
@@ -212,12 +214,12 @@ impl Attempt<'_> {
     /// it, or R has not begun it within the time that a request may wait. In the second case the request
     /// has been withdrawn from the worker.
     fn let_go_for(&self) -> Option<Failure> {
-        let member = &self.worker.member;
-        if member.board.has_begun(self.ticket) {
-            return member.is_given_up().then_some(Failure::TookTooLong);
+        let backend = &self.worker.backend;
+        if backend.scoreboard.has_begun(self.ticket) {
+            return backend.is_given_up().then_some(Failure::TookTooLong);
         }
         let is_late = self.begins_by.is_some_and(|until| Instant::now() >= until);
-        (is_late && member.board.withdraw(self.ticket)).then_some(Failure::NotBegun)
+        (is_late && backend.scoreboard.withdraw(self.ticket)).then_some(Failure::NotBegun)
     }
 
     /// Sends an opening handshake over a connection of its own.
@@ -226,7 +228,7 @@ impl Attempt<'_> {
         exchange: &mut Exchange,
     ) -> Result<(WorkerConnection, Head), Option<Failure>> {
         let mut request = self.state.buffer();
-        let is_sticky = self.worker.member.is_sticky();
+        let is_sticky = self.worker.backend.is_sticky();
         let (names, key) = (self.state.cookie_names(), tunnel::key());
         request_writer::write_handshake(
             &mut request,
@@ -309,7 +311,7 @@ impl Attempt<'_> {
     /// Whether the worker has ended, which is known soon after its connections break.
     async fn has_died(&self) -> bool {
         self.worker.suspect();
-        let is_dead = || self.worker.member.standing() == Availability::Dead;
+        let is_dead = || self.worker.backend.standing() == Availability::Dead;
         let known = async {
             loop {
                 let told = self.state.news.notified();

@@ -57,7 +57,7 @@ impl LatencyEstimate {
 
     /// A reply has come to a request that was given to it at `given`, and by now it has done all this `work`.
     pub(super) fn has_answered(&mut self, work: WorkDone, given: Instant, now: Instant) {
-        // It worked no longer on this than since it was given it, nor before its last reply: what is on the board beyond that was
+        // It worked no longer on this than since it was given it, nor before its last reply: what is on the scoreboard beyond that was
         // something else, and a worker's word.
         let from = self.answered.map_or(given, |answered| answered.max(given));
         self.answered = Some(now);

@@ -92,17 +92,17 @@ impl Default for PoolLimits {
     }
 }
 
-/// The workers of a roster as an application, for [`Server::with_application`](rookery_server::Server::with_application).
-pub fn pool(roster: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
+/// The workers of a registry as an application, for [`Server::with_application`](rookery_server::Server::with_application).
+pub fn pool(registry: Arc<BackendRegistry>, limits: PoolLimits) -> MakeApplication {
     let keys = Arc::new(session_affinity::Keys::new(&limits.name));
     if limits.sticky != SessionAffinity::None {
-        roster.set_cookies(Box::new(Cookies {
+        registry.set_cookies(Box::new(Cookies {
             keys: Arc::clone(&keys),
             is_embedded: limits.is_embedded,
         }));
     }
     Arc::new(move |waker: Arc<dyn IoWaker>| {
-        let state = State::new(Arc::clone(&roster), limits.clone(), Arc::clone(&keys), waker);
+        let state = State::new(Arc::clone(&registry), limits.clone(), Arc::clone(&keys), waker);
         state::watch(&state);
         Box::new(Pool(state)) as Box<dyn Application>
     })

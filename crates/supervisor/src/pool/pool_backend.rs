@@ -29,7 +29,7 @@ const RESERVED: Duration = Duration::from_secs(45);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct PoolBackend {
-    pub(super) member: Arc<Backend>,
+    pub(super) backend: Arc<Backend>,
     tickets: Tickets,
     /// Requests that it has and has not answered.
     unanswered: RefCell<Vec<Unanswered>>,
@@ -68,10 +68,10 @@ pub(super) struct Preference {
 }
 
 impl PoolBackend {
-    pub(super) fn new(member: Arc<Backend>) -> Rc<PoolBackend> {
-        let pace = LatencyEstimate::new(work(&member));
+    pub(super) fn new(backend: Arc<Backend>) -> Rc<PoolBackend> {
+        let pace = LatencyEstimate::new(work(&backend));
         Rc::new(PoolBackend {
-            member,
+            backend,
             tickets: Tickets::new(),
             unanswered: RefCell::default(),
             connections: RefCell::default(),
@@ -85,7 +85,7 @@ impl PoolBackend {
 
     /// As the access log has it.
     pub(super) fn as_upstream(&self) -> UpstreamWorker {
-        let Backend { slot, pid, epoch, .. } = *self.member;
+        let Backend { slot, pid, epoch, .. } = *self.backend;
         UpstreamWorker { slot, pid, epoch }
     }
 
@@ -114,7 +114,7 @@ impl PoolBackend {
     /// is handed over whatever R does, so that R finds it as soon as it has time: nobody else would be faster,
     /// and what is not begun in time is taken back.
     pub(super) fn takes_its_own(&self, limits: &PoolLimits) -> bool {
-        matches!(self.member.standing(), Availability::Ready | Availability::Draining)
+        matches!(self.backend.standing(), Availability::Ready | Availability::Draining)
             && !self.is_suspected()
             && (self.begins_soon(limits).is_some()
                 || (self.unanswered.borrow().len() < limits.in_flight && self.unbegun() == 0))
@@ -122,8 +122,12 @@ impl PoolBackend {
 
     /// Returns how many requests the worker has that R has not begun.
     fn unbegun(&self) -> usize {
-        let board = &self.member.board;
-        self.unanswered.borrow().iter().filter(|request| !board.has_begun(request.ticket)).count()
+        let scoreboard = &self.backend.scoreboard;
+        self.unanswered
+            .borrow()
+            .iter()
+            .filter(|request| !scoreboard.has_begun(request.ticket))
+            .count()
     }
 
     /// Returns whether R is busy, or `None` if it would not begin with another request soon.
@@ -133,7 +137,7 @@ impl PoolBackend {
             return None;
         }
         let waiting = self.unbegun();
-        let read = self.member.board.read();
+        let read = self.backend.scoreboard.read();
         let now = now();
         let is_idle = read.is_idle(now);
         // R has begun all that it was sent, and waits for their promises; or it has just answered, and will wait.
@@ -145,9 +149,9 @@ impl PoolBackend {
     /// Returns what this worker can do for a client that comes back to it; its R process counts as
     /// stuck once it has been busy with one task for `limit`.
     pub(super) fn bond(&self, limit: Duration) -> AffinityState {
-        match self.member.standing() {
+        match self.backend.standing() {
             Availability::Ready => {
-                let (read, now) = (self.member.board.read(), now());
+                let (read, now) = (self.backend.scoreboard.read(), now());
                 let is_busy = read.r != RState::Starting && !read.is_idle(now);
                 if is_busy && read.lasts(now) >= limit {
                     AffinityState::Stuck
@@ -162,7 +166,7 @@ impl PoolBackend {
 
     /// Whether it is ready, as far as is known.
     pub(super) fn is_taken_for_ready(&self) -> bool {
-        self.member.standing() == Availability::Ready && !self.is_suspected()
+        self.backend.standing() == Availability::Ready && !self.is_suspected()
     }
 
     fn is_suspected(&self) -> bool {
@@ -189,7 +193,7 @@ impl PoolBackend {
     pub(super) fn has_overdue(&self, limit: Duration, now: Instant) -> bool {
         self.unanswered.borrow().iter().any(|request| {
             now.saturating_duration_since(request.since) >= limit
-                && !self.member.board.has_begun(request.ticket)
+                && !self.backend.scoreboard.has_begun(request.ticket)
         })
     }
 
@@ -197,7 +201,7 @@ impl PoolBackend {
     pub(super) fn begin(&self, since: Instant) -> Option<TicketGuard> {
         let held = self.tickets.take()?;
         self.unanswered.borrow_mut().push(Unanswered { ticket: held.ticket(), since });
-        self.member.load.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.backend.load.in_flight.fetch_add(1, Ordering::Relaxed);
         Some(held)
     }
 
@@ -205,20 +209,20 @@ impl PoolBackend {
     pub(super) fn has_answered(&self, ticket: Ticket, since: Instant) {
         self.forget(ticket);
         let mut pace = self.pace.get();
-        pace.has_answered(work(&self.member), since, Instant::now());
+        pace.has_answered(work(&self.backend), since, Instant::now());
         self.pace.set(pace);
-        self.member.load.answered.fetch_add(1, Ordering::Relaxed);
+        self.backend.load.answered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The answer to a request is not waited for any more.
     pub(super) fn forget(&self, ticket: Ticket) {
         self.unanswered.borrow_mut().retain(|other| other.ticket != ticket);
-        self.member.load.asked.remove(ticket);
+        self.backend.load.asked.remove(ticket);
     }
 
     /// A request has been dealt with, its reply's body included.
     pub(super) fn end(&self) {
-        self.member.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.backend.load.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
     // ---- sessions ----
@@ -227,7 +231,7 @@ impl PoolBackend {
     pub(super) fn reserve(&self) {
         let mut reserved = self.reserved.borrow_mut();
         reserved.push_back(Instant::now() + RESERVED);
-        self.member.load.pending_sessions.set(reserved.len() as u64);
+        self.backend.load.pending_sessions.set(reserved.len() as u64);
     }
 
     /// Whether it may have one session more.
@@ -239,7 +243,7 @@ impl PoolBackend {
     pub(super) fn has_come(&self) {
         let mut reserved = self.reserved.borrow_mut();
         reserved.pop_front();
-        self.member.load.pending_sessions.set(reserved.len() as u64);
+        self.backend.load.pending_sessions.set(reserved.len() as u64);
     }
 
     /// Returns the number of its sessions, those to come among them.
@@ -249,8 +253,8 @@ impl PoolBackend {
         while reserved.front().is_some_and(|until| *until <= now) {
             reserved.pop_front();
         }
-        self.member.load.pending_sessions.set(reserved.len() as u64);
-        self.member.load.sessions.load(Ordering::Relaxed) + reserved.len()
+        self.backend.load.pending_sessions.set(reserved.len() as u64);
+        self.backend.load.sessions.load(Ordering::Relaxed) + reserved.len()
     }
 
     // ---- connections ----
@@ -266,7 +270,7 @@ impl PoolBackend {
     /// Keeps a connection for the next request.
     pub(super) fn keep(&self, connection: WorkerConnection) {
         let mut connections = self.connections.borrow_mut();
-        if connections.len() < KEPT_CONNECTIONS && self.member.standing() != Availability::Dead {
+        if connections.len() < KEPT_CONNECTIONS && self.backend.standing() != Availability::Dead {
             connections.push(connection);
         }
     }
@@ -278,8 +282,8 @@ impl PoolBackend {
 }
 
 /// What a worker's R has done.
-fn work(member: &Backend) -> WorkDone {
-    let read = member.board.read();
+fn work(backend: &Backend) -> WorkDone {
+    let read = backend.scoreboard.read();
     WorkDone { answering: read.answering, done: read.done }
 }
 

@@ -49,7 +49,7 @@ const KEPT_BYTES: usize = 64 << 10;
 /// See the module.
 pub(super) struct State {
     pub(super) limits: PoolLimits,
-    roster: Arc<BackendRegistry>,
+    registry: Arc<BackendRegistry>,
     waker: Arc<dyn IoWaker>,
     commands: RefCell<VecDeque<Command>>,
     events: Cell<u64>,
@@ -80,14 +80,14 @@ pub(super) struct State {
     is_watch_asleep: Cell<bool>,
 }
 
-/// Follows the roster, and the age of the requests that workers have been given.
+/// Follows the registry, and the age of the requests that workers have been given.
 pub(super) fn watch(state: &Rc<State>) {
     let following = Rc::clone(state);
     tokio::task::spawn_local(async move {
         loop {
-            following.read_roster();
-            let roster = Arc::clone(&following.roster);
-            roster.changed.notified().await;
+            following.update_backends();
+            let registry = Arc::clone(&following.registry);
+            registry.changed.notified().await;
         }
     });
     tokio::task::spawn_local(watch_given(Rc::clone(state)));
@@ -117,20 +117,20 @@ async fn watch_given(state: Rc<State>) {
 
 impl State {
     pub(super) fn new(
-        roster: Arc<BackendRegistry>,
+        registry: Arc<BackendRegistry>,
         limits: PoolLimits,
         keys: Arc<Keys>,
         waker: Arc<dyn IoWaker>,
     ) -> Rc<State> {
-        roster.counts.queue_limit.set(limits.queue as u64);
-        roster.counts.sessions_limit.set(if limits.sessions == usize::MAX {
+        registry.counts.queue_limit.set(limits.queue as u64);
+        registry.counts.sessions_limit.set(if limits.sessions == usize::MAX {
             0
         } else {
             limits.sessions as u64
         });
         Rc::new(State {
             limits,
-            roster,
+            registry,
             waker,
             commands: RefCell::default(),
             events: Cell::new(0),
@@ -157,14 +157,14 @@ impl State {
 
     /// What is format_count, for whoever asks.
     pub(super) fn counts(&self) -> &PoolCounters {
-        &self.roster.counts
+        &self.registry.counts
     }
 
     // ---- requests ----
 
     /// Whether the app is shown the head of a request before its body is taken.
     pub(super) fn sees_head(&self, exchange: &Exchange) -> bool {
-        self.workers.borrow().iter().any(|worker| worker.member.sees_heads())
+        self.workers.borrow().iter().any(|worker| worker.backend.sees_heads())
             && deferred_body::is_shown(exchange)
     }
 
@@ -220,7 +220,7 @@ impl State {
         let mut departed = self.queue.borrow_mut().take_departed();
         for worker in self.workers.borrow().iter() {
             departed.append(&mut worker.queue.borrow_mut().take_departed());
-            worker.queue.borrow().tell(&worker.member.load.queue);
+            worker.queue.borrow().tell(&worker.backend.load.queue);
         }
         for gone in departed {
             self.respond(gone.exchange);
@@ -347,7 +347,7 @@ impl State {
         let avoids = waiting.avoids.filter(|epoch| has_other(&workers, *epoch));
         let best = workers
             .iter()
-            .filter(|worker| avoids != Some(worker.member.epoch))
+            .filter(|worker| avoids != Some(worker.backend.epoch))
             .filter(|worker| !begins || worker.may_have_another(&self.limits))
             .filter_map(|worker| Some((worker.preference(&self.limits, counts_sessions)?, worker)))
             .min_by(|(a, _), (b, _)| a.cmp(b));
@@ -396,11 +396,11 @@ impl State {
     // ---- workers ----
 
     /// Adds those that came, and lets those go that have ended.
-    fn read_roster(self: &Rc<Self>) {
-        let members = self.roster.members();
+    fn update_backends(self: &Rc<Self>) {
+        let backends = self.registry.backends();
         let mut workers = self.workers.borrow_mut();
         workers.retain(|worker| {
-            let is_there = members.iter().any(|member| member.epoch == worker.member.epoch);
+            let is_there = backends.iter().any(|backend| backend.epoch == worker.backend.epoch);
             if !is_there {
                 worker.let_go();
             }
@@ -410,9 +410,9 @@ impl State {
             }
             is_there
         });
-        for member in members {
-            if !workers.iter().any(|worker| worker.member.epoch == member.epoch) {
-                workers.push(PoolBackend::new(member));
+        for backend in backends {
+            if !workers.iter().any(|worker| worker.backend.epoch == backend.epoch) {
+                workers.push(PoolBackend::new(backend));
             }
         }
         drop(workers);
@@ -513,7 +513,7 @@ impl State {
 
 /// Returns whether a worker is ready besides the one with this epoch.
 fn has_other(workers: &[Rc<PoolBackend>], epoch: u64) -> bool {
-    workers.iter().any(|worker| worker.member.epoch != epoch && worker.is_taken_for_ready())
+    workers.iter().any(|worker| worker.backend.epoch != epoch && worker.is_taken_for_ready())
 }
 
 mod session_routing;

@@ -65,7 +65,7 @@ pub(super) fn start(
     });
     state.count_reconnect(&exchange, worker);
     worker.has_come();
-    worker.member.load.sessions.fetch_add(1, Ordering::Relaxed);
+    worker.backend.load.sessions.fetch_add(1, Ordering::Relaxed);
     let id = exchange.id();
     state.add_relay(id, Rc::clone(&relay));
     state.respond(exchange);
@@ -81,17 +81,17 @@ impl Tunnel {
 
     /// It has ended.
     pub(super) fn end(&self) {
-        self.worker.member.load.sessions.fetch_sub(1, Ordering::Relaxed);
+        self.worker.backend.load.sessions.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Closes it, in its turn, when its worker is to end.
     pub(super) fn look_for_end(&self, state: &Rc<State>, socket: WebSocketId) {
-        let member = &self.worker.member;
-        let Some(within) = member.ends_within() else { return };
+        let backend = &self.worker.backend;
+        let Some(within) = backend.ends_within() else { return };
         if self.is_ending.replace(true) {
             return;
         }
-        let sessions = member.load().1.try_into().unwrap_or(u32::MAX);
+        let sessions = backend.load().1.try_into().unwrap_or(u32::MAX);
         let pause = closes_after(socket, sessions, within);
         let state = Rc::clone(state);
         tokio::task::spawn_local(async move {

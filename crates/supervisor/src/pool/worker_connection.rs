@@ -105,7 +105,7 @@ pub(super) async fn connection(worker: &PoolBackend) -> Result<WorkerConnection,
 
 /// A new connection.
 pub(super) async fn open(worker: &PoolBackend) -> Result<WorkerConnection, Failure> {
-    let connecting = tokio::net::UnixStream::connect(&worker.member.socket);
+    let connecting = tokio::net::UnixStream::connect(&worker.backend.socket);
     let connected =
         tokio::time::timeout(CONNECT_TIME, connecting).await.map_err(|_| Failure::Unsent)?;
     let socket = connected.and_then(tokio::net::UnixStream::into_std).and_then(UnixStream::new);

@@ -41,7 +41,7 @@ pub(crate) struct WorkerStart {
 pub(crate) struct Spawned {
     pub(crate) child: Child,
     pub(crate) control: ControlChannel,
-    pub(crate) board: SharedScoreboard,
+    pub(crate) scoreboard: SharedScoreboard,
     pub(crate) id: WorkerId,
     pub(crate) socket: PathBuf,
     pub(crate) temporary: PathBuf,
@@ -64,7 +64,7 @@ pub(crate) fn spawn(
     let temporary = folder.temporary(start.slot, start.epoch)?;
     let listener = UnixListener::bind(&socket)?;
     let (control, their_control) = ControlChannel::pair()?;
-    let (board, memory) = SharedScoreboard::create()?;
+    let (scoreboard, memory) = SharedScoreboard::create()?;
     let id = WorkerId::new()?;
     let called = id.to_string();
     for name in rookery_worker_protocol::NAMES {
@@ -113,7 +113,7 @@ pub(crate) fn spawn(
         Ok(streams) => {
             be_chosen_sooner(child.id());
             // The listener is the worker's alone now: it ends with it, and whoever waits to be accepted hears of that.
-            Ok(Spawned { child, control, board, id, socket, temporary, streams })
+            Ok(Spawned { child, control, scoreboard, id, socket, temporary, streams })
         }
         Err(error) => {
             let _ = child.kill();

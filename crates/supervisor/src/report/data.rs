@@ -42,21 +42,21 @@ pub(crate) struct Process {
     pub(crate) started: SystemTime,
     /// For which share of the last seconds its R was busy.
     pub(crate) busy_ratio: f64,
-    pub(crate) member: Arc<Backend>,
+    pub(crate) backend: Arc<Backend>,
 }
 
 impl Process {
     /// Returns the process as reports have it.
     pub(crate) fn seen(&self) -> RProcess {
-        let (in_flight, sessions) = self.member.load();
-        let read = self.member.board.read();
+        let (in_flight, sessions) = self.backend.load();
+        let read = self.backend.scoreboard.read();
         let (does, lasts) = r_activity(&read, self.started);
         RProcess {
-            slot: self.member.slot,
+            slot: self.backend.slot,
             pid: self.pid,
             state: self.state,
             started: self.started,
-            requests: self.member.answered(),
+            requests: self.backend.answered(),
             sessions: sessions as u64,
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
@@ -69,7 +69,7 @@ impl Process {
     /// Returns the route of the request that its R is busy with.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        self.member.load.asked.begun(&self.member.board).map(|(route, _)| route)
+        self.backend.load.asked.begun(&self.backend.scoreboard).map(|(route, _)| route)
     }
 }
 

@@ -7,14 +7,14 @@ use super::data::{LastExit, Process, Report, SlotReport};
 use crate::backend_registry::BackendRegistry;
 use crate::process::Exit;
 
-pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) -> String {
-    let queue = roster.counts.queue.read();
+pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry) -> String {
+    let queue = registry.counts.queue.read();
     let mut workers: Vec<Value> =
         report.processes.iter().map(|process| worker(process, report)).collect();
     // Those without a process.
     for (slot, told) in report.slots.iter().enumerate() {
         let has_process =
-            report.processes.iter().any(|process| process.member.slot as usize == slot);
+            report.processes.iter().any(|process| process.backend.slot as usize == slot);
         if !has_process && !told.is_given_up {
             workers.push(waiting(slot, told));
         }
@@ -39,7 +39,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) 
         "queue": {
             "length": queue.length,
             "oldest_ms": milliseconds(queue.oldest),
-            "limit": roster.counts.queue_limit.get(),
+            "limit": registry.counts.queue_limit.get(),
         },
         "workers": workers,
     });
@@ -49,17 +49,17 @@ pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) 
 }
 
 fn worker(process: &Process, report: &Report) -> Value {
-    let member = &process.member;
-    let load = &member.load;
+    let backend = &process.backend;
+    let load = &backend.load;
     let queue = load.queue.read();
-    let slot = report.slots.get(member.slot as usize);
+    let slot = report.slots.get(backend.slot as usize);
     let seen = process.seen();
     let mut value = seen.json();
     let more = json!({
-        "epoch": member.epoch,
+        "epoch": backend.epoch,
         "generation": process.generation,
-        "accepts": report.acceptor == Some(member.epoch),
-        "connections": member.board.read().connections,
+        "accepts": report.acceptor == Some(backend.epoch),
+        "connections": backend.scoreboard.read().connections,
         "pending_sessions": load.pending_sessions.get(),
         "queue": { "length": queue.length, "oldest_ms": milliseconds(queue.oldest) },
         "route": process.route(&seen),

@@ -9,13 +9,13 @@ use crate::backend_registry::BackendRegistry;
 const STATES: [&str; 8] =
     ["starting", "warming", "spare", READY, "draining", "stopping", "backing_off", "suspended"];
 
-pub(super) fn of(report: &Report, roster: &BackendRegistry) -> String {
+pub(super) fn of(report: &Report, registry: &BackendRegistry) -> String {
     let mut text = Metrics::default();
-    let counts = &roster.counts;
-    let all = answered(report, roster);
+    let counts = &registry.counts;
+    let all = answered(report, registry);
     text.requests(&all.answered, &counts.waited, &counts.took, &all.answered_in);
     let queue = counts.queue.read();
-    let own: u64 = report.processes.iter().map(|it| it.member.load.queue.read().length).sum();
+    let own: u64 = report.processes.iter().map(|it| it.backend.load.queue.read().length).sum();
     text.gauge("queue_length", "Requests that wait for a worker.", queue.length + own);
     text.gauge("queue_limit", "How many may wait for any.", counts.queue_limit.get());
     text.gauge(
@@ -94,15 +94,15 @@ pub(super) fn of(report: &Report, roster: &BackendRegistry) -> String {
 }
 
 /// Sums up the requests of the front end, and those of clients whose connections workers have accepted themselves.
-fn answered(report: &Report, roster: &BackendRegistry) -> RequestCounters {
-    let (all, counts) = (RequestCounters::default(), &roster.counts);
+fn answered(report: &Report, registry: &BackendRegistry) -> RequestCounters {
+    let (all, counts) = (RequestCounters::default(), &registry.counts);
     all.answered.add_all(&counts.answered);
     all.waited.add_all(&counts.waited);
     all.took.add_all(&counts.took);
     all.answered_in.add_all(&counts.answered_in);
     all.add_all(&report.past);
     for process in &report.processes {
-        all.add_all(process.member.board.tally());
+        all.add_all(process.backend.scoreboard.tally());
     }
     all
 }
@@ -110,7 +110,7 @@ fn answered(report: &Report, roster: &BackendRegistry) -> RequestCounters {
 fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
     let without = report.slots.iter().enumerate().filter(|(slot, told)| {
         told.start_at.is_some()
-            && !report.processes.iter().any(|it| it.member.slot as usize == *slot)
+            && !report.processes.iter().any(|it| it.backend.slot as usize == *slot)
     });
     let backing_off = without.count();
     text.family("workers", "gauge", "Workers, by state.");
@@ -122,13 +122,13 @@ fn workers(text: &mut Metrics, report: &Report, sessions_limit: u64) {
     // A slot may have two while one takes the other's place: the one that came last.
     let mut latest: Vec<&Process> = Vec::new();
     for process in &report.processes {
-        match latest.iter_mut().find(|other| other.member.slot == process.member.slot) {
-            Some(other) if other.member.epoch < process.member.epoch => *other = process,
+        match latest.iter_mut().find(|other| other.backend.slot == process.backend.slot) {
+            Some(other) if other.backend.epoch < process.backend.epoch => *other = process,
             Some(_) => {}
             None => latest.push(process),
         }
     }
-    latest.sort_by_key(|process| process.member.slot);
+    latest.sort_by_key(|process| process.backend.slot);
     let latest: Vec<RProcess> = latest.into_iter().map(Process::seen).collect();
     text.r_processes(&latest);
     let most = match sessions_limit {

@@ -26,19 +26,19 @@ impl Default for ReadinessPolicy {
 /// See the module.
 #[derive(Debug)]
 pub struct SupervisorStatus {
-    roster: Arc<BackendRegistry>,
+    registry: Arc<BackendRegistry>,
     readiness: Mutex<ReadinessPolicy>,
     about: ServerInfo,
 }
 
 impl SupervisorStatus {
-    /// Of the workers of a roster, and their supervisor.
+    /// Of the workers of a registry, and their supervisor.
     pub fn new(
-        roster: Arc<BackendRegistry>,
+        registry: Arc<BackendRegistry>,
         about: ServerInfo,
         readiness: ReadinessPolicy,
     ) -> SupervisorStatus {
-        SupervisorStatus { roster, readiness: Mutex::new(readiness), about }
+        SupervisorStatus { registry, readiness: Mutex::new(readiness), about }
     }
 
     /// Changes when something should be sent here.
@@ -49,29 +49,29 @@ impl SupervisorStatus {
 
 impl StatusSource for SupervisorStatus {
     fn json(&self) -> String {
-        json::of(&self.about, &self.roster.told.read(), &self.roster)
+        json::of(&self.about, &self.registry.told.read(), &self.registry)
     }
 
     fn text(&self) -> String {
-        table::of(&self.about, &self.roster.told.read(), &self.roster)
+        table::of(&self.about, &self.registry.told.read(), &self.registry)
     }
 
     fn metrics(&self) -> String {
-        metrics::of(&self.roster.told.read(), &self.roster)
+        metrics::of(&self.registry.told.read(), &self.registry)
     }
 
     fn not_live(&self) -> Option<&'static str> {
-        (self.roster.told.read().silence() >= HANG_TIMEOUT)
+        (self.registry.told.read().silence() >= HANG_TIMEOUT)
             .then_some("the supervisor does not turn")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
         let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
-        not_ready(&self.roster.told.read(), readiness)
+        not_ready(&self.registry.told.read(), readiness)
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.roster.told.read().course == Lifecycle::Starting)
+        (self.registry.told.read().course == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
     }
 }
@@ -107,7 +107,7 @@ mod tests {
             (status.not_live().is_none(), status.not_started().is_none(), ready)
         };
         assert_eq!(probes(), (false, false, Some(503)));
-        let told = &status.roster.told;
+        let told = &status.registry.told;
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
         told.change(|report| report.course = Lifecycle::Serving);

@@ -22,12 +22,12 @@ const HEAD: [&str; 11] = [
     "starts again",
 ];
 
-pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) -> String {
+pub(super) fn of(about: &ServerInfo, report: &Report, registry: &BackendRegistry) -> String {
     let mut text = String::new();
     let up = report
         .started
         .map_or_else(String::new, |started| format!(", up {}", format_duration(since(started))));
-    let queue = roster.counts.queue.read();
+    let queue = registry.counts.queue.read();
     let _ = writeln!(
         text,
         "rookery {}, process {}{up}: {}, {}\n{} is at {}",
@@ -50,7 +50,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) 
         format_count(report.connections, "connection"),
         if report.acceptor.is_some() { " (the worker accepts)" } else { "" },
         format_count(queue.length as usize, "request"),
-        roster.counts.queue_limit.get(),
+        registry.counts.queue_limit.get(),
         report.generation,
         if report.reload.is_running { ", reloading" } else { "" },
     );
@@ -61,7 +61,7 @@ pub(super) fn of(about: &ServerInfo, report: &Report, roster: &BackendRegistry) 
     let mut ends = vec![String::new()];
     for (slot, told) in report.slots.iter().enumerate() {
         let mut processes =
-            report.processes.iter().filter(|it| it.member.slot as usize == slot).peekable();
+            report.processes.iter().filter(|it| it.backend.slot as usize == slot).peekable();
         if processes.peek().is_none() && !told.is_given_up {
             rows.push(waiting(slot, told));
             ends.push(last_end(told));

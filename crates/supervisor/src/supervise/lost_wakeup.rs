@@ -17,15 +17,15 @@ pub(super) struct LostWakeup {
 
 impl LostWakeup {
     /// Whether it stands still at this `time` of the scoreboard's: said once.
-    pub(super) fn look(&mut self, board: &Snapshot, now: Instant, time: u64) -> bool {
-        if board.r != RState::Idle || !board.is_idle(time) || board.queued() == 0 {
+    pub(super) fn look(&mut self, scoreboard: &Snapshot, now: Instant, time: u64) -> bool {
+        if scoreboard.r != RState::Idle || !scoreboard.is_idle(time) || scoreboard.queued() == 0 {
             self.since = None;
             return false;
         }
         match self.since {
-            Some((taken, at)) if taken == board.taken => now.duration_since(at) >= LONG,
+            Some((taken, at)) if taken == scoreboard.taken => now.duration_since(at) >= LONG,
             _ => {
-                self.since = Some((board.taken, now));
+                self.since = Some((scoreboard.taken, now));
                 false
             }
         }
@@ -42,7 +42,7 @@ mod tests {
     fn one_that_waits_with_requests_before_it_stands_still_and_others_do_not() {
         let start = Instant::now();
         let (empty, _) = SharedScoreboard::create().unwrap();
-        let board = |r, handed, taken, second: u64| Snapshot {
+        let scoreboard = |r, handed, taken, second: u64| Snapshot {
             r,
             since: second * 1_000_000_000,
             handed,
@@ -50,23 +50,23 @@ mod tests {
             ..empty.read()
         };
         let mut stalled = LostWakeup::default();
-        let mut look = |board: Snapshot, second: u64| {
-            stalled.look(&board, start + Duration::from_secs(second), second * 1_000_000_000)
+        let mut look = |scoreboard: Snapshot, second: u64| {
+            stalled.look(&scoreboard, start + Duration::from_secs(second), second * 1_000_000_000)
         };
-        assert!(!look(board(RState::Idle, 5, 3, 0), 0));
-        assert!(!look(board(RState::Idle, 5, 3, 14), 14));
+        assert!(!look(scoreboard(RState::Idle, 5, 3, 0), 0));
+        assert!(!look(scoreboard(RState::Idle, 5, 3, 14), 14));
         // It has come for one.
-        assert!(!look(board(RState::Idle, 5, 4, 15), 15));
-        assert!(!look(board(RState::Idle, 9, 4, 29), 29));
-        assert!(look(board(RState::Idle, 9, 4, 30), 30));
+        assert!(!look(scoreboard(RState::Idle, 5, 4, 15), 15));
+        assert!(!look(scoreboard(RState::Idle, 9, 4, 29), 29));
+        assert!(look(scoreboard(RState::Idle, 9, 4, 30), 30));
         // Busy, without anything to come for, or silent for itself.
         for other in [
-            board(RState::Busy, 9, 4, 31),
-            board(RState::Idle, 4, 4, 31),
-            board(RState::Idle, 9, 4, 20),
+            scoreboard(RState::Busy, 9, 4, 31),
+            scoreboard(RState::Idle, 4, 4, 31),
+            scoreboard(RState::Idle, 9, 4, 20),
         ] {
             assert!(!look(other, 31));
-            assert!(!look(board(RState::Idle, 9, 4, 32), 32));
+            assert!(!look(scoreboard(RState::Idle, 9, 4, 32), 32));
             assert!(!look(other, 60));
         }
     }

@@ -240,7 +240,7 @@ pub enum Outcome {
 /// The system's: no folder, no runtime.
 pub fn supervise(
     plan: SupervisorConfig,
-    roster: Arc<BackendRegistry>,
+    registry: Arc<BackendRegistry>,
     requests: UnboundedReceiver<SupervisorCommand>,
     front: &dyn Frontend,
 ) -> io::Result<Outcome> {
@@ -249,5 +249,5 @@ pub fn supervise(
         .enable_time()
         .max_blocking_threads(1)
         .build_local(tokio::runtime::LocalOptions::default())?;
-    runtime.block_on(async { Supervisor::new(plan, roster, front)?.run(requests).await })
+    runtime.block_on(async { Supervisor::new(plan, registry, front)?.run(requests).await })
 }

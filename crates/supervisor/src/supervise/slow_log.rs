@@ -34,14 +34,14 @@ impl SlowLog {
     /// What is to be told at this `time` of the scoreboard; `used` asks for the processor time of R's thread.
     pub(super) fn look(
         &mut self,
-        board: &Snapshot,
+        scoreboard: &Snapshot,
         time: u64,
         used: impl FnOnce() -> Option<Duration>,
     ) -> SlowLogEntry {
-        let lasts = board.lasts(time);
-        let is_busy = board.r != RState::Starting && !board.is_idle(time);
+        let lasts = scoreboard.lasts(time);
+        let is_busy = scoreboard.r != RState::Starting && !scoreboard.is_idle(time);
         if let Some((since, seen)) = &mut self.told {
-            if is_busy && *since == board.since {
+            if is_busy && *since == scoreboard.since {
                 *seen = lasts;
                 return SlowLogEntry::Nothing;
             }
@@ -52,14 +52,14 @@ impl SlowLog {
         if !is_busy || lasts < LONG.saturating_sub(BEFORE) {
             return SlowLogEntry::Nothing;
         }
-        let earlier = self.used.filter(|(since, _, _)| *since == board.since);
+        let earlier = self.used.filter(|(since, _, _)| *since == scoreboard.since);
         if lasts < LONG {
             if earlier.is_none() {
-                self.used = used().map(|used| (board.since, time, used));
+                self.used = used().map(|used| (scoreboard.since, time, used));
             }
             return SlowLogEntry::Nothing;
         }
-        self.told = Some((board.since, lasts));
+        self.told = Some((scoreboard.since, lasts));
         let computes = earlier.and_then(|(_, at, before)| {
             let (used, of) =
                 (used()?.saturating_sub(before), Duration::from_nanos(time.saturating_sub(at)));
@@ -78,21 +78,21 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn board(r: RState, since: u64) -> Snapshot {
-        let (board, _) = SharedScoreboard::create().unwrap();
-        Snapshot { r, since: since * SECOND, ..board.read() }
+    fn scoreboard(r: RState, since: u64) -> Snapshot {
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        Snapshot { r, since: since * SECOND, ..scoreboard.read() }
     }
 
     #[test]
     fn what_takes_long_is_told_once_and_when_it_is_over() {
         for (a_second, computes) in [(1000, true), (0, false), (50, false), (150, true)] {
             let mut slow = SlowLog::default();
-            let mut look = |board: Snapshot, second: u64| {
-                slow.look(&board, second * SECOND, || {
+            let mut look = |scoreboard: Snapshot, second: u64| {
+                slow.look(&scoreboard, second * SECOND, || {
                     Some(Duration::from_millis(second * a_second))
                 })
             };
-            let busy = board(RState::Busy, 10);
+            let busy = scoreboard(RState::Busy, 10);
             for second in [10, 16, 17, 19] {
                 assert_eq!(look(busy, second), SlowLogEntry::Nothing);
             }
@@ -102,30 +102,31 @@ mod tests {
                 (SlowLogEntry::Nothing, SlowLogEntry::Nothing)
             );
             assert_eq!(
-                look(board(RState::Busy, 61), 61),
+                look(scoreboard(RState::Busy, 61), 61),
                 SlowLogEntry::Over(Duration::from_secs(50))
             );
-            assert_eq!(look(board(RState::Busy, 61), 62), SlowLogEntry::Nothing);
+            assert_eq!(look(scoreboard(RState::Busy, 61), 62), SlowLogEntry::Nothing);
             // Looked at late, nothing is known of what it used.
             assert_eq!(
-                look(board(RState::Busy, 70), 90),
+                look(scoreboard(RState::Busy, 70), 90),
                 SlowLogEntry::Long(Duration::from_secs(20), None)
             );
             assert_eq!(
-                look(board(RState::Idle, 91), 91),
+                look(scoreboard(RState::Idle, 91), 91),
                 SlowLogEntry::Over(Duration::from_secs(20))
             );
-            assert_eq!(look(board(RState::Idle, 91), 91), SlowLogEntry::Nothing);
+            assert_eq!(look(scoreboard(RState::Idle, 91), 91), SlowLogEntry::Nothing);
         }
     }
 
     #[test]
     fn a_start_takes_what_it_takes_and_a_callback_of_laters_is_told() {
-        let look = |board: &Snapshot| SlowLog::default().look(board, 100 * SECOND, || None);
-        assert_eq!(look(&board(RState::Starting, 0)), SlowLogEntry::Nothing);
-        assert_eq!(look(&board(RState::Idle, 100)), SlowLogEntry::Nothing);
+        let look =
+            |scoreboard: &Snapshot| SlowLog::default().look(scoreboard, 100 * SECOND, || None);
+        assert_eq!(look(&scoreboard(RState::Starting, 0)), SlowLogEntry::Nothing);
+        assert_eq!(look(&scoreboard(RState::Idle, 100)), SlowLogEntry::Nothing);
         assert_eq!(
-            look(&board(RState::Idle, 50)),
+            look(&scoreboard(RState::Idle, 50)),
             SlowLogEntry::Long(Duration::from_secs(50), None)
         );
     }

@@ -87,7 +87,7 @@ enum RunState {
 /// See the module.
 pub(super) struct Supervisor<'a> {
     plan: SupervisorConfig,
-    roster: Arc<BackendRegistry>,
+    registry: Arc<BackendRegistry>,
     front: &'a dyn Frontend,
     /// How many workers are to serve: `SupervisorConfig::workers`, until more or fewer were asked for.
     wanted: u32,
@@ -124,7 +124,7 @@ pub(super) struct Supervisor<'a> {
 impl<'a> Supervisor<'a> {
     pub(super) fn new(
         plan: SupervisorConfig,
-        roster: Arc<BackendRegistry>,
+        registry: Arc<BackendRegistry>,
         front: &'a dyn Frontend,
     ) -> io::Result<Supervisor<'a>> {
         let (events, happened) = mpsc::unbounded_channel();
@@ -136,7 +136,7 @@ impl<'a> Supervisor<'a> {
             wanted: plan.workers,
             numbers_to_come: None,
             plan,
-            roster,
+            registry,
             front,
             events,
             happened,
@@ -293,7 +293,7 @@ impl<'a> Supervisor<'a> {
             self.course = RunState::Ending(outcome);
             for worker in self.workers.values_mut() {
                 worker.leaves.get_or_insert("stopped");
-                self.roster.drain(&worker.member);
+                self.registry.drain(&worker.backend);
                 worker.stop(self.plan.times.stop);
             }
         }
@@ -307,8 +307,8 @@ impl<'a> Supervisor<'a> {
             Message::Ready { is_sticky, sees_heads }
                 if matches!(worker.phase, WorkerPhase::Starting { .. }) =>
             {
-                worker.member.set_sticky(is_sticky);
-                worker.member.set_sees_heads(sees_heads);
+                worker.backend.set_sticky(is_sticky);
+                worker.backend.set_sees_heads(sees_heads);
                 if self.plan.warmup.is_empty() {
                     worker.phase = WorkerPhase::Ready;
                     self.is_ready(epoch);
@@ -318,7 +318,7 @@ impl<'a> Supervisor<'a> {
             }
             Message::Pong(ping) if worker.health.answered(ping) => {
                 if !worker.stuck.is_interrupted() {
-                    self.roster.resume(&worker.member);
+                    self.registry.resume(&worker.backend);
                 }
                 let line = format!("worker {} ({}) answers again", worker.start.slot, worker.pid);
                 self.tell(&line);
@@ -330,16 +330,16 @@ impl<'a> Supervisor<'a> {
             Message::Leaving if worker.phase == WorkerPhase::Ready => {
                 // It ends by itself, or another server takes the place of the one that it has stopped.
                 worker.leaves.get_or_insert(ASKED);
-                self.roster.suspend(&worker.member);
+                self.registry.suspend(&worker.backend);
                 let until = Instant::now() + self.plan.times.start;
                 worker.phase = WorkerPhase::Draining { until, sessions: until };
                 self.call_on_spares();
             }
             Message::Ready { is_sticky, sees_heads } if worker.is_between_servers() => {
-                worker.member.set_sticky(is_sticky);
-                worker.member.set_sees_heads(sees_heads);
+                worker.backend.set_sticky(is_sticky);
+                worker.backend.set_sees_heads(sees_heads);
                 (worker.phase, worker.leaves) = (WorkerPhase::Ready, None);
-                self.roster.resume(&worker.member);
+                self.registry.resume(&worker.backend);
             }
             _ => {}
         }
@@ -351,7 +351,7 @@ impl<'a> Supervisor<'a> {
         let Some(worker) = self.workers.get(&epoch) else { return };
         let Some((number, bytes)) = worker.take_announced() else { return };
         let paths = read_announcement(&bytes).unwrap_or_default();
-        self.roster.announce(&worker.member, paths);
+        self.registry.announce(&worker.backend, paths);
         worker.say(Message::Applied(number));
     }
 
@@ -398,7 +398,7 @@ impl<'a> Supervisor<'a> {
             self.hurry_those_before(slot);
             if let Some(old) = old.and_then(|old| self.workers.get_mut(&old)) {
                 old.leaves = reason.map(ReplaceReason::name);
-                self.roster.drain(&old.member);
+                self.registry.drain(&old.backend);
                 // One that has too much memory would have it for as long.
                 let is_large = matches!(reason, Some(ReplaceReason::Memory(_)));
                 let times = self.plan.times;
@@ -465,7 +465,7 @@ impl<'a> Supervisor<'a> {
                     worker.stop(self.plan.times.stop);
                 }
                 WorkerPhase::Draining { until, sessions } => {
-                    let has_sessions = worker.member.load().1 > 0;
+                    let has_sessions = worker.backend.load().1 > 0;
                     let is_over = now >= until && (now >= sessions || !has_sessions);
                     let within = ENDS_SESSIONS
                         .min(self.plan.times.sessions.unwrap_or(self.plan.times.drain) / 2);
@@ -473,7 +473,7 @@ impl<'a> Supervisor<'a> {
                     if is_over || worker.is_done() {
                         worker.stop(self.plan.times.stop);
                     } else if left <= within {
-                        self.roster.end_sessions(&worker.member, left);
+                        self.registry.end_sessions(&worker.backend, left);
                         worker.end_sessions(left);
                     }
                 }

@@ -61,7 +61,7 @@ pub(super) enum WorkerPhase {
 pub(super) struct WorkerProcess {
     pub(super) start: WorkerStart,
     pub(super) pid: libc::pid_t,
-    pub(super) member: Arc<Backend>,
+    pub(super) backend: Arc<Backend>,
     pub(super) phase: WorkerPhase,
     pub(super) began: Instant,
     pub(super) health: Health,
@@ -139,12 +139,12 @@ impl WorkerProcess {
         Ok(WorkerProcess {
             start,
             pid,
-            member: Backend::new(
+            backend: Backend::new(
                 (start.slot, epoch),
                 child_id,
                 spawned.id,
                 spawned.socket,
-                spawned.board,
+                spawned.scoreboard,
             ),
             phase: WorkerPhase::Starting { until: now + time },
             began: now,
@@ -186,7 +186,7 @@ impl WorkerProcess {
             return;
         }
         let (socket, epoch, events) =
-            (self.member.socket.clone(), self.start.epoch, events.clone());
+            (self.backend.socket.clone(), self.start.epoch, events.clone());
         let paths = paths.to_vec();
         tokio::task::spawn_local(async move {
             // The supervisor may have gone.
@@ -258,7 +258,7 @@ impl WorkerProcess {
     /// files. What passes on its last words
     /// is returned, and ends by itself unless something that it started has left its group.
     pub(super) fn clean_up(&mut self) -> Vec<JoinHandle<()>> {
-        let (socket, temporary) = (self.member.socket.clone(), self.temporary.clone());
+        let (socket, temporary) = (self.backend.socket.clone(), self.temporary.clone());
         tokio::task::spawn_blocking(move || {
             // What cannot be removed goes with the folder.
             let _ = std::fs::remove_file(socket);
@@ -272,7 +272,7 @@ impl WorkerProcess {
         match self.phase {
             WorkerPhase::Ready => true,
             WorkerPhase::Draining { until, .. } => {
-                Instant::now() >= until && self.member.load().1 > 0
+                Instant::now() >= until && self.backend.load().1 > 0
             }
             WorkerPhase::Starting { .. } | WorkerPhase::Stopping { .. } | WorkerPhase::Killed => {
                 false
@@ -287,7 +287,7 @@ impl WorkerProcess {
 
     /// Whether it has nothing in hand.
     pub(super) fn is_done(&self) -> bool {
-        self.member.load() == (0, 0) && self.member.connections() == 0
+        self.backend.load() == (0, 0) && self.backend.connections() == 0
     }
 }
 

@@ -40,14 +40,14 @@ impl WorkerTimeout {
         &mut self,
         most: Duration,
         interrupts: bool,
-        board: &Snapshot,
+        scoreboard: &Snapshot,
         now: Instant,
         time: u64,
         is_stopped: impl FnOnce() -> bool,
     ) -> TimeoutStep {
-        let is_busy = board.r != RState::Starting && !board.is_idle(time);
+        let is_busy = scoreboard.r != RState::Starting && !scoreboard.is_idle(time);
         if let Some((since, at)) = self.interrupted {
-            if !is_busy || board.since != since {
+            if !is_busy || scoreboard.since != since {
                 self.interrupted = None;
                 return TimeoutStep::GoesOn;
             }
@@ -57,7 +57,7 @@ impl WorkerTimeout {
                 TimeoutStep::Nothing
             };
         }
-        let lasts = board.lasts(time);
+        let lasts = scoreboard.lasts(time);
         if !is_busy || lasts < most {
             return TimeoutStep::Nothing;
         }
@@ -71,7 +71,7 @@ impl WorkerTimeout {
         if !interrupts {
             return TimeoutStep::End(lasts);
         }
-        self.interrupted = Some((board.since, now));
+        self.interrupted = Some((scoreboard.since, now));
         TimeoutStep::Interrupt(lasts)
     }
 
@@ -90,30 +90,30 @@ mod tests {
     const MOST: Duration = Duration::from_secs(60);
     const SECOND: u64 = 1_000_000_000;
 
-    fn board(r: RState, since: u64) -> Snapshot {
-        let (board, _) = SharedScoreboard::create().unwrap();
-        Snapshot { r, since: since * SECOND, ..board.read() }
+    fn scoreboard(r: RState, since: u64) -> Snapshot {
+        let (scoreboard, _) = SharedScoreboard::create().unwrap();
+        Snapshot { r, since: since * SECOND, ..scoreboard.read() }
     }
 
     #[test]
     fn it_is_interrupted_then_ended_and_let_be_when_it_does_something_else() {
         let start = Instant::now();
         let mut stuck = WorkerTimeout::default();
-        let mut look = |board: Snapshot, second: u64| {
+        let mut look = |scoreboard: Snapshot, second: u64| {
             let now = start + Duration::from_secs(second);
-            stuck.look(MOST, true, &board, now, second * SECOND, || false)
+            stuck.look(MOST, true, &scoreboard, now, second * SECOND, || false)
         };
-        let busy = board(RState::Busy, 10);
+        let busy = scoreboard(RState::Busy, 10);
         assert_eq!(look(busy, 69), TimeoutStep::Nothing);
         assert_eq!(look(busy, 70), TimeoutStep::Interrupt(MOST));
         assert_eq!(look(busy, 74), TimeoutStep::Nothing);
-        assert_eq!(look(board(RState::Busy, 74), 74), TimeoutStep::GoesOn);
+        assert_eq!(look(scoreboard(RState::Busy, 74), 74), TimeoutStep::GoesOn);
         // What it does now has a time of its own.
-        assert_eq!(look(board(RState::Busy, 74), 75), TimeoutStep::Nothing);
-        assert_eq!(look(board(RState::Busy, 74), 134), TimeoutStep::Interrupt(MOST));
-        assert_eq!(look(board(RState::Idle, 136), 136), TimeoutStep::GoesOn);
-        assert_eq!(look(board(RState::Busy, 140), 200), TimeoutStep::Interrupt(MOST));
-        assert_eq!(look(board(RState::Busy, 140), 205), TimeoutStep::EndInterrupted);
+        assert_eq!(look(scoreboard(RState::Busy, 74), 75), TimeoutStep::Nothing);
+        assert_eq!(look(scoreboard(RState::Busy, 74), 134), TimeoutStep::Interrupt(MOST));
+        assert_eq!(look(scoreboard(RState::Idle, 136), 136), TimeoutStep::GoesOn);
+        assert_eq!(look(scoreboard(RState::Busy, 140), 200), TimeoutStep::Interrupt(MOST));
+        assert_eq!(look(scoreboard(RState::Busy, 140), 205), TimeoutStep::EndInterrupted);
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let mut stuck = WorkerTimeout::default();
         let mut look = |second: u64| {
             let now = start + Duration::from_secs(second);
-            stuck.look(MOST, false, &board(RState::Busy, 10), now, second * SECOND, || false)
+            stuck.look(MOST, false, &scoreboard(RState::Busy, 10), now, second * SECOND, || false)
         };
         assert_eq!(look(69), TimeoutStep::Nothing);
         assert_eq!(look(70), TimeoutStep::End(MOST));
@@ -133,11 +133,11 @@ mod tests {
     fn an_r_that_waits_or_starts_is_not_busy_and_one_in_a_callback_is() {
         let start = Instant::now();
         for (r, expected) in [
-            (board(RState::Starting, 0), TimeoutStep::Nothing),
-            (board(RState::Idle, 100), TimeoutStep::Nothing),
+            (scoreboard(RState::Starting, 0), TimeoutStep::Nothing),
+            (scoreboard(RState::Idle, 100), TimeoutStep::Nothing),
             // It has not said so anew: it runs a callback of later's.
-            (board(RState::Idle, 10), TimeoutStep::Interrupt(Duration::from_secs(90))),
-            (board(RState::Busy, 100), TimeoutStep::Nothing),
+            (scoreboard(RState::Idle, 10), TimeoutStep::Interrupt(Duration::from_secs(90))),
+            (scoreboard(RState::Busy, 100), TimeoutStep::Nothing),
         ] {
             let step = WorkerTimeout::default().look(MOST, true, &r, start, 100 * SECOND, || false);
             assert_eq!(step, expected, "{r:?}");
@@ -148,7 +148,7 @@ mod tests {
     fn the_time_in_which_somebody_had_stopped_it_does_not_count() {
         let start = Instant::now();
         let mut stuck = WorkerTimeout::default();
-        let busy = board(RState::Busy, 0);
+        let busy = scoreboard(RState::Busy, 0);
         let mut look = |second: u64, is_stopped: bool| {
             let now = start + Duration::from_secs(second);
             stuck.look(MOST, true, &busy, now, second * SECOND, || is_stopped)

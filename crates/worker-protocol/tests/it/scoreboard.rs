@@ -58,20 +58,20 @@ fn after_a_kill_what_r_has_begun_is_known() {
 #[ignore = "started by the test above"]
 fn handles_requests() {
     // SAFETY: no other thread of this process is at the environment, and nobody has these descriptors.
-    let board = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
-    board.introduce(std::process::id(), 0);
-    board.r_is(RState::Busy, now());
+    let scoreboard = unsafe { Inherited::take() }.unwrap().unwrap().scoreboard;
+    scoreboard.introduce(std::process::id(), 0);
+    scoreboard.r_is(RState::Busy, now());
     // Not through the harness's buffer: each line is one call of the system.
     let mut out = File::from(io::stdout().lock_fd());
     out.write_all(b"\nbegins\n").unwrap();
     for sequence in 1.. {
-        board.hand();
-        board.take();
-        assert!(board.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
+        scoreboard.hand();
+        scoreboard.take();
+        assert!(scoreboard.begin(Ticket::new(sequence, (sequence % 5) as usize).unwrap()));
         if out.write_all(format!("{sequence}\n").as_bytes()).is_err() {
             return;
         }
-        board.done(now());
+        scoreboard.done(now());
     }
 }
 
@@ -88,7 +88,7 @@ impl LockFd for io::Stdout {
 
 #[test]
 fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood() {
-    let (board, memory) = SharedScoreboard::create().unwrap();
+    let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let memory = File::from(memory);
     for len in [0, SIZE - 1, SIZE + 1] {
         assert_eq!(memory.set_len(len).unwrap_err().raw_os_error(), Some(libc::EPERM), "{len}");
@@ -108,7 +108,7 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
             *byte = if round % 3 == 0 { 0xFF } else { state as u8 };
         }
         memory.write_all_at(&bytes, 0).unwrap();
-        let read = board.read();
+        let read = scoreboard.read();
         let _ = (
             read.queued(),
             read.pending(),
@@ -116,15 +116,15 @@ fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood
             read.is_idle(now()),
             read.busy_by(now()),
         );
-        let _ = held.iter().filter(|held| board.has_begun(held.ticket())).count();
+        let _ = held.iter().filter(|held| scoreboard.has_begun(held.ticket())).count();
     }
     let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     let size = libc::off_t::try_from(SIZE).unwrap();
     // SAFETY: an open descriptor.
     let punched = unsafe { libc::fallocate(memory.as_raw_fd(), hole, 0, size) };
     assert_eq!(punched, 0);
-    assert_eq!(board.read().taken, 0);
-    assert!(!board.has_begun(held[0].ticket()));
+    assert_eq!(scoreboard.read().taken, 0);
+    assert!(!scoreboard.has_begun(held[0].ticket()));
 }
 
 /// Memory of this size with these bytes at its beginning, and these seals.
@@ -146,10 +146,10 @@ fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
 #[test]
 fn a_worker_takes_no_other_memory() {
     let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    let (board, real) = SharedScoreboard::create().unwrap();
+    let (scoreboard, real) = SharedScoreboard::create().unwrap();
     let mut sign = [0; 16];
     File::from(real.try_clone().unwrap()).read_exact_at(&mut sign, 0).unwrap();
-    drop(board);
+    drop(scoreboard);
     let mut newer = sign;
     newer[8] += 1;
     for (what, memory) in [
@@ -173,13 +173,13 @@ fn a_worker_takes_no_other_memory() {
 /// Both mappings are the same memory.
 #[test]
 fn what_one_writes_the_other_reads() {
-    let (board, memory) = SharedScoreboard::create().unwrap();
+    let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();
     theirs.r_is(RState::Busy, 5);
     assert!(theirs.begin(ticket));
-    assert_eq!((board.read().r, board.read().since), (RState::Busy, 5));
-    assert!(board.has_begun(ticket));
+    assert_eq!((scoreboard.read().r, scoreboard.read().since), (RState::Busy, 5));
+    assert!(scoreboard.has_begun(ticket));
     drop(theirs);
-    assert!(board.has_begun(ticket));
+    assert!(scoreboard.has_begun(ticket));
 }

@@ -30,18 +30,18 @@ const FAILED: i32 = -1;
 
 impl Core {
     /// Returns the scoreboard to which R's activity is written, if there is one.
-    pub(crate) fn board(&self) -> Option<&Scoreboard> {
+    pub(crate) fn scoreboard(&self) -> Option<&Scoreboard> {
         self.supervised_scoreboard()
-            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.board()))
+            .or_else(|| self.admin.as_ref().map(|admin| &***admin.one.scoreboard()))
     }
 
     fn start_admin(&mut self, at: &AdminAddress, target: String) -> Result<(), String> {
-        let (board, _) = SharedScoreboard::create()
+        let (scoreboard, _) = SharedScoreboard::create()
             .map_err(|error| format!("`admin` cannot be had here: {error}."))?;
-        let board = Arc::new(board);
-        board.introduce_self();
+        let scoreboard = Arc::new(scoreboard);
+        scoreboard.introduce_self();
         let seen = StandaloneInputs {
-            board: Arc::clone(&board),
+            scoreboard: Arc::clone(&scoreboard),
             reports: Arc::clone(self.server().reports()),
             queue_limit: self.config().queue.requests,
         };
@@ -62,7 +62,7 @@ impl Core {
                 "`rookery status` will not find this server by itself: {error}"
             ));
         }
-        self.server().set_scoreboard(Some(board));
+        self.server().set_scoreboard(Some(scoreboard));
         self.admin = Some(AdminServer { _admin: admin, _folder: folder.ok(), one });
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Core {
     /// Makes the admin listener report on the server that has replaced another one.
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
-            self.server().set_scoreboard(Some(Arc::clone(one.board())));
+            self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
             one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
         }
     }
@@ -102,8 +102,8 @@ impl Core {
         }
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.answers(exchange, now());
-        } else if let Some(board) = self.supervised_scoreboard() {
-            board.tally().answer(exchange.response().status(), handed, begun, now());
+        } else if let Some(scoreboard) = self.supervised_scoreboard() {
+            scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
         }
     }
 }

@@ -5,8 +5,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rookery_settings::lines::{self, Lines};
-use rookery_settings::{Given, Section, Settings, file, table, wanted};
+use rookery_settings::key_value_lines::{self, Lines};
+use rookery_settings::{GivenValue, Section, Settings, expected_form, server_yml, table};
 
 use crate::text::lend;
 use crate::{Bytes, entry};
@@ -18,8 +18,8 @@ fn read_value(name: &str, values: &str) -> Lines {
         lines.line("wrong", format!("`{name}` is not a setting").as_bytes());
         return lines;
     };
-    let Some(raw) = lines::raw(values.lines()) else {
-        lines.line("wanted", wanted(setting).as_bytes());
+    let Some(raw) = key_value_lines::raw(values.lines()) else {
+        lines.line("wanted", expected_form(setting).as_bytes());
         return lines;
     };
     match setting.read(&raw) {
@@ -43,7 +43,7 @@ fn read_value(name: &str, values: &str) -> Lines {
 /// checked them.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
-    let bytes = match file::bytes(path) {
+    let bytes = match server_yml::bytes(path) {
         Ok(bytes) => bytes,
         Err(error) => {
             lines
@@ -51,7 +51,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
             return lines;
         }
     };
-    match file::read(&bytes, path) {
+    match server_yml::read(&bytes, path) {
         Ok(None) => {}
         Err(problem) => {
             lines.line("wrong", format!("In `{}`, {problem}", path.display()).as_bytes())
@@ -59,7 +59,7 @@ fn read_file(path: &Path, is_alone: bool) -> Lines {
         Ok(Some(file)) => {
             // Other settings that belong together, such as those about workers, are checked when
             // the sources are combined. `tls:` counts as one value.
-            let is_of_tls = |given: &&Given| {
+            let is_of_tls = |given: &&GivenValue| {
                 matches!(given.setting.section, Section::Tls | Section::Acme)
                     || ["tls", "host"].contains(&given.setting.name)
             };

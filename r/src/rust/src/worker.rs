@@ -180,8 +180,8 @@ impl Core {
 
     /// Records what R is doing.
     pub(crate) fn set_r_activity(&self, r: RState) {
-        if let Some(board) = self.board() {
-            board.r_is(r, now());
+        if let Some(scoreboard) = self.scoreboard() {
+            scoreboard.r_is(r, now());
         }
     }
 
@@ -189,13 +189,14 @@ impl Core {
     /// withdrawn, which R must not process.
     #[must_use]
     pub(crate) fn begin_event(&self, event: &mut Event) -> bool {
-        let Some(board) = self.board() else { return true };
+        let Some(scoreboard) = self.scoreboard() else { return true };
         let now = now();
-        board.r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
+        scoreboard
+            .r_is(if event.is_websocket_event() { RState::Messages } else { RState::Busy }, now);
         let is_head = matches!(event, Event::Head(_));
         if let Event::Request(exchange) | Event::Head(exchange) = event {
-            board.take();
-            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !board.begin(ticket)) {
+            scoreboard.take();
+            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 return false;
             }
             if let Some(admin) = &self.admin {
@@ -205,7 +206,7 @@ impl Core {
                 let (handed, _) = exchange.times();
                 exchange.set_started_at(now);
                 if !is_head {
-                    board.tally().begin(handed, now);
+                    scoreboard.tally().begin(handed, now);
                 }
             }
         }
@@ -214,8 +215,8 @@ impl Core {
 
     /// Records that R skips a request whose client has disconnected.
     pub(crate) fn skip_request(&self) {
-        if let Some(board) = self.board() {
-            board.take();
+        if let Some(scoreboard) = self.scoreboard() {
+            scoreboard.take();
         }
     }
 
@@ -223,8 +224,8 @@ impl Core {
     pub(crate) fn return_exchange(&self, command: Command) {
         self.record_response(&command);
         // Recorded before the response is sent, so that its receiver can read the updated values.
-        if let Some(board) = self.board() {
-            board.done(now());
+        if let Some(scoreboard) = self.scoreboard() {
+            scoreboard.done(now());
         }
         self.link.send(command);
     }
@@ -234,7 +235,7 @@ impl Core {
 fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
     match asked {
         SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Gone => {
+        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
             end_process_later();
             end_process(callbacks);
         }

@@ -17,7 +17,7 @@ use crate::pool::session_affinity::{
 impl State {
     /// Returns whether the app has sessions, as Shiny has. The workers report this.
     pub(super) fn is_shiny(&self) -> bool {
-        self.workers.borrow().iter().any(|worker| worker.member.is_sticky())
+        self.workers.borrow().iter().any(|worker| worker.backend.is_sticky())
     }
 
     /// Gives each waiting request to the worker that it names, or else to a free one.
@@ -41,7 +41,7 @@ impl State {
         let asks = session_affinity::asks(&waiting.exchange, is_shiny, told);
         let is_first_look = waiting.asks.replace(asks).is_none();
         let named = self.named(&waiting.exchange, asks, told, is_first_look);
-        let named = named.filter(|worker| waiting.avoids != Some(worker.member.epoch));
+        let named = named.filter(|worker| waiting.avoids != Some(worker.backend.epoch));
         let bond = named.as_ref().map(|worker| worker.bond(self.limits.queue_time));
         match (session_affinity::way(asks, bond), named) {
             (Destination::NamedBackend, Some(worker)) => {
@@ -113,7 +113,7 @@ impl State {
             UrlAffinity::Worker(id)
                 if !matches!(asks, RequestKind::Page | RequestKind::Undeclared) =>
             {
-                self.workers.borrow().iter().find(|worker| worker.member.id == id).cloned()
+                self.workers.borrow().iter().find(|worker| worker.backend.id == id).cloned()
             }
             _ => None,
         };
@@ -132,15 +132,15 @@ impl State {
     /// PoolCounters a WebSocket that replaces one that a page has lost, by whether the new one is at the
     /// worker that made the page. A page that sends no cookie counts as one with a new worker.
     pub(in crate::pool) fn count_reconnect(&self, exchange: &Exchange, worker: &PoolBackend) {
-        if !worker.member.is_sticky()
+        if !worker.backend.is_sticky()
             || session_affinity::told(exchange.query()) != UrlAffinity::NewSession
         {
             return;
         }
         let read = exchange.header(b"cookie").and_then(|cookies| self.keys.read(cookies).named());
         let is_same = read.is_some_and(|named| {
-            u64::from(named.epoch) == worker.member.epoch
-                && u32::from(named.slot) == worker.member.slot
+            u64::from(named.epoch) == worker.backend.epoch
+                && u32::from(named.slot) == worker.backend.slot
         });
         let counts = self.counts();
         if is_same { counts.reconnected_same.add(1) } else { counts.reconnected_new.add(1) }
@@ -149,8 +149,8 @@ impl State {
     fn worker_of(&self, named: CookieTarget) -> Option<Rc<PoolBackend>> {
         let workers = self.workers.borrow();
         let is_it = |worker: &&Rc<PoolBackend>| {
-            worker.member.epoch == u64::from(named.epoch)
-                && worker.member.slot == u32::from(named.slot)
+            worker.backend.epoch == u64::from(named.epoch)
+                && worker.backend.slot == u32::from(named.slot)
         };
         workers.iter().find(is_it).cloned()
     }
@@ -163,7 +163,7 @@ impl State {
     /// Returns the cookie by which a client comes back to a worker, and the number that logs know it by.
     pub(in crate::pool) fn cookie(&self, worker: &PoolBackend, is_https: bool) -> (String, u64) {
         // Of slots there are 1,000 at the most, and nobody starts four thousand million workers.
-        let named = CookieTarget::new(worker.member.slot as u16, worker.member.epoch as u32);
+        let named = CookieTarget::new(worker.backend.slot as u16, worker.backend.epoch as u32);
         (self.keys.set_cookie(named, is_https, self.limits.is_embedded), self.keys.session(named))
     }
 
@@ -196,7 +196,7 @@ impl State {
 
     fn feed_one(self: &Rc<Self>, worker: &Rc<PoolBackend>) {
         self.feed_from_its_queue(worker);
-        worker.queue.borrow().tell(&worker.member.load.queue);
+        worker.queue.borrow().tell(&worker.backend.load.queue);
     }
 
     fn feed_from_its_queue(self: &Rc<Self>, worker: &Rc<PoolBackend>) {
@@ -232,7 +232,7 @@ impl State {
     /// its method; or refuses it, where only that worker can answer or there is no other.
     pub(in crate::pool) fn let_go(self: &Rc<Self>, waiting: QueuedRequest, worker: &PoolBackend) {
         let may_go_anywhere = waiting.asks.is_none() && waiting.avoids.is_none();
-        let has_other = has_other(&self.workers.borrow(), worker.member.epoch);
+        let has_other = has_other(&self.workers.borrow(), worker.backend.epoch);
         if may_move(&waiting) || (may_go_anywhere && has_other) {
             self.put_back(moved(waiting, worker), Duration::ZERO);
         } else {
@@ -248,7 +248,7 @@ fn may_move(waiting: &QueuedRequest) -> bool {
 
 /// Marks a request as one that leaves this worker, and restarts its waiting time.
 fn moved(mut waiting: QueuedRequest, from: &PoolBackend) -> QueuedRequest {
-    waiting.avoids = Some(from.member.epoch);
+    waiting.avoids = Some(from.backend.epoch);
     waiting.since = Instant::now();
     waiting
 }

@@ -18,17 +18,18 @@ fn with_a_silent_worker(
     limits: PoolLimits,
     test: impl FnOnce(&Rc<State>, &BackendRegistry, &Arc<Backend>),
 ) {
-    let (board, _memory) = SharedScoreboard::create().unwrap();
-    let member = Backend::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), board);
-    let roster = Arc::new(BackendRegistry::default());
-    roster.join(&member);
-    roster.suspend(&member);
+    let (scoreboard, _memory) = SharedScoreboard::create().unwrap();
+    let backend =
+        Backend::new((0, 1), 4711, WorkerId::new().unwrap(), "/none/there".into(), scoreboard);
+    let registry = Arc::new(BackendRegistry::default());
+    registry.join(&backend);
+    registry.suspend(&backend);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let state =
-            State::new(Arc::clone(&roster), limits, Arc::new(Keys::new("")), Arc::new(NoWaker));
-        state.read_roster();
-        test(&state, &roster, &member);
+            State::new(Arc::clone(&registry), limits, Arc::new(Keys::new("")), Arc::new(NoWaker));
+        state.update_backends();
+        test(&state, &registry, &backend);
     });
 }
 
@@ -45,7 +46,7 @@ fn request(id: u64, cookie: &str) -> QueuedRequest {
 fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
     const COUNT: u64 = 1000;
     let limits = PoolLimits { sticky: SessionAffinity::Cookie, ..PoolLimits::default() };
-    with_a_silent_worker(limits, |state, roster, member| {
+    with_a_silent_worker(limits, |state, registry, backend| {
         for id in 1..=COUNT {
             state.enqueue(request(id, "rookery=forged")).unwrap();
         }
@@ -56,10 +57,10 @@ fn what_waits_for_any_worker_is_looked_at_once_while_none_is_ready() {
         assert_eq!(state.looks.get(), COUNT);
         assert_eq!(state.counts().queue.read().length, COUNT);
         // Somebody came who is not there for them.
-        state.read_roster();
+        state.update_backends();
         assert_eq!(state.looks.get(), 2 * COUNT);
-        roster.resume(member);
-        state.read_roster();
+        registry.resume(backend);
+        state.update_backends();
         // Those that its R cannot begin with wait on, and are not looked at again for each that it answers.
         assert_eq!(state.looks.get(), 3 * COUNT);
         assert_eq!(state.given.get() + state.counts().queue.read().length, COUNT);

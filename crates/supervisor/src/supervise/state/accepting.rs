@@ -64,7 +64,7 @@ impl Supervisor<'_> {
         let worker = others.next().filter(|worker| {
             worker.start.is_public
                 && worker.phase == WorkerPhase::Ready
-                && worker.member.standing() == Availability::Ready
+                && worker.backend.standing() == Availability::Ready
         })?;
         others.next().is_none().then_some(worker.start.epoch)
     }
@@ -80,7 +80,7 @@ impl Supervisor<'_> {
 
     /// Returns the number of connections: those of the front end, and those that workers have accepted.
     pub(super) fn connections(&self) -> usize {
-        let own: usize = self.workers.values().map(|worker| worker.member.connections()).sum();
+        let own: usize = self.workers.values().map(|worker| worker.backend.connections()).sum();
         self.front.connections() + own
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rookery_worker_protocol::{Message, now as board_time};
+use rookery_worker_protocol::{Message, now as scoreboard_time};
 
 use super::super::health::is_stopped;
 use super::super::worker_process::WorkerPhase;
@@ -18,13 +18,15 @@ impl Supervisor<'_> {
         for worker in self.workers.values_mut().filter(|worker| worker.phase == WorkerPhase::Ready)
         {
             let (number, pid) = (worker.start.slot, worker.pid);
-            let board = worker.member.board.read();
-            match worker.stuck.look(most, interrupts, &board, now, board_time(), || is_stopped(pid))
+            let scoreboard = worker.backend.scoreboard.read();
+            match worker
+                .stuck
+                .look(most, interrupts, &scoreboard, now, scoreboard_time(), || is_stopped(pid))
             {
                 TimeoutStep::Nothing => {}
                 TimeoutStep::Interrupt(lasts) => {
                     // Those that wait for an answer get 504 now, whatever becomes of R.
-                    self.roster.give_up_on(&worker.member);
+                    self.registry.give_up_on(&worker.backend);
                     worker.say(Message::Interrupt);
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is interrupted",
@@ -32,16 +34,16 @@ impl Supervisor<'_> {
                     ));
                 }
                 TimeoutStep::GoesOn => {
-                    worker.member.goes_on();
+                    worker.backend.goes_on();
                     if !worker.health.is_suspended {
-                        self.roster.resume(&worker.member);
+                        self.registry.resume(&worker.backend);
                     }
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) does something else now"
                     ));
                 }
                 TimeoutStep::End(lasts) => {
-                    self.roster.give_up_on(&worker.member);
+                    self.registry.give_up_on(&worker.backend);
                     (self.plan.tell)(&format!(
                         "the R of worker {number} ({pid}) has been busy with one thing for {} s: it is ended",
                         lasts.as_secs()

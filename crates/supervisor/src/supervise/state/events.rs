@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rookery_status::thread_time;
-use rookery_worker_protocol::now as board_time;
+use rookery_worker_protocol::now as scoreboard_time;
 
 use super::super::slow_log::SlowLogEntry;
 use super::super::worker_process::{WorkerPhase, WorkerProcess};
@@ -35,17 +35,17 @@ impl Supervisor<'_> {
 
     /// Those whose R is long at one thing, and those that stand still.
     pub(super) fn look_at_slow(&mut self, now: Instant) {
-        let time = board_time();
+        let time = scoreboard_time();
         for worker in self.workers.values_mut() {
             if !matches!(worker.phase, WorkerPhase::Ready | WorkerPhase::Draining { .. }) {
                 continue;
             }
             let (number, pid) = (worker.start.slot, worker.pid);
-            let board = worker.member.board.read();
-            match worker.slow.look(&board, time, || thread_time(pid, board.r_thread)) {
+            let scoreboard = worker.backend.scoreboard.read();
+            match worker.slow.look(&scoreboard, time, || thread_time(pid, scoreboard.r_thread)) {
                 SlowLogEntry::Nothing => {}
                 SlowLogEntry::Long(lasts, computes) => {
-                    let route = worker.member.load.asked.begun(&worker.member.board);
+                    let route = worker.backend.load.asked.begun(&worker.backend.scoreboard);
                     let route = route.map_or(String::new(), |(route, _)| format!(" with {route}"));
                     let how = match computes {
                         Some(true) => ": it computes",
@@ -62,13 +62,13 @@ impl Supervisor<'_> {
                     lasts.as_secs()
                 )),
             }
-            if worker.phase == WorkerPhase::Ready && worker.stalled.look(&board, now, time) {
+            if worker.phase == WorkerPhase::Ready && worker.stalled.look(&scoreboard, now, time) {
                 (self.plan.tell)(&format!(
                     "the R of worker {number} ({pid}) waits, and {} for it, of {} that it was handed and {} that it has come \
                      for: a fault of Rookery's, please report it. It is killed, and another has what it had not begun",
-                    several(board.queued(), "request"),
-                    board.handed,
-                    board.taken
+                    several(scoreboard.queued(), "request"),
+                    scoreboard.handed,
+                    scoreboard.taken
                 ));
                 worker.leaves = Some("stalled");
                 worker.kill();
@@ -98,9 +98,9 @@ impl Supervisor<'_> {
                 continue;
             }
             worker.tells_at = Some((now + pause, pause * 2));
-            let (requests, sockets) = worker.member.load();
+            let (requests, sockets) = worker.backend.load();
             // Those that it has accepted itself are not told apart.
-            let requests = requests.max(worker.member.connections().saturating_sub(sockets));
+            let requests = requests.max(worker.backend.connections().saturating_sub(sockets));
             let until = if sockets > 0 { until.max(sessions) } else { until };
             (self.plan.tell)(&format!(
                 "worker {} ({}) is to end: waiting for {} and {}, {} s at the most",
@@ -119,7 +119,7 @@ pub(super) fn had(worker: &WorkerProcess, ended: &ProcessEnd) -> String {
     format!(
         "{} s, {}, {} MB of memory at the most, {:.1} s of processor time",
         worker.began.elapsed().as_secs(),
-        several(worker.member.answered(), "request"),
+        several(worker.backend.answered(), "request"),
         ended.memory / 1_000_000,
         ended.time.as_secs_f64()
     )

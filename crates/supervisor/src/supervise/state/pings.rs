@@ -15,7 +15,7 @@ impl Supervisor<'_> {
             let (number, pid) = (worker.start.slot, worker.pid);
             let suspend = |worker: &mut WorkerProcess, why: &str| {
                 if !std::mem::replace(&mut worker.health.is_suspended, true) {
-                    self.roster.suspend(&worker.member);
+                    self.registry.suspend(&worker.backend);
                     (self.plan.tell)(&format!(
                         "worker {number} ({pid}) {why}: it is given nothing until it answers"
                     ));

@@ -112,7 +112,7 @@ impl Supervisor<'_> {
             self.slots[slot as usize].current.and_then(|current| self.workers.get_mut(&current));
         if let Some(old) = old {
             old.leaves = Some(reason.name());
-            self.roster.drain(&old.member);
+            self.registry.drain(&old.backend);
             // Nobody is in its place until it has ended.
             old.drain(self.plan.times.without_sessions());
         }

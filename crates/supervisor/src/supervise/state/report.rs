@@ -83,8 +83,8 @@ impl ReportHistory {
             None => self.reason(worker, exit),
         };
         *self.exits.entry(reason).or_default() += 1;
-        let sessions = worker.member.board.read().sessions;
-        self.past.add_all(worker.member.board.tally());
+        let sessions = worker.backend.scoreboard.read().sessions;
+        self.past.add_all(worker.backend.scoreboard.tally());
         if sessions > 0 {
             *self.sessions_lost.entry(reason).or_default() += sessions;
         }
@@ -166,7 +166,7 @@ impl Supervisor<'_> {
             RunState::Ending(_) => report::Lifecycle::Stopping,
         };
         let mut processes: Vec<Process> = self.workers.values_mut().map(process).collect();
-        processes.sort_by_key(|process| (process.member.slot, process.member.epoch));
+        processes.sort_by_key(|process| (process.backend.slot, process.backend.epoch));
         let slots = self.slots.iter().enumerate().map(|(slot, place)| {
             let (starts, last_exit) =
                 self.history.slots.get(&(slot as u32)).cloned().unwrap_or_default();
@@ -181,7 +181,7 @@ impl Supervisor<'_> {
         let history = &self.history;
         let log_lines_lost = self.front.log_lines_lost();
         let mut ready = 0;
-        self.roster.told.change(|report| {
+        self.registry.told.change(|report| {
             report.course = course;
             report.turned = Some(now);
             report.started = Some(history.started);
@@ -211,12 +211,12 @@ const LATE: Duration = Duration::from_millis(50);
 
 fn process(worker: &mut WorkerProcess) -> Process {
     let time = now();
-    let busy_ratio = worker.share.look(worker.member.board.read().busy_by(time), time);
+    let busy_ratio = worker.share.look(worker.backend.scoreboard.read().busy_by(time), time);
     let state = match worker.phase {
         WorkerPhase::Starting { .. } if worker.is_warming => "warming",
         WorkerPhase::Starting { .. } => "starting",
         WorkerPhase::Ready if !worker.is_serving => "spare",
-        WorkerPhase::Ready if worker.member.standing() == Availability::Suspended => "suspended",
+        WorkerPhase::Ready if worker.backend.standing() == Availability::Suspended => "suspended",
         WorkerPhase::Ready => READY,
         WorkerPhase::Draining { .. } => "draining",
         WorkerPhase::Stopping { .. } | WorkerPhase::Killed => "stopping",
@@ -227,7 +227,7 @@ fn process(worker: &mut WorkerProcess) -> Process {
         state,
         started: worker.started,
         busy_ratio,
-        member: worker.member.clone(),
+        backend: worker.backend.clone(),
     }
 }
 

@@ -116,8 +116,8 @@ impl Supervisor<'_> {
             let worker =
                 current(*slot).filter(|it| it.is_serving && it.phase == WorkerPhase::Ready)?;
             // One that does not answer now serves nobody.
-            let is_well = worker.member.standing() == Availability::Ready;
-            Some((is_well, worker.member.load().1, Reverse(worker.start.epoch), *slot))
+            let is_well = worker.backend.standing() == Availability::Ready;
+            Some((is_well, worker.backend.load().1, Reverse(worker.start.epoch), *slot))
         });
         let serving: Vec<_> = serving.collect();
         if serving.len() > self.wanted as usize {
@@ -145,7 +145,7 @@ impl Supervisor<'_> {
         for epoch in place.successor.take().into_iter().chain(place.current) {
             if let Some(worker) = self.workers.get_mut(&epoch) {
                 worker.leaves.get_or_insert("fewer");
-                self.roster.drain(&worker.member);
+                self.registry.drain(&worker.backend);
                 worker.drain(self.plan.times);
             }
         }

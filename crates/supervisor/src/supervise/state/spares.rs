@@ -20,7 +20,7 @@ impl Supervisor<'_> {
     pub(super) fn have_serve(&mut self, epoch: u64) {
         if let Some(worker) = self.workers.get_mut(&epoch) {
             worker.is_serving = true;
-            self.roster.join(&worker.member);
+            self.registry.join(&worker.backend);
         }
     }
 

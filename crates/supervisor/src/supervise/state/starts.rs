@@ -43,7 +43,7 @@ impl Supervisor<'_> {
         self.history.starts(slot);
         let public = self.plan.public.as_ref().filter(|_| is_public);
         let cookie =
-            public.and_then(|_| self.roster.cookie(slot, epoch)).map(|cookie| cookie.text());
+            public.and_then(|_| self.registry.cookie(slot, epoch)).map(|cookie| cookie.text());
         let public = public.map_or_else(PublicDescriptors::default, |public| PublicDescriptors {
             sockets: &public.sockets,
             redirects: &public.redirects,

@@ -28,7 +28,7 @@ fn begun(front: &Frontend, at: usize) {
 #[test]
 fn a_line_names_the_worker_and_its_times_are_those_of_the_metrics() {
     let front = Frontend::new(1);
-    let (log, admin) = (front.log(), Admin::of_roster(&front.roster));
+    let (log, admin) = (front.log(), Admin::of_registry(&front.registry));
     let mut client = front.connect();
     let mut lines = Vec::new();
     for path in ["/slot", "/sleep/30", "/bytes/100000", "/status/500"] {
@@ -120,7 +120,7 @@ fn what_nobody_had_time_for_is_a_q() {
     let mut waits = front.connect();
     waits.send("GET /slot HTTP/1.1\r\nHost: a\r\n\r\n");
     until("it waits", || {
-        Admin::of_roster(&front.roster).metric("rookery_queue_length") == Some(1.0)
+        Admin::of_registry(&front.registry).metric("rookery_queue_length") == Some(1.0)
     });
     assert_eq!(front.connect().get("/slot").status, 503);
     let full = log.line();
@@ -163,7 +163,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
         if has_worker {
             begun(&front, 0);
         } else {
-            let admin = Admin::of_roster(&front.roster);
+            let admin = Admin::of_registry(&front.registry);
             until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
         }
         client.reset_on_close();
@@ -202,7 +202,7 @@ fn whose_client_left_is_a_c_with_the_worker_that_had_it() {
 fn an_upload_is_told_of_once_and_a_refused_one_as_well() {
     let mut front = Frontend::new(0);
     front.join_seeing_heads(0);
-    let (log, admin) = (front.log(), Admin::of_roster(&front.roster));
+    let (log, admin) = (front.log(), Admin::of_registry(&front.registry));
     let mut client = front.connect();
     let body = vec![b'x'; 2 << 20];
     assert_eq!(client.request("POST", "/echo", &body).body.len(), body.len());

@@ -45,11 +45,11 @@ fn cookie(reply: &Reply) -> String {
 }
 
 fn at(front: &Frontend, slot: &str) -> usize {
-    front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap()
+    front.workers.iter().position(|worker| worker.backend.slot.to_string() == slot).unwrap()
 }
 
 fn is_idle(front: &Frontend, at: usize) -> bool {
-    front.workers[at].member.board.read().is_idle(now())
+    front.workers[at].backend.scoreboard.read().is_idle(now())
 }
 
 /// Holds the worker that this cookie names, until its gate is opened.
@@ -76,11 +76,11 @@ fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
         assert_eq!(socket.upgrade_with("/ws", &with).status, 101);
         sockets.push(socket);
     }
-    until("they count", || front.workers[idle].member.load().1 == 5);
+    until("they count", || front.workers[idle].backend.load().1 == 5);
     let busy = 1 - idle;
     until("both are idle", || is_idle(&front, 0) && is_idle(&front, 1));
     let first = begin(&front, "POST", "/hold", "");
-    until("the one without sessions has it", || front.workers[busy].member.load().0 == 1);
+    until("the one without sessions has it", || front.workers[busy].backend.load().0 == 1);
     for headers in ["Accept: text/html\r\n", "", "Accept: application/json\r\n"] {
         for _ in 0..3 {
             until("it is idle", || is_idle(&front, idle));
@@ -96,14 +96,14 @@ fn a_new_visitor_goes_to_an_idle_worker_however_many_sessions_that_has() {
 }
 
 fn idle_slot(front: &Frontend, at: usize) -> String {
-    front.workers[at].member.slot.to_string()
+    front.workers[at].backend.slot.to_string()
 }
 
 #[test]
 fn visitors_who_find_all_workers_busy_go_to_the_one_that_is_free_first() {
     let front = front(2, Duration::from_secs(60));
     let both: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
-    until("both are busy", || front.workers.iter().all(|worker| worker.member.load().0 == 1));
+    until("both are busy", || front.workers.iter().all(|worker| worker.backend.load().0 == 1));
     let waiting: Vec<_> = (0..4).map(|_| begin(&front, "POST", "/slot", "")).collect();
     std::thread::sleep(Duration::from_millis(100));
     assert!(waiting.iter().all(|asking| !asking.is_finished()));
@@ -160,7 +160,7 @@ fn a_request_waits_no_longer_in_a_worker_than_in_the_queue() {
             front.workers[0].gate.begun.load(std::sync::atomic::Ordering::Relaxed) == 1
         });
         let waiting: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/slot", "")).collect();
-        until("the worker has them", || front.workers[0].member.load().0 == 3);
+        until("the worker has them", || front.workers[0].backend.load().0 == 3);
         for asking in waiting {
             let refused = asking.join().unwrap();
             assert_eq!(
@@ -192,7 +192,7 @@ fn a_page_that_a_worker_has_and_does_not_begin_is_served_by_another() {
     let (with, stuck) = (cookie(&page), at(&front, &page.text()));
     let held = hold(&front, stuck, &with);
     let asking = begin(&front, "GET", "/slot", &format!("{with}Accept: text/html\r\n"));
-    until("the worker has it", || front.workers[stuck].member.load().0 == 2);
+    until("the worker has it", || front.workers[stuck].backend.load().0 == 2);
     let page = asking.join().unwrap();
     assert_eq!((page.status, page.text()), (200, idle_slot(&front, 1 - stuck)));
     front.workers[stuck].gate.open();
@@ -242,12 +242,12 @@ fn a_request_that_a_worker_does_not_begin_is_served_by_another_whatever_its_meth
     let held: Vec<_> = (0..2).map(|_| begin(&front, "POST", "/hold", "")).collect();
     until("both are begun", || begun(0) == 1 && begun(1) == 1);
     let asking = begin(&front, "POST", "/slot", "");
-    let has_it = |at: usize| front.workers[at].member.load().0 == 2;
+    let has_it = |at: usize| front.workers[at].backend.load().0 == 2;
     until("a worker has it", || has_it(0) || has_it(1));
     let (slow, free) = if has_it(0) { (0, 1) } else { (1, 0) };
     front.workers[free].gate.open();
     let reply = asking.join().unwrap();
-    assert_eq!((reply.status, reply.text()), (200, front.workers[free].member.slot.to_string()));
+    assert_eq!((reply.status, reply.text()), (200, front.workers[free].backend.slot.to_string()));
     front.workers[slow].gate.open();
     for held in held {
         assert_eq!(held.join().unwrap().status, 200);

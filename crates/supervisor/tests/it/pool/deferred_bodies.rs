@@ -63,7 +63,7 @@ fn the_head_is_seen_once_and_r_is_free_while_the_body_comes() {
     assert_eq!(client.head().status, 100);
     assert_eq!(seen(&front, 0), (1, 0));
     client.send(&body[..1000]);
-    until("it has nothing to do", || front.workers[0].member.load() == (0, 0));
+    until("it has nothing to do", || front.workers[0].backend.load() == (0, 0));
     // Others are served meanwhile.
     let mut other = front.connect();
     for _ in 0..20 {

@@ -136,9 +136,9 @@ fn a_reply_that_nobody_reads_is_not_read_either() {
     assert_eq!(slow.head().status, 200);
     // Others are served meanwhile, and the worker's R is free.
     assert_eq!(front.connect().get("/slot").text(), "0");
-    assert_eq!(front.workers[0].member.load().0, 1);
+    assert_eq!(front.workers[0].backend.load().0, 1);
     drop(slow);
-    until("the worker is rid of it", || front.workers[0].member.load().0 == 0);
+    until("the worker is rid of it", || front.workers[0].backend.load().0 == 0);
     assert_eq!(front.connect().get("/slot").text(), "0");
 }
 
@@ -153,7 +153,7 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
         front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) > 2)
     });
     let busy =
-        |front: &Frontend| front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
+        |front: &Frontend| front.workers.iter().position(|it| it.backend.load().0 == 1).unwrap();
     let at = busy(&front);
     for _ in 0..30 {
         assert_ne!(client.get("/sleep/1").text(), at.to_string());
@@ -166,7 +166,7 @@ fn all_workers_have_their_share_and_a_busy_one_has_none() {
 fn who_waits_is_given_to_the_first_that_is_free() {
     let mut front = Frontend::new(2);
     let held: Vec<_> = (0..2).map(|_| front.ask("/hold")).collect();
-    until("both work", || front.workers.iter().all(|it| it.member.load().0 == 1));
+    until("both work", || front.workers.iter().all(|it| it.backend.load().0 == 1));
     let waiting: Vec<_> = (0..20).map(|_| front.ask("/slot")).collect();
     front.workers[1].gate.open();
     for waiting in waiting {
@@ -225,15 +225,15 @@ fn a_worker_that_drains_finishes_and_is_given_nothing() {
     let front = Frontend::new(2);
     let held = front.ask("/hold");
     until("it works", || front.workers.iter().any(|it| it.gate.begun.load(Ordering::Relaxed) == 1));
-    let at = front.workers.iter().position(|it| it.member.load().0 == 1).unwrap();
-    front.roster.drain(&front.workers[at].member);
+    let at = front.workers.iter().position(|it| it.backend.load().0 == 1).unwrap();
+    front.registry.drain(&front.workers[at].backend);
     let mut client = front.connect();
     for _ in 0..20 {
         assert_eq!(client.get("/slot").text(), (1 - at).to_string());
     }
     front.workers[at].gate.open();
     assert_eq!(held.join().unwrap().text(), at.to_string());
-    until("it is done", || front.workers[at].member.load() == (0, 0));
+    until("it is done", || front.workers[at].backend.load() == (0, 0));
     assert_eq!(client.get("/slot").text(), (1 - at).to_string());
 }
 
@@ -249,7 +249,7 @@ fn under_load_no_request_is_lost() {
         })
         .collect();
     assert_eq!(clients.into_iter().map(|client| client.join().unwrap()).sum::<usize>(), 3200);
-    let answered: Vec<_> = front.workers.iter().map(|worker| worker.member.answered()).collect();
+    let answered: Vec<_> = front.workers.iter().map(|worker| worker.backend.answered()).collect();
     assert_eq!(answered.iter().sum::<u64>(), 3200);
     assert!(answered.iter().all(|answered| *answered > 300), "{answered:?}");
 }

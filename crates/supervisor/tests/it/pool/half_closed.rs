@@ -23,7 +23,7 @@ fn begun(front: &Frontend, at: usize) -> usize {
 }
 
 fn queued(front: &Frontend, count: f64) {
-    let admin = Admin::of_roster(&front.roster);
+    let admin = Admin::of_registry(&front.registry);
     until("so many wait", || admin.metric("rookery_queue_length") == Some(count));
 }
 
@@ -100,7 +100,7 @@ fn one_that_has_to_wait_again_counts_as_gone() {
     until("it is begun", || begun(&front, 0) == 1);
     let mut client = front.connect();
     client.send(SLOT);
-    until("it has come to the worker", || front.workers[0].member.load().0 == 2);
+    until("it has come to the worker", || front.workers[0].backend.load().0 == 2);
     client.socket.shutdown(Shutdown::Write).unwrap();
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);

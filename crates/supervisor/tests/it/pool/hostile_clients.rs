@@ -125,6 +125,6 @@ fn who_takes_his_time_holds_no_worker() {
     }
     // None of the others has come to it.
     assert_eq!(front.workers[0].gate.begun.load(Ordering::Relaxed), 100);
-    assert_eq!(front.workers[0].member.load().0, 0);
+    assert_eq!(front.workers[0].backend.load().0, 0);
     drop(slow);
 }

@@ -39,7 +39,7 @@ impl Script {
                 });
             }
         });
-        let (board, memory) = SharedScoreboard::create().unwrap();
+        let (scoreboard, memory) = SharedScoreboard::create().unwrap();
         let theirs = SharedScoreboard::attach(&memory).unwrap();
         let is_alive = Arc::downgrade(&connections);
         std::thread::spawn(move || {
@@ -48,12 +48,18 @@ impl Script {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        board.r_is(RState::Idle, now());
+        scoreboard.r_is(RState::Idle, now());
         // Bodies past a few bytes go in files.
         let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
-        front.roster.join(&Backend::new((0, 1), 4711, WorkerId::new().unwrap(), socket, board));
+        front.registry.join(&Backend::new(
+            (0, 1),
+            4711,
+            WorkerId::new().unwrap(),
+            socket,
+            scoreboard,
+        ));
         Script { front, connections, _folder: folder }
     }
 

@@ -29,7 +29,7 @@ fn one_that_was_begun_is_begun_once_more_where_that_is_asked_for() {
         [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
     {
         let mut front = Frontend::with(1, retrying(), Config::default());
-        let admin = Admin::of_roster(&front.roster);
+        let admin = Admin::of_registry(&front.registry);
         let mut client = front.connect();
         let held = std::thread::spawn(move || client.request(method, "/hold", b""));
         until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
@@ -100,7 +100,7 @@ fn one_that_was_not_begun_goes_to_another() {
     until("it is begun", || front.workers[0].gate.begun.load(Ordering::Relaxed) == 1);
     let mut posting = front.connect();
     let posted = std::thread::spawn(move || posting.request("POST", "/echo", b"once"));
-    until("the worker has both", || front.workers[0].member.load().0 == 2);
+    until("the worker has both", || front.workers[0].backend.load().0 == 2);
     front.join(1);
     front.kill(0);
     assert_eq!(held.join().unwrap().status, 502);
@@ -142,7 +142,7 @@ fn one_that_comes_back_too_often_is_a_503() {
     // Nobody listens there, and nobody knows.
     let mut front = Frontend::new(2);
     for worker in &front.workers {
-        std::fs::remove_file(&worker.member.socket).unwrap();
+        std::fs::remove_file(&worker.backend.socket).unwrap();
     }
     let reply = front.connect().get("/slot");
     assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")));

@@ -29,7 +29,7 @@ fn ask(client: &mut Client, path: &str, headers: &str) -> Reply {
 /// Waits until every worker is free: else a busy one is passed over, whatever sessions the others have.
 fn at_rest(front: &Frontend) {
     until("all are idle", || {
-        front.workers.iter().all(|worker| worker.member.board.read().is_idle(now()))
+        front.workers.iter().all(|worker| worker.backend.scoreboard.read().is_idle(now()))
     });
 }
 
@@ -61,10 +61,10 @@ fn sessions_are_spread_and_none_is_at_the_wrong_worker() {
         sockets.push((upgraded.header("x-slot").unwrap().to_owned(), client));
     }
     assert_eq!(pages.values().copied().collect::<Vec<_>>(), [40, 40, 40]);
-    until("they count", || front.workers.iter().all(|worker| worker.member.load().1 == 40));
+    until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 40));
     // Of one worker all sessions end: new ones come to it.
     sockets.retain(|(slot, _)| slot != "1");
-    until("they have gone", || front.workers[1].member.load().1 == 0);
+    until("they have gone", || front.workers[1].backend.load().1 == 0);
     for _ in 0..40 {
         at_rest(&front);
         assert_eq!(front.connect().get("/slot").text(), "1");
@@ -112,7 +112,7 @@ fn forged_cookies_are_as_none() {
     let own = cookie(&client.get("/slot")).unwrap();
     let mut cut = own.clone();
     cut.pop();
-    let admin = Admin::of_roster(&front.roster);
+    let admin = Admin::of_registry(&front.registry);
     for forged in [
         foreign,
         cut,
@@ -146,16 +146,16 @@ fn a_handshake_that_waits_holds_nobody_up() {
         let mut socket = front.connect();
         assert_eq!(socket.upgrade("/ws").status, 101);
         let held = front.ask("/hold");
-        let begun = |it: &FakeWorker| it.member.load().0 == 1;
+        let begun = |it: &FakeWorker| it.backend.load().0 == 1;
         until("it is begun", || front.workers.iter().any(begun));
         let busy = front.workers.iter().position(begun).unwrap();
-        if front.workers[busy].member.load().1 == 0 {
+        if front.workers[busy].backend.load().1 == 0 {
             break (front, busy, held, socket);
         }
         front.workers[busy].gate.open();
         held.join().unwrap();
     };
-    let admin = Admin::of_roster(&front.roster);
+    let admin = Admin::of_registry(&front.registry);
     let mut waits = front.connect();
     let waiting = std::thread::spawn(move || waits.upgrade("/ws"));
     until("it waits", || admin.metric("rookery_queue_length") == Some(1.0));
@@ -180,7 +180,7 @@ fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
     };
     let front = Frontend::with(1, limits, Config::default());
     let held = front.ask("/hold");
-    until("it is begun", || front.workers[0].member.load().0 == 1);
+    until("it is begun", || front.workers[0].backend.load().0 == 1);
     let late = front.connect().upgrade("/ws");
     assert_eq!((late.status, late.header("retry-after")), (503, Some("1")));
     front.workers[0].gate.open();
@@ -192,14 +192,14 @@ fn handshakes_that_wait_are_let_in_in_their_order_and_not_for_ever() {
 fn what_a_worker_that_drains_has_begun_stays_with_it() {
     let mut front = sticky(2, SessionAffinity::Auto);
     for worker in &front.workers {
-        worker.member.set_sticky(true);
+        worker.backend.set_sticky(true);
     }
     let mut client = front.connect();
     let page = client.get("/slot");
     let (slot, own) = (page.text(), cookie(&page).expect("Shiny asks for it"));
     let at =
-        front.workers.iter().position(|worker| worker.member.slot.to_string() == slot).unwrap();
-    front.roster.drain(&front.workers[at].member);
+        front.workers.iter().position(|worker| worker.backend.slot.to_string() == slot).unwrap();
+    front.registry.drain(&front.workers[at].backend);
     let with = format!("Cookie: {own}\r\n");
     let session = "/session/0123456789abcdef0123456789abcdef/slot";
     for (path, headers) in
@@ -227,7 +227,7 @@ fn nobody_is_told_anything_where_the_app_does_not_ask() {
     for how in [SessionAffinity::Auto, SessionAffinity::None] {
         let front = sticky(2, how);
         if how == SessionAffinity::None {
-            front.workers[0].member.set_sticky(true);
+            front.workers[0].backend.set_sticky(true);
         }
         let mut client = front.connect();
         let slots: Vec<_> = (0..2).map(|_| client.get_at_rest("/slot")).collect();
@@ -248,14 +248,14 @@ fn who_waits_for_one_that_dies_goes_another_way() {
     let at = front
         .workers
         .iter()
-        .position(|worker| worker.member.slot.to_string() == page.text())
+        .position(|worker| worker.backend.slot.to_string() == page.text())
         .unwrap();
     let headers = format!("Cookie: {}\r\nSec-Fetch-Mode: cors\r\n", cookie(&page).unwrap());
     let mut asking = Vec::new();
     for path in ["/hold", "/slot", "/slot"] {
         let (mut client, headers) = (front.connect(), headers.clone());
         asking.push(std::thread::spawn(move || ask(&mut client, path, &headers)));
-        until("it has it", || front.workers[at].member.load().0 == 1);
+        until("it has it", || front.workers[at].backend.load().0 == 1);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     front.kill(at);
@@ -282,7 +282,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
         );
         sockets.push(client);
     }
-    until("they count", || front.workers.iter().all(|worker| worker.member.load().1 == 2));
+    until("they count", || front.workers.iter().all(|worker| worker.backend.load().1 == 2));
     let page = front.connect().get("/slot");
     assert_eq!((page.status, page.header("retry-after")), (503, Some("5")));
     assert!(page.text().contains("as many sessions as they may"), "{}", page.text());
@@ -296,7 +296,7 @@ fn workers_have_as_many_sessions_as_they_may_and_whoever_has_one_is_let_in() {
         );
     }
     sockets.pop();
-    until("there is room", || front.workers.iter().any(|worker| worker.member.load().1 == 1));
+    until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 1));
     assert_eq!(front.connect().get("/slot").status, 200);
     // That page's session is awaited.
     assert_eq!(front.connect().get("/slot").status, 503);
@@ -313,12 +313,12 @@ fn websockets_are_sessions_also_where_nobody_comes_back() {
             client
         })
         .collect();
-    until("each has one", || front.workers.iter().all(|worker| worker.member.load().1 == 1));
+    until("each has one", || front.workers.iter().all(|worker| worker.backend.load().1 == 1));
     let refused = front.connect().upgrade("/ws");
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("5")));
     assert_eq!(front.connect().get("/slot").status, 200);
     sockets.pop();
-    until("there is room", || front.workers.iter().any(|worker| worker.member.load().1 == 0));
+    until("there is room", || front.workers.iter().any(|worker| worker.backend.load().1 == 0));
     // A handshake that is refused takes no place.
     for _ in 0..3 {
         assert_eq!(front.connect().upgrade("/refuse").status, 403);
@@ -357,9 +357,9 @@ fn a_draining_worker_keeps_clients_that_do_not_say_that_they_load_a_page() {
     let at = front
         .workers
         .iter()
-        .position(|worker| worker.member.slot.to_string() == page.text())
+        .position(|worker| worker.backend.slot.to_string() == page.text())
         .unwrap();
-    front.roster.drain(&front.workers[at].member);
+    front.registry.drain(&front.workers[at].backend);
     let with = format!("Cookie: {}\r\n", cookie(&page).unwrap());
     for headers in
         ["Accept: */*\r\n", "", "Accept: text/css,*/*;q=0.1\r\n", "Sec-Fetch-Mode: no-cors\r\n"]
@@ -407,7 +407,7 @@ fn servers_of_one_host_do_not_take_each_others_cookie() {
     }
     for front in &fronts {
         assert_eq!(
-            Admin::of_roster(&front.roster).metric("rookery_cookie_invalid_total"),
+            Admin::of_registry(&front.registry).metric("rookery_cookie_invalid_total"),
             Some(0.0)
         );
     }

@@ -11,7 +11,7 @@ const SESSION: &str = "/session/0123456789abcdef0123456789abcdef/slot";
 fn shiny(workers: u32) -> Frontend {
     let front = Frontend::with(workers, PoolLimits::default(), Config::default());
     for worker in &front.workers {
-        worker.member.set_sticky(true);
+        worker.backend.set_sticky(true);
     }
     front
 }
@@ -29,17 +29,17 @@ fn page(front: &Frontend) -> (String, usize) {
     let at = front
         .workers
         .iter()
-        .position(|worker| worker.member.slot.to_string() == page.text())
+        .position(|worker| worker.backend.slot.to_string() == page.text())
         .unwrap();
     (format!("Cookie: {cookie}\r\n"), at)
 }
 
 fn id(front: &Frontend, at: usize) -> String {
-    front.workers[at].member.id.to_string()
+    front.workers[at].backend.id.to_string()
 }
 
 fn slot(front: &Frontend, at: usize) -> String {
-    front.workers[at].member.slot.to_string()
+    front.workers[at].backend.slot.to_string()
 }
 
 /// Whether no worker was asked.
@@ -100,13 +100,13 @@ fn of_two_pages_each_has_its_own() {
 #[test]
 fn a_page_that_has_lost_its_session_does_not_go_back_to_a_worker_that_leaves() {
     let mut front = shiny(2);
-    let admin = Admin::of_roster(&front.roster);
+    let admin = Admin::of_registry(&front.registry);
     let reconnects = || {
         ["same", "new"]
             .map(|result| admin.metric(&format!("rookery_reconnects_total{{result=\"{result}\"}}")))
     };
     let (cookie, old) = page(&front);
-    front.roster.drain(&front.workers[old].member);
+    front.registry.drain(&front.workers[old].backend);
     let (id, own) = (id(&front, old), slot(&front, old));
     // Until then what is of it is its own.
     let url = format!("{SESSION}?w={id}");

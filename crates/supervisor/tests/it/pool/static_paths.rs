@@ -23,15 +23,15 @@ fn path(folder: &Path, overrides: Overrides) -> StaticPath {
     StaticPath { path: folder.to_path_buf(), overrides }
 }
 
-fn announce(front: &Frontend, member: &Backend, paths: &[(&str, StaticPath)]) {
+fn announce(front: &Frontend, backend: &Backend, paths: &[(&str, StaticPath)]) {
     let paths: BTreeMap<_, _> =
         paths.iter().map(|(key, path)| ((*key).to_owned(), path.clone())).collect();
-    front.roster.announce(member, paths);
+    front.registry.announce(backend, paths);
 }
 
 fn announce_all(front: &Frontend, paths: &[(&str, StaticPath)]) {
     for worker in &front.workers {
-        announce(front, &worker.member, paths);
+        announce(front, &worker.backend, paths);
     }
 }
 
@@ -111,14 +111,14 @@ fn a_reload_swaps_the_paths_together_with_the_workers() {
     // Both generations serve: what differs between them goes to whichever worker the client has.
     for slot in 0..2 {
         front.join(slot);
-        let member = &front.workers.last().unwrap().member;
-        announce(&front, member, &[("/static", at(&new)), ("/same", at(&old))]);
+        let backend = &front.workers.last().unwrap().backend;
+        announce(&front, backend, &[("/static", at(&new)), ("/same", at(&old))]);
         assert_eq!(text(&front, "/static/a.txt"), "a worker");
         assert_eq!(text(&front, "/gone/a.txt"), "a worker");
         assert_eq!(text(&front, "/same/a.txt"), "old");
     }
-    front.roster.drain(&front.workers[0].member);
-    front.roster.drain(&front.workers[1].member);
+    front.registry.drain(&front.workers[0].backend);
+    front.registry.drain(&front.workers[1].backend);
     assert_eq!(
         text(&front, "/static/a.txt"),
         "a worker",
@@ -145,7 +145,7 @@ fn what_is_announced_later_counts_and_no_worker_means_no_paths() {
     announce_all(&front, &[]);
     assert!(is_of_a_worker(&front.connect().get("/a.txt")));
     front.kill(0);
-    assert!(front.roster.files().is_empty());
+    assert!(front.registry.files().is_empty());
 }
 
 #[test]

@@ -35,26 +35,26 @@ fn either_side_may_close() {
     let worker = &front.workers[0];
     let mut client = front.connect();
     client.upgrade("/ws");
-    until("it counts", || worker.member.load() == (0, 1));
+    until("it counts", || worker.backend.load() == (0, 1));
     client.message(1, b"close");
     let (opcode, payload) = client.frame();
     assert_eq!((opcode, &payload[..]), (8, &b"\x0F\xA0bye"[..]));
     client.message(8, b"\x0F\xA0");
-    until("it has gone", || worker.member.load() == (0, 0));
+    until("it has gone", || worker.backend.load() == (0, 0));
     for (frame, code) in [(&b"\x0F\xA1"[..], 4001), (b"", 1005)] {
         let mut client = front.connect();
         client.upgrade("/ws");
         client.message(8, frame);
         assert_eq!(client.frame(), (8, frame.to_vec()));
         until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == code);
-        until("it has gone", || worker.member.load() == (0, 0));
+        until("it has gone", || worker.backend.load() == (0, 0));
     }
     let mut client = front.connect();
     client.upgrade("/ws");
-    until("it counts", || worker.member.load() == (0, 1));
+    until("it counts", || worker.backend.load() == (0, 1));
     drop(client);
     until("the app hears of it", || worker.gate.begun.load(Ordering::Relaxed) == 1006);
-    until("it has gone", || worker.member.load() == (0, 0));
+    until("it has gone", || worker.backend.load() == (0, 0));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_client_that_sends_more_than_is_taken_is_not_read() {
     let mut client = front.connect();
     client.upgrade("/ws");
     let held = front.ask("/hold");
-    until("R is busy", || front.workers[0].member.load().0 == 1);
+    until("R is busy", || front.workers[0].backend.load().0 == 1);
     let writer = std::thread::spawn(move || {
         // More than all buffers and queues on the way have room for, but for the worker's own.
         for at in 0..100 {

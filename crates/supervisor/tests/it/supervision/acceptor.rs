@@ -26,12 +26,12 @@ fn the_only_worker_accepts_and_the_front_end_sees_no_request() {
     for _ in 0..50 {
         assert_eq!(client.get("/pid").text(), pid.to_string());
     }
-    let member = &running.roster.members()[0];
-    assert_eq!(member.load().0, 0);
-    assert!(member.answered() >= 50);
-    until("its connections are counted", || member.connections() >= 1);
+    let backend = &running.registry.backends()[0];
+    assert_eq!(backend.load().0, 0);
+    assert!(backend.answered() >= 50);
+    until("its connections are counted", || backend.connections() >= 1);
     drop(client);
-    until("its connections have gone", || member.connections() == 0);
+    until("its connections have gone", || backend.connections() == 0);
     assert_eq!(running.stop(), Outcome::Stopped);
     assert!(!lives(pid));
 }
@@ -104,8 +104,8 @@ fn the_front_end_accepts_while_the_old_worker_finishes_and_its_websockets_stay()
     running.ask(SupervisorCommand::Reload);
     until("another serves", || {
         running
-            .roster
-            .members()
+            .registry
+            .backends()
             .iter()
             .any(|it| it.standing() == Availability::Ready && i64::from(it.pid) != i64::from(old))
     });
@@ -260,11 +260,11 @@ fn a_page_of_a_direct_worker_finds_it_again_through_the_front_end_while_two_gene
     let mut socket = running.connect();
     assert_eq!(socket.upgrade_with("/ws", &format!("Cookie: {given}\r\n")).status, 101);
     running.ask(SupervisorCommand::Reload);
-    until("another serves", || running.roster.members().len() == 2);
+    until("another serves", || running.registry.backends().len() == 2);
     until("the front end accepts", || running.front_end_accepts());
     // What belongs to the page is still had from the worker that rendered it, and a new page is not.
     until("the old one drains", || {
-        running.roster.members().iter().any(|it| it.standing() == Availability::Draining)
+        running.registry.backends().iter().any(|it| it.standing() == Availability::Draining)
     });
     assert_eq!(ask_with(&running, "/pid", &given).text(), old.to_string());
     let other = running.get("/pid");
@@ -288,7 +288,7 @@ fn metrics_count_requests_of_the_front_end_and_of_workers_that_have_ended() {
     for _ in 0..7 {
         assert_eq!(client.get("/status/404").status, 404);
     }
-    let admin = Admin::of_roster(&running.roster);
+    let admin = Admin::of_registry(&running.registry);
     let count = || admin.metric("rookery_requests_total{class=\"4xx\"}").unwrap().to_string();
     assert_eq!(count(), "7");
     assert!(admin.metric("rookery_request_seconds_count").unwrap() >= 7.0);

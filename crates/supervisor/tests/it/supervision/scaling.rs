@@ -7,14 +7,15 @@ use crate::support::running_supervisor::{Load, Running, Wish, lives, send_signal
 
 /// The epochs of those that are given requests, in order.
 fn epochs(running: &Running) -> Vec<u64> {
-    let mut epochs: Vec<u64> = running.roster.members().iter().map(|member| member.epoch).collect();
+    let mut epochs: Vec<u64> =
+        running.registry.backends().iter().map(|backend| backend.epoch).collect();
     epochs.sort_unstable();
     epochs
 }
 
 /// The WebSockets of a start.
 fn sessions(running: &Running, epoch: u64) -> usize {
-    running.roster.members().iter().find(|it| it.epoch == epoch).map_or(0, |it| it.load().1)
+    running.registry.backends().iter().find(|it| it.epoch == epoch).map_or(0, |it| it.load().1)
 }
 
 #[test]
@@ -22,7 +23,7 @@ fn one_more_serves_and_one_less_does_not_and_no_request_fails() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
     let load = Load::start(running.address, 4, "/pid");
     running.ask(SupervisorCommand::More);
-    until("there are three", || running.roster.members().len() == 3);
+    until("there are three", || running.registry.backends().len() == 3);
     let before = running.pids();
     assert_eq!(running.get("/environment/ROOKERY_WORKER_COUNT").status, 200);
     running.ask(SupervisorCommand::Fewer);
@@ -71,12 +72,12 @@ fn of_several_the_one_with_the_fewest_sessions_goes() {
 fn with_spares_one_of_them_serves_at_once_and_as_many_are_left_as_were_wanted() {
     let running = Running::new(Wish { workers: 1, spares: 1, ..Wish::default() });
     running.ask(SupervisorCommand::More);
-    until("there are two", || running.roster.members().len() == 2);
+    until("there are two", || running.registry.backends().len() == 2);
     running.ask(SupervisorCommand::Fewer);
-    until("there is one", || running.roster.members().len() == 1);
+    until("there is one", || running.registry.backends().len() == 1);
     running.ask(SupervisorCommand::Fewer);
     running.ask(SupervisorCommand::More);
-    until("there are two again", || running.roster.members().len() == 2);
+    until("there are two again", || running.registry.backends().len() == 2);
 }
 
 #[test]
@@ -94,8 +95,8 @@ fn one_that_never_became_ready_goes_before_those_that_serve() {
 #[test]
 fn one_that_is_stopped_goes_before_a_younger_one_that_answers() {
     let running = Running::new(Wish { workers: 2, ..Wish::default() });
-    let oldest = running.roster.members().iter().find(|it| it.epoch == 1).cloned().unwrap();
-    let pid = i32::try_from(oldest.board.read().pid).unwrap();
+    let oldest = running.registry.backends().iter().find(|it| it.epoch == 1).cloned().unwrap();
+    let pid = i32::try_from(oldest.scoreboard.read().pid).unwrap();
     send_signal(pid, libc::SIGSTOP);
     until("it is known", || oldest.standing() != Availability::Ready);
     running.ask(SupervisorCommand::Fewer);

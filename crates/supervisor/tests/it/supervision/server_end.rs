@@ -46,8 +46,10 @@ fn what_others_have_begun_is_answered_when_a_worker_has_finished() {
     let mut running = Running::new(Wish { mode, ..Wish::default() });
     let mut client = running.connect();
     let begun = std::thread::spawn(move || client.get("/sleep/1500"));
-    until("a worker has it", || running.roster.members().iter().any(|member| member.load().0 == 1));
-    let finishing = &running.roster.members()[0];
+    until("a worker has it", || {
+        running.registry.backends().iter().any(|backend| backend.load().0 == 1)
+    });
+    let finishing = &running.registry.backends()[0];
     if finishing.slot == 0 && finishing.load().0 == 0 {
         running.get("/slot");
     }

@@ -75,7 +75,7 @@ fn one_that_is_not_ready_in_time_is_started_again() {
 fn a_loop_of_ends_is_told_and_others_serve_on() {
     let mode = |start| if start == 0 { "" } else { "fails" };
     let running = Running::start(Wish { mode, ..Wish::default() });
-    until("one is ready", || running.roster.members().len() == 1);
+    until("one is ready", || running.registry.backends().len() == 1);
     until("the loop is told", || is_told(&["worker 1 ends again and again"]));
     assert_eq!(running.get("/environment/ROOKERY_WORKER").text(), "0");
     running.ask(SupervisorCommand::Stop);

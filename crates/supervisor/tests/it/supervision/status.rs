@@ -21,7 +21,7 @@ fn the_page_for_operators_names_every_metric_and_no_other() {
         *name = name.trim_matches('`').split('{').next().unwrap();
     }
     named.sort_unstable();
-    let text = Admin::of_roster(&Arc::default()).get("/metrics").text();
+    let text = Admin::of_registry(&Arc::default()).get("/metrics").text();
     let mut told: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE rookery_")?.split(' ').next())
@@ -106,7 +106,7 @@ fn it_is_ready_when_as_many_workers_are_as_have_to_be_and_says_as_wished_that_it
     let mode = |start| if start < 2 { "" } else { "never ready" };
     let times = Timeouts { delay: Duration::from_secs(600), ..Timeouts::default() };
     let mut running = Running::new(Wish { workers: 2, mode, times, ..Wish::default() });
-    let admin = Admin::with(&running.roster, ReadinessPolicy { min_ready: 2, drain_status: 404 });
+    let admin = Admin::with(&running.registry, ReadinessPolicy { min_ready: 2, drain_status: 404 });
     until("it is ready", || admin.get("/-/ready").status == 200);
     let first = admin.worker(0)["pid"].as_i64().unwrap();
     send_signal(i32::try_from(first).unwrap(), libc::SIGKILL);

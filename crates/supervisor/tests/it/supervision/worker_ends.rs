@@ -21,7 +21,7 @@ fn one_that_is_killed_is_started_again_and_no_other_request_fails() {
         send_signal(pid, libc::SIGKILL);
         kills += 1;
         until("three are there again", || {
-            running.roster.members().len() == 3 && !running.pids().contains(&pid)
+            running.registry.backends().len() == 3 && !running.pids().contains(&pid)
         });
     }
     let seen = load.end();
@@ -44,7 +44,7 @@ fn one_request_that_kills_kills_one_worker() {
         is_told(&["; R had begun with GET /die; it is started again"])
     });
     assert_eq!(reply.status, 502, "{}", reply.text());
-    until("it is there again", || running.roster.members().len() == 2);
+    until("it is there again", || running.registry.backends().len() == 2);
     assert_eq!(running.get("/pid").status, 200);
 }
 
@@ -76,7 +76,9 @@ fn a_second_stop_waits_for_nothing() {
     let mut running = Running::new(Wish { times, mode: |_| "deaf", ..Wish::default() });
     let mut client = running.connect();
     let held = std::thread::spawn(move || client.get("/sleep/6000000").status);
-    until("it has begun", || running.roster.members().iter().any(|member| member.load().0 == 1));
+    until("it has begun", || {
+        running.registry.backends().iter().any(|backend| backend.load().0 == 1)
+    });
     let began = Instant::now();
     running.ask(SupervisorCommand::Stop);
     while_(100);
@@ -140,7 +142,7 @@ fn nothing_is_left_of_many_ends() {
         let pid = running.pids()[at % 2];
         send_signal(pid, libc::SIGKILL);
         until("it is there again", || {
-            running.roster.members().len() == 2 && !running.pids().contains(&pid)
+            running.registry.backends().len() == 2 && !running.pids().contains(&pid)
         });
         assert_eq!(running.get("/pid").status, 200);
     }

@@ -18,18 +18,18 @@ pub(crate) struct Admin {
 
 impl Admin {
     pub(crate) fn of(running: &Running) -> Admin {
-        Admin::with(&running.roster, ReadinessPolicy::default())
+        Admin::with(&running.registry, ReadinessPolicy::default())
     }
 
-    pub(crate) fn of_roster(roster: &Arc<BackendRegistry>) -> Admin {
-        Admin::with(roster, ReadinessPolicy::default())
+    pub(crate) fn of_registry(registry: &Arc<BackendRegistry>) -> Admin {
+        Admin::with(registry, ReadinessPolicy::default())
     }
 
-    pub(crate) fn with(roster: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
+    pub(crate) fn with(registry: &Arc<BackendRegistry>, readiness: ReadinessPolicy) -> Admin {
         let about =
             ServerInfo { target: "/srv/app".into(), address: "http://127.0.0.1:8000".into() };
         let answers = AdminHandler::new(Arc::new(SupervisorStatus::new(
-            Arc::clone(roster),
+            Arc::clone(registry),
             about,
             readiness,
         )));

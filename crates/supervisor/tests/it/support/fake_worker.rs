@@ -53,7 +53,7 @@ pub(crate) fn pid_of(slot: u32, epoch: u64) -> u32 {
 
 /// See the module.
 pub(crate) struct FakeWorker {
-    pub(crate) member: Arc<Backend>,
+    pub(crate) backend: Arc<Backend>,
     pub(crate) gate: Arc<Gate>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -74,13 +74,13 @@ impl FakeWorker {
             ..ListenerConfig::default()
         };
         let worker = FakeWorker::with(folder, slot, epoch, site);
-        worker.member.set_sees_heads(true);
+        worker.backend.set_sees_heads(true);
         worker
     }
 
     fn with(folder: &Path, slot: u32, epoch: u64, site: ListenerConfig) -> FakeWorker {
         let socket: PathBuf = folder.join(format!("{slot}.{epoch}"));
-        let (board, memory) = SharedScoreboard::create().unwrap();
+        let (scoreboard, memory) = SharedScoreboard::create().unwrap();
         let theirs = SharedScoreboard::attach(&memory).unwrap();
         let server = Server::new(Config::default(), Box::new(NoWaker));
         let listener = server.listen_unix(&socket, Some(0o077), site).unwrap();
@@ -103,15 +103,15 @@ impl FakeWorker {
                 }
             }
         });
-        let member = Backend::new(
+        let backend = Backend::new(
             (slot, epoch),
             pid_of(slot, epoch),
             WorkerId::new().unwrap(),
             socket,
-            board,
+            scoreboard,
         );
         FakeWorker {
-            member,
+            backend,
             gate,
             is_over,
             thread: Some(thread),
@@ -144,47 +144,53 @@ impl Drop for FakeWorker {
     }
 }
 
-pub(crate) fn answer(slot: u32, link: &Link, board: &SharedScoreboard, gate: &Gate, event: Event) {
+pub(crate) fn answer(
+    slot: u32,
+    link: &Link,
+    scoreboard: &SharedScoreboard,
+    gate: &Gate,
+    event: Event,
+) {
     match event {
         Event::Head(exchange) => {
-            board.take();
-            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !board.begin(ticket)) {
+            scoreboard.take();
+            if Ticket::of_word(exchange.ticket()).is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 link.send(Command::Respond(exchange));
                 return link.flush();
             }
             gate.heads.fetch_add(1, Ordering::Relaxed);
-            head(link, board, gate, exchange);
+            head(link, scoreboard, gate, exchange);
             link.flush();
         }
         Event::Request(exchange) if exchange.is_client_disconnected() => {
             // As R does with a request whose client has gone.
-            board.take();
+            scoreboard.take();
             link.send(Command::Respond(exchange));
             link.flush();
         }
         Event::Request(mut exchange) => {
-            board.take();
+            scoreboard.take();
             let call = exchange
                 .header(WORKER_HEADER.as_bytes())
                 .map(|value| WorkerHeader::parse(value).unwrap());
             // A server that has a supervisor has taken the header out.
             let ticket =
                 call.as_ref().and_then(|call| call.ticket).or(Ticket::of_word(exchange.ticket()));
-            if ticket.is_some_and(|ticket| !board.begin(ticket)) {
+            if ticket.is_some_and(|ticket| !scoreboard.begin(ticket)) {
                 // As R does with a request that the supervisor has withdrawn.
                 link.send(Command::Respond(exchange));
                 return link.flush();
             }
             gate.begun.fetch_add(1, Ordering::Relaxed);
             if exchange.path().starts_with(b"/pieces/") {
-                pieces(link, board, gate, exchange);
+                pieces(link, scoreboard, gate, exchange);
             } else {
                 reply(slot, gate, &mut exchange, call.as_ref());
-                board.done(now());
+                scoreboard.done(now());
                 if ticket.is_none() {
                     // Of a client of its own.
                     let (handed, begun) = exchange.times();
-                    board.tally().answer(exchange.response().status(), handed, begun, now());
+                    scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
                 }
                 link.send(Command::Respond(exchange));
             }
@@ -209,11 +215,11 @@ pub(crate) fn answer(slot: u32, link: &Link, board: &SharedScoreboard, gate: &Ga
 }
 
 /// Refuses what is to be larger than 10 MB or comes in chunks, as Shiny does, and holds what is for `/hold-head`.
-fn head(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn head(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     if exchange.path() == b"/hold-head" {
         gate.pass();
     }
-    board.done(now());
+    scoreboard.done(now());
     let len =
         exchange.header(b"content-length").map(|len| String::from_utf8_lossy(len).parse::<u64>());
     if len.is_some_and(|len| len.unwrap() > 10_000_000)
@@ -317,14 +323,14 @@ fn reply(slot: u32, gate: &Gate, exchange: &mut Exchange, call: Option<&WorkerHe
 }
 
 /// As many pieces as the path says, the last of them when the gate is open.
-fn pieces(link: &Link, board: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
+fn pieces(link: &Link, scoreboard: &SharedScoreboard, gate: &Gate, mut exchange: Box<Exchange>) {
     let count: usize = String::from_utf8_lossy(&exchange.path()[8..]).parse().unwrap();
     let stream = exchange.id();
     exchange.begin_response(200);
     let body = link.stream(StreamOptions::default());
     let flow = Arc::clone(&body.flow);
     exchange.set_response_stream(body);
-    board.done(now());
+    scoreboard.done(now());
     link.send(Command::Respond(exchange));
     for at in 0..count {
         if at + 1 == count {

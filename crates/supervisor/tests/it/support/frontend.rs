@@ -26,7 +26,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// See the module.
 pub(crate) struct Frontend {
-    pub(crate) roster: Arc<BackendRegistry>,
+    pub(crate) registry: Arc<BackendRegistry>,
     pub(crate) workers: Vec<FakeWorker>,
     pub(crate) address: SocketAddr,
     folder: TempDir,
@@ -41,13 +41,16 @@ impl Frontend {
     }
 
     pub(crate) fn with(workers: u32, limits: PoolLimits, config: Config) -> Frontend {
-        let roster = Arc::new(BackendRegistry::default());
-        let server = Server::with_application(config, pool(Arc::clone(&roster), limits));
-        let site =
-            ListenerConfig { files: roster.files(), sees_heads: true, ..ListenerConfig::default() };
+        let registry = Arc::new(BackendRegistry::default());
+        let server = Server::with_application(config, pool(Arc::clone(&registry), limits));
+        let site = ListenerConfig {
+            files: registry.files(),
+            sees_heads: true,
+            ..ListenerConfig::default()
+        };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let mut front = Frontend {
-            roster,
+            registry,
             workers: Vec::new(),
             address: listener.local_addr().unwrap(),
             folder: tempfile::tempdir().unwrap(),
@@ -72,7 +75,7 @@ impl Frontend {
     pub(crate) fn join(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start(self.folder.path(), slot, self.epochs);
-        self.roster.join(&worker.member);
+        self.registry.join(&worker.backend);
         self.workers.push(worker);
     }
 
@@ -80,7 +83,7 @@ impl Frontend {
     pub(crate) fn join_seeing_heads(&mut self, slot: u32) {
         self.epochs += 1;
         let worker = FakeWorker::start_seeing_heads(self.folder.path(), slot, self.epochs);
-        self.roster.join(&worker.member);
+        self.registry.join(&worker.backend);
         self.workers.push(worker);
     }
 
@@ -88,7 +91,7 @@ impl Frontend {
     pub(crate) fn kill(&mut self, at: usize) {
         let mut worker = self.workers.remove(at);
         worker.die();
-        self.roster.leave(&worker.member);
+        self.registry.leave(&worker.backend);
     }
 
     pub(crate) fn connect(&self) -> Client {

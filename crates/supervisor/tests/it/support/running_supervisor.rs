@@ -150,7 +150,7 @@ fn plan_of(wish: Wish, beside: Arc<Mutex<Vec<usize>>>) -> SupervisorConfig {
 /// See the module.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
-    pub(crate) roster: Arc<BackendRegistry>,
+    pub(crate) registry: Arc<BackendRegistry>,
     pub(crate) folder: TempDir,
     /// How many workers there were when each was started, those that were ending among them.
     pub(crate) beside: Arc<Mutex<Vec<usize>>>,
@@ -165,17 +165,18 @@ impl Running {
     pub(crate) fn new(wish: Wish) -> Running {
         let workers = wish.workers as usize;
         let running = Running::start(wish);
-        until("they are ready", || running.roster.members().len() == workers);
+        until("they are ready", || running.registry.backends().len() == workers);
         // It is told a moment after the last of them has joined.
         until("it is said to be ready", || running.door.is_ready.load(Ordering::Relaxed));
         running
     }
 
     pub(crate) fn start(wish: Wish) -> Running {
-        let roster = Arc::new(BackendRegistry::default());
+        let registry = Arc::new(BackendRegistry::default());
         let limits = PoolLimits { queue_time: wish.queue_time, ..PoolLimits::default() };
-        let server = Server::with_application(Config::default(), pool(Arc::clone(&roster), limits));
-        let site = ListenerConfig { files: roster.files(), ..ListenerConfig::default() };
+        let server =
+            Server::with_application(Config::default(), pool(Arc::clone(&registry), limits));
+        let site = ListenerConfig { files: registry.files(), ..ListenerConfig::default() };
         let listener = server.listen_tcp("127.0.0.1:0".parse().unwrap(), site).unwrap();
         let address = listener.local_addr().unwrap();
         let sockets = if wish.is_direct { listener.copy_sockets().unwrap() } else { Vec::new() };
@@ -192,8 +193,8 @@ impl Running {
         let beside = Arc::new(Mutex::new(Vec::new()));
         let is_direct = wish.is_direct;
         let supervisor = std::thread::spawn({
-            let (roster, door, folder, beside) = (
-                Arc::clone(&roster),
+            let (registry, door, folder, beside) = (
+                Arc::clone(&registry),
                 Arc::clone(&door),
                 folder.path().to_path_buf(),
                 Arc::clone(&beside),
@@ -202,12 +203,12 @@ impl Running {
                 let public =
                     is_direct.then(|| PublicListeners { sockets, ..PublicListeners::default() });
                 let plan = SupervisorConfig { public, folder, ..plan_of(wish, beside) };
-                supervise(plan, roster, asked, &*door).unwrap()
+                supervise(plan, registry, asked, &*door).unwrap()
             }
         });
         Running {
             address,
-            roster,
+            registry,
             folder,
             beside,
             door,
@@ -266,14 +267,14 @@ impl Running {
     /// Waits until the worker accepts, and returns its process.
     pub(crate) fn until_worker_accepts(&self) -> i32 {
         until("the worker accepts", || {
-            let members = self.roster.members();
-            if self.front_end_accepts() || members.len() != 1 {
+            let backends = self.registry.backends();
+            if self.front_end_accepts() || backends.len() != 1 {
                 return false;
             }
             // It is acknowledged when it serves one of its own.
             let mut client = self.connect();
             client.get("/pid");
-            members[0].connections() > 0
+            backends[0].connections() > 0
         });
         self.pids()[0]
     }
@@ -285,10 +286,10 @@ impl Running {
 
     /// The processes that answer.
     pub(crate) fn pids(&self) -> Vec<i32> {
-        self.roster
-            .members()
+        self.registry
+            .backends()
             .iter()
-            .map(|member| member.board.read().pid.try_into().unwrap())
+            .map(|backend| backend.scoreboard.read().pid.try_into().unwrap())
             .collect()
     }
 }

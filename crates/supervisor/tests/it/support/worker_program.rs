@@ -88,24 +88,24 @@ fn is_a_worker_when_it_is_started_as_one() {
     };
     let listener = server.listen_supervised(&supervision, site).unwrap();
     let slot = std::env::var(rookery_worker_protocol::WORKER).unwrap().parse().unwrap();
-    let (gate, board) = (Gate::default(), supervision.scoreboard());
+    let (gate, scoreboard) = (Gate::default(), supervision.scoreboard());
     let files = StaticFiles::new();
     gate.open();
-    board.introduce(std::process::id(), std::process::id());
+    scoreboard.introduce(std::process::id(), std::process::id());
     supervision.send(Message::Ready { sees_heads: false, is_sticky }).unwrap();
     while !is_over.load(Ordering::Relaxed) {
-        board.r_is(RState::Idle, now());
+        scoreboard.r_is(RState::Idle, now());
         server.link().wait(Duration::from_millis(20));
         if mode == "stalls" {
             // As if nothing had come.
             continue;
         }
         while let Some(event) = server.link().next() {
-            board.r_is(RState::Busy, now());
+            scoreboard.r_is(RState::Busy, now());
             if let Event::Request(exchange) = &event {
                 set_static_path(&files, &supervision, exchange.path());
             }
-            answer(slot, server.link(), board, &gate, event);
+            answer(slot, server.link(), scoreboard, &gate, event);
             // As an app that stops its server when it has answered, and starts another.
             if mode == "starts another" {
                 supervision.send(Message::Leaving).unwrap();

@@ -1,0 +1,416 @@
+//! The settings of a start: what was given, where, and what counts.
+
+use std::collections::BTreeMap;
+
+use crate::kind::{Raw, Value};
+use crate::setting::{Default, Section, Setting, Shown};
+use crate::table;
+
+/// Where a value comes from, in the order of precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An option of the program.
+    CommandLine,
+    /// An argument of a function of R.
+    Argument,
+    /// A variable `ROOKERY_*`.
+    Environment,
+    /// `_server.yml`.
+    File,
+    /// An option of R.
+    Option,
+    /// A variable of the hosting service, such as `PORT`.
+    Platform,
+    /// The default, where nothing was given.
+    Default,
+}
+
+impl Source {
+    /// Returns what a table of settings calls the source.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::CommandLine => "command line",
+            Source::Argument => "argument",
+            Source::Environment | Source::Platform => "environment",
+            Source::File => "_server.yml",
+            Source::Option => "option",
+            Source::Default => "default",
+        }
+    }
+
+    /// Returns a setting as it is written there, in backticks.
+    pub fn show(self, setting: &Setting) -> String {
+        match self {
+            Source::CommandLine if setting.shown == Shown::No => {
+                format!("`--limit {}`", setting.name)
+            }
+            Source::CommandLine if setting.is_on_by_default() => {
+                format!("`--no-{}`", setting.option())
+            }
+            Source::CommandLine => format!("`--{}`", setting.option()),
+            Source::Environment => format!("`{}`", setting.variable()),
+            Source::File => format!("`{}:`", setting.path()),
+            Source::Option => format!("`rookery.{}`", setting.name),
+            Source::Argument => format!("`{}`", setting.key),
+            Source::Platform | Source::Default => format!("`{}`", setting.name),
+        }
+    }
+}
+
+/// A value that was given.
+#[derive(Debug, Clone)]
+pub struct GivenValue {
+    /// The setting.
+    pub setting: &'static Setting,
+    /// Its value.
+    pub value: Value,
+    /// Where it comes from.
+    pub source: Source,
+    /// Where exactly it comes from, as the beginning of a message: a file with a line, for one.
+    pub place: Option<String>,
+}
+
+impl GivenValue {
+    /// Returns the setting as it is written where it was given, in backticks.
+    pub fn name(&self) -> String {
+        self.source.show(self.setting)
+    }
+
+    /// Returns a message about the value, with the place that it was given in.
+    fn message(&self, message: &str) -> String {
+        match &self.place {
+            Some(place) => format!("In {place}: {message}"),
+            None => message.to_owned(),
+        }
+    }
+}
+
+/// Values of all sources, of which the strongest counts.
+#[derive(Debug, Clone, std::default::Default)]
+pub struct Settings {
+    given: BTreeMap<&'static str, GivenValue>,
+    overridden: Vec<GivenValue>,
+}
+
+/// A conflict between settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The source of the setting that is in conflict with others.
+    pub source: Source,
+    /// What is wrong, as a sentence.
+    pub message: String,
+}
+
+impl Settings {
+    /// Combines what the sources give. Of two values of one source the later one counts.
+    ///
+    /// Certificates of a source belong to what it says of HTTPS. Where a stronger source names others, all
+    /// of that is left out; a source without certificates adds to those of the others.
+    pub fn combine(given: impl IntoIterator<Item = GivenValue>) -> Settings {
+        let mut all: Vec<GivenValue> = given.into_iter().collect();
+        let is_certificate =
+            |given: &GivenValue| matches!(given.setting.name, "tls" | "tls_cert" | "domain");
+        let named: Vec<Source> =
+            all.iter().filter(|given| is_certificate(given)).map(|given| given.source).collect();
+        let strongest = named.iter().min().copied();
+        let is_of_other_certificates = |given: &GivenValue| {
+            let is_https = given.setting.name == "tls"
+                || matches!(given.setting.section, Section::Tls | Section::Acme);
+            is_https
+                && named.contains(&given.source)
+                && strongest.is_some_and(|strongest| given.source > strongest)
+        };
+        let mut settings = Settings::default();
+        all.sort_by_key(|given| given.source);
+        for given in all {
+            match settings.given.get(given.setting.name) {
+                _ if is_of_other_certificates(&given) => settings.overridden.push(given),
+                Some(stronger) if stronger.source < given.source => settings.overridden.push(given),
+                _ => {
+                    settings.given.insert(given.setting.name, given);
+                }
+            }
+        }
+        settings
+    }
+
+    /// Returns these settings, with another default for one of them.
+    #[must_use]
+    pub fn with_default(mut self, name: &'static str, value: Value) -> Settings {
+        let setting = table::row(name);
+        let given = GivenValue { setting, value, source: Source::Default, place: None };
+        self.given.entry(name).or_insert(given);
+        self
+    }
+
+    /// Returns these settings with the values of `running` for the rows that `is_kept` accepts, and
+    /// those of the rows whose values differ.
+    #[must_use]
+    pub fn with_values_kept(
+        mut self,
+        running: &Settings,
+        is_kept: impl Fn(&Setting) -> bool,
+    ) -> (Settings, Vec<&'static Setting>) {
+        let kept = table::all().filter(|row| is_kept(row));
+        let differ =
+            kept.clone().filter(|row| self.value(row.name) != running.value(row.name)).collect();
+        for row in kept {
+            match running.given.get(row.name) {
+                Some(given) => self.given.insert(row.name, given.clone()),
+                None => self.given.remove(row.name),
+            };
+        }
+        (self, differ)
+    }
+
+    /// Returns what was given for a setting.
+    pub fn given(&self, name: &str) -> Option<&GivenValue> {
+        self.given.get(name)
+    }
+
+    /// Returns true when the setting was given.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// Returns all values that count, by name.
+    pub fn all(&self) -> impl Iterator<Item = &GivenValue> {
+        self.given.values()
+    }
+
+    /// Returns the value of a setting: the one that was given, or else the default. `None` is a
+    /// setting that was not given and has no default, or whose default the server finds out.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        if let Some(given) = self.given.get(name) {
+            return Some(given.value.clone());
+        }
+        let setting = table::row(name);
+        match setting.default {
+            Default::Nothing => None,
+            Default::Is(text) => setting.read(&Raw::from(text)).ok(),
+            Default::Derived { value, .. } => value(self),
+        }
+    }
+
+    /// Returns true for a flag that is on.
+    pub fn flag(&self, name: &str) -> bool {
+        self.value(name).and_then(|value| value.flag()).unwrap_or(false)
+    }
+
+    /// Returns the value of a number; infinity is no limit.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.value(name)?.number()
+    }
+
+    /// Returns the value of a text.
+    pub fn text(&self, name: &str) -> Option<String> {
+        match self.value(name)? {
+            Value::Text(text) => Some(text),
+            Value::Word(word) => Some(word.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// Returns the values of a list; of none the list is empty.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        match self.value(name) {
+            Some(Value::List(list)) => list,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Checks the settings against each other.
+    ///
+    /// # Errors
+    /// Fails with the first conflict.
+    pub fn check(&self) -> Result<(), Conflict> {
+        for given in self.given.values() {
+            let conflict = |message: String| Conflict {
+                source: given.source,
+                message: given.message(&message),
+            };
+            let show = |name: &&str| given.source.show(table::row(name));
+            let needs = given.setting.needs;
+            if !needs.is_empty() && !needs.iter().any(|name| self.is_given(name)) {
+                let needed: Vec<String> = needs.iter().map(show).collect();
+                return Err(conflict(format!("{} needs {}.", given.name(), needed.join(" or "))));
+            }
+            let is_on = given.value != Value::Flag(false);
+            let mut others = given.setting.excludes.iter().filter_map(|name| self.given(name));
+            if let Some(other) = others.find(|other| is_on && other.value != Value::Flag(false)) {
+                let message = format!("{} and {} exclude one another.", given.name(), other.name());
+                return Err(conflict(message));
+            }
+            if let Some(rule) = given.setting.rule {
+                rule(self, given).map_err(conflict)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is to be reported about sources that disagree. An environment variable overrides
+    /// `_server.yml` since this release, which it did not before.
+    pub fn notes(&self) -> Vec<String> {
+        let overridden = self.overridden.iter().filter(|weaker| weaker.source == Source::File);
+        let differs = overridden.filter_map(|weaker| {
+            let stronger = self.given.get(weaker.setting.name)?;
+            let is_new = stronger.source == Source::Environment && stronger.value != weaker.value;
+            is_new.then(|| {
+                let place = weaker.place.as_deref().unwrap_or("_server.yml");
+                format!(
+                    "{} in the environment overrides {} in {place}, which came first in earlier releases",
+                    stronger.name(),
+                    weaker.name(),
+                )
+            })
+        });
+        differs.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(source: Source, name: &str, text: &str) -> GivenValue {
+        let setting = table::row(name);
+        GivenValue { setting, value: setting.read(&Raw::from(text)).unwrap(), source, place: None }
+    }
+
+    fn conflict(given: &[(Source, &str, &str)]) -> String {
+        let given = given.iter().map(|(source, name, text)| self::given(*source, name, text));
+        Settings::combine(given)
+            .check()
+            .map_or_else(|conflict| conflict.message, |()| "fine".to_owned())
+    }
+
+    #[test]
+    fn the_strongest_source_counts_and_the_last_value_of_one_source() {
+        use Source::{Argument, CommandLine, Environment, File, Option, Platform};
+        let order = [Platform, Option, File, Environment, Argument, CommandLine];
+        let mut all = Vec::new();
+        for (at, source) in (0_u32..).zip(order) {
+            all.push(given(source, "port", &at.to_string()));
+            for sources in [all.clone(), all.iter().rev().cloned().collect()] {
+                assert_eq!(Settings::combine(sources).number("port"), Some(f64::from(at)));
+            }
+        }
+        let twice = [given(CommandLine, "port", "1"), given(CommandLine, "port", "2")];
+        assert_eq!(Settings::combine(twice).number("port"), Some(2.0));
+        assert_eq!(Settings::combine([]).number("port"), Some(8000.0));
+    }
+
+    #[test]
+    fn lists_replace_and_limits_merge() {
+        let settings = Settings::combine([
+            given(Source::File, "trusted_proxies", "10.0.0.1,10.0.0.2"),
+            given(Source::CommandLine, "trusted_proxies", "unix"),
+            given(Source::File, "max_body_size", "1MB"),
+            given(Source::CommandLine, "idle_timeout", "5"),
+        ]);
+        assert_eq!(settings.list("trusted_proxies"), ["unix"]);
+        assert_eq!(
+            (settings.number("max_body_size"), settings.number("idle_timeout")),
+            (Some(1e6), Some(5.0))
+        );
+    }
+
+    #[test]
+    fn certificates_of_a_stronger_source_replace_all_of_https() {
+        let settings = Settings::combine([
+            given(Source::File, "tls_cert", "file.pem"),
+            given(Source::File, "hsts", "300"),
+            given(Source::File, "port", "1"),
+            given(Source::CommandLine, "tls_cert", "own.pem"),
+        ]);
+        assert_eq!(settings.value("tls_cert"), Some(Value::Paths(vec!["own.pem".into()])));
+        assert!(!settings.is_given("hsts") && settings.is_given("port"));
+        // A source without certificates of its own adds to those of the others.
+        let settings = Settings::combine([
+            given(Source::File, "acme_dir", "/kept"),
+            given(Source::CommandLine, "domain", "a.org"),
+        ]);
+        assert!(settings.is_given("acme_dir"));
+        let settings = Settings::combine([
+            given(Source::File, "tls_cert", "file.pem"),
+            given(Source::CommandLine, "hsts", "300"),
+        ]);
+        assert!(settings.is_given("tls_cert") && settings.is_given("hsts"));
+    }
+
+    #[test]
+    fn conflicts_are_told_in_the_words_of_their_source() {
+        use Source::{CommandLine, Environment, File};
+        for (settings, message) in [
+            (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
+            (&[(File, "hsts", "300")], "`tls.hsts:` needs `tls.cert:` or `tls.acme.domain:`."),
+            (&[(Environment, "tls_key", "k")], "`ROOKERY_TLS_KEY` needs `ROOKERY_TLS_CERT`."),
+            (&[(CommandLine, "http2", "off")], "`--no-http2` needs `--tls-cert` or `--domain`."),
+            (
+                &[(CommandLine, "tls", "dev"), (CommandLine, "tls_cert", "c")],
+                "`--tls` and `--tls-cert` exclude one another.",
+            ),
+            (
+                &[(CommandLine, "domain", "a.org"), (CommandLine, "tls_cert", "c")],
+                "`--tls-cert` and `--domain` exclude one another.",
+            ),
+            (
+                &[(CommandLine, "tls_cert", "c"), (CommandLine, "tls_client_auth", "optional")],
+                "`--tls-client-auth` needs `--tls-client-ca`.",
+            ),
+            (&[(CommandLine, "tls_cert", "c"), (CommandLine, "hsts", "300")], "fine"),
+            (&[(CommandLine, "email", "a@b")], "`--email` needs `--domain`."),
+            (
+                &[
+                    (File, "domain", "a.org"),
+                    (File, "acme_staging", "yes"),
+                    (File, "acme_directory", "https://acme.test"),
+                ],
+                "`tls.acme.staging:` and `tls.acme.directory:` exclude one another.",
+            ),
+        ] {
+            assert_eq!(conflict(settings), message, "{settings:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_need_a_restart_are_kept_and_named() {
+        let of = |port, drain, limit| {
+            Settings::combine([
+                given(Source::CommandLine, "host", "127.0.0.1"),
+                given(Source::File, "port", port),
+                given(Source::File, "drain", drain),
+                given(Source::File, "max_body_size", limit),
+            ])
+        };
+        let running = of("9000", "5s", "1MB");
+        let is_kept = |row: &Setting| row.applies == crate::Applies::AtRestart;
+        let (settings, differ) = of("9001", "6s", "2MB").with_values_kept(&running, is_kept);
+        assert_eq!(differ.iter().map(|row| row.name).collect::<Vec<_>>(), ["port"]);
+        assert_eq!((settings.number("port"), settings.number("drain")), (Some(9000.0), Some(6.0)));
+        // Also where one of them does not give it; the default may be the same.
+        let without = Settings::combine([given(Source::CommandLine, "host", "127.0.0.1")]);
+        let (settings, differ) = without.clone().with_values_kept(&running, is_kept);
+        assert_eq!((settings.number("port"), differ.len()), (Some(9000.0), 1));
+        let (settings, differ) = of("8000", "5s", "1MB").with_values_kept(&without, is_kept);
+        assert!(!settings.is_given("port") && differ.is_empty());
+    }
+
+    #[test]
+    fn a_variable_that_overrides_the_file_is_reported() {
+        let differing = |text| {
+            Settings::combine([
+                given(Source::Environment, "max_body_size", text),
+                given(Source::File, "max_body_size", "1"),
+            ])
+        };
+        assert_eq!(differing("1 B").notes(), [""; 0]);
+        assert_eq!(
+            differing("2").notes(),
+            [
+                "`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in _server.yml, which came \
+                 first in earlier releases"
+            ]
+        );
+    }
+}
