@@ -301,7 +301,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// A client's certificate, as the application sees it: its subject and its fingerprint.
-pub(crate) fn identity(der: &[u8]) -> (String, String) {
+pub(crate) fn client_identity(der: &[u8]) -> (String, String) {
     (Certificate::parse(der).map(|it| it.subject()).unwrap_or_default(), fingerprint(der))
 }
 

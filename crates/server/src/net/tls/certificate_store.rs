@@ -335,7 +335,7 @@ fn build(settings: &TlsSettings, warn: &mut dyn FnMut(String)) -> Result<Built, 
         usable_pairs(settings).map(|pair| Identity::read(pair, &provider, warn)).collect();
     let identities = identities?;
     if identities.is_empty() && settings.challenges.is_none() {
-        return Err(TlsError::Nothing);
+        return Err(TlsError::NoCertificate);
     }
     let by_name = Arc::new(CertificateResolver::new(&identities));
     let dates = identities.into_iter().map(|identity| identity.validity).collect();
@@ -429,7 +429,7 @@ mod tests {
         };
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         let tls = Tls::new(settings, |line| LOGGED.lock().unwrap().push(line.to_owned())).unwrap();
-        let said =
+        let logged =
             |words: &str| LOGGED.lock().unwrap().iter().filter(|line| line.contains(words)).count();
         let serves = |host: &str| tls.names_host(host);
         assert!(serves("localhost"));
@@ -440,22 +440,22 @@ mod tests {
             tls.check_files(now + Duration::from_secs(seconds));
         }
         assert!(tls.reload().is_err());
-        assert_eq!((said("previous certificate"), said("has changed")), (1, 0));
+        assert_eq!((logged("previous certificate"), logged("has changed")), (1, 0));
         assert!(serves("localhost"));
         // It cannot be read for a while: the names of the files and their times are as they were.
-        let there = std::fs::read(path("c.key")).unwrap();
+        let key = std::fs::read(path("c.key")).unwrap();
         std::fs::remove_file(path("c.key")).unwrap();
         tls.check_files(now + Duration::from_secs(50));
-        assert_eq!((said("previous certificate"), said("has changed")), (2, 0));
-        std::fs::write(path("c.key"), there).unwrap();
+        assert_eq!((logged("previous certificate"), logged("has changed")), (2, 0));
+        std::fs::write(path("c.key"), key).unwrap();
         put("localhost.pem", "c.pem");
         // It is what is served: nothing is to be done, and nothing is said.
         tls.check_files(now + Duration::from_secs(60));
-        assert_eq!((said("previous certificate"), said("has changed")), (2, 0));
+        assert_eq!((logged("previous certificate"), logged("has changed")), (2, 0));
         put("other.pem", "c.pem");
         put("other.key", "c.key");
         tls.check_files(now + Duration::from_secs(61));
-        assert_eq!((said("previous certificate"), said("has changed")), (2, 1));
+        assert_eq!((logged("previous certificate"), logged("has changed")), (2, 1));
         assert!(!serves("localhost"));
     }
 

@@ -36,7 +36,7 @@ impl Challenges {
     }
 
     /// Who asks for `token` over HTTP is told `key_authorization` from now on.
-    pub fn answer_http(&self, token: &str, key_authorization: &str) {
+    pub fn set_http_response(&self, token: &str, key_authorization: &str) {
         locked(&self.0.over_http).insert(token.to_owned(), key_authorization.to_owned());
     }
 
@@ -44,7 +44,7 @@ impl Challenges {
     ///
     /// # Errors
     /// When the system gives no randomness.
-    pub fn answer_tls(&self, host: &str, key_authorization: &str) -> io::Result<()> {
+    pub fn set_tls_response(&self, host: &str, key_authorization: &str) -> io::Result<()> {
         let certificate = signing::challenge_certificate(host, key_authorization)?;
         locked(&self.0.over_tls).insert(server_name_for(host), Arc::new(certificate));
         Ok(())
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn responds_only_to_registered_challenges() {
         let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
-        challenges.answer_http("abc", "abc.def");
+        challenges.set_http_response("abc", "abc.def");
         assert_eq!(
             challenges.response_for_path("/.well-known/acme-challenge/abc").as_deref(),
             Some("abc.def")

@@ -112,7 +112,7 @@ impl Pem {
         // A FIFO that nobody writes to would be waited for; a folder can be opened, and not be read.
         let metadata = std::fs::metadata(path).map_err(unreadable)?;
         if metadata.is_dir() {
-            return Err(TlsError::Folder { part, from: self.name() });
+            return Err(TlsError::IsDirectory { part, from: self.name() });
         }
         if !metadata.is_file() {
             return Err(self.malformed(part, &"it is not a regular file"));
@@ -144,7 +144,7 @@ impl Pem {
                 sections.push(label.to_owned());
             }
         }
-        TlsError::NotInside { part, from: self.name(), sections }
+        TlsError::MissingSection { part, from: self.name(), sections }
     }
 
     pub(super) fn malformed(&self, part: TlsPart, reason: &dyn fmt::Display) -> TlsError {

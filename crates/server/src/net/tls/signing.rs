@@ -25,7 +25,7 @@ const EXTENSION_REQUEST: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x0
 const ACME_IDENTIFIER: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x01, 0x1F];
 
 /// How long the answer to a challenge is valid; nobody looks.
-const CHALLENGE: Duration = Duration::from_secs(86_400);
+const CHALLENGE_VALIDITY: Duration = Duration::from_secs(86_400);
 
 /// A key of ECDSA over P-256: 120 us of the I/O thread for each handshake, where RSA takes 400.
 pub struct SigningKey {
@@ -58,7 +58,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// When the system gives no randomness.
-    pub fn request(&self, hosts: &[&str]) -> io::Result<Vec<u8>> {
+    pub fn certificate_request(&self, hosts: &[&str]) -> io::Result<Vec<u8>> {
         let extensions = sequence(&[&Extension::for_hosts(hosts).0]);
         let attribute = sequence(&[&oid(EXTENSION_REQUEST), &value(tag::SET, &[&extensions])]);
         self.signed(&sequence(&[
@@ -131,7 +131,11 @@ pub(super) fn challenge_certificate(
         Extension::new(ACME_IDENTIFIER, true, &key_authorization_hash),
     ];
     let now = SystemTime::now();
-    let der = key.certificate("rookery", now - CHALLENGE..now + CHALLENGE, &extensions)?;
+    let der = key.certificate(
+        "rookery",
+        now - CHALLENGE_VALIDITY..now + CHALLENGE_VALIDITY,
+        &extensions,
+    )?;
     let pkcs8 = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.pkcs8));
     let key = any_ecdsa_type(&pkcs8).map_err(io::Error::other)?;
     // Not `from_der`, which refuses what it does not know and is critical, as this extension has to be.
@@ -265,7 +269,7 @@ mod tests {
     fn openssl_verifies_a_certificate_request() {
         let der = SigningKey::generate()
             .unwrap()
-            .request(&["app.example.org", "192.0.2.1", "2001:db8::1"])
+            .certificate_request(&["app.example.org", "192.0.2.1", "2001:db8::1"])
             .unwrap();
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("request.der");

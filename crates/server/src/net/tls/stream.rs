@@ -82,7 +82,7 @@ impl TlsStream {
     }
 
     /// Whether HTTP/2 has been agreed on (RFC 7301).
-    pub(crate) fn speaks_http2(&self) -> bool {
+    pub(crate) fn is_http2(&self) -> bool {
         self.tls.alpn_protocol() == Some(HTTP2)
     }
 

@@ -30,7 +30,7 @@ impl fmt::Display for TlsPart {
 #[non_exhaustive]
 pub enum TlsError {
     /// No certificate was given.
-    Nothing,
+    NoCertificate,
     /// A file that is not there, or may not be read.
     Unreadable {
         /// Which of the two.
@@ -41,14 +41,14 @@ pub enum TlsError {
         source: io::Error,
     },
     /// A folder in place of a file.
-    Folder {
+    IsDirectory {
         /// Which of the two.
         part: TlsPart,
         /// Where it was looked for.
         from: String,
     },
     /// A file without what was wanted.
-    NotInside {
+    MissingSection {
         /// Which of the two.
         part: TlsPart,
         /// Where it was looked for.
@@ -89,7 +89,7 @@ pub enum TlsError {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TlsError::Nothing => f.write_str("TLS needs a certificate and its key"),
+            TlsError::NoCertificate => f.write_str("TLS needs a certificate and its key"),
             TlsError::Unreadable { part, from, source }
                 if source.kind() == io::ErrorKind::NotFound =>
             {
@@ -103,10 +103,12 @@ impl fmt::Display for TlsError {
                     "{part} cannot be read: {from}: {source}; this process runs as the user with the id {user}"
                 )
             }
-            TlsError::Folder { part, from } => {
+            TlsError::IsDirectory { part, from } => {
                 write!(f, "{part} cannot be read: {from} is a folder; name the file in it")
             }
-            TlsError::NotInside { part, from, sections } => not_inside(f, *part, from, sections),
+            TlsError::MissingSection { part, from, sections } => {
+                missing_section(f, *part, from, sections)
+            }
             TlsError::Encrypted { from } => write!(
                 f,
                 "the key in {from} is encrypted; give its password, or write it without one: \
@@ -133,7 +135,7 @@ impl fmt::Display for TlsError {
     }
 }
 
-fn not_inside(
+fn missing_section(
     f: &mut fmt::Formatter<'_>,
     part: TlsPart,
     from: &str,
