@@ -10,7 +10,8 @@ const MASK: &[u8] = b"<...>";
 /// The minimum number of hexadecimal digits that count as a secret. Shiny's tokens have 32.
 const SECRET: usize = 16;
 
-/// Returns the parts of a target, in order, with secrets replaced: `/session/<...>/download/x?w=<...>`.
+/// Returns the parts of a target, in order, with secrets replaced, for example
+/// `/session/<...>/download/x?w=<...>`.
 ///
 /// The target may be a path, a query with its `?`, or both.
 pub fn masked(target: &[u8]) -> impl Iterator<Item = &[u8]> {

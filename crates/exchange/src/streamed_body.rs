@@ -212,7 +212,7 @@ impl StreamFlow {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Returns the response's Content-Length, or `None` if it has none.
+    /// Returns the response's Content-Length, or `None` if that header is absent.
     pub fn length(&self) -> Option<u64> {
         Some(self.length.load(Ordering::Relaxed)).filter(|length| *length != NO_LENGTH)
     }

@@ -32,14 +32,14 @@ pub(super) const MAX_DELAY: Duration = Duration::from_micros(500);
 
 /// The time by which the server should take a command.
 enum Due {
-    /// When the server next looks into the queue by itself or is flushed.
+    /// No deadline: the server takes the command when it next looks into the queue or is flushed.
     Whenever,
     Within(Duration),
     Now,
 }
 
 impl Link {
-    /// Takes the next event. If there is none, flushes the commands that were sent.
+    /// Takes the next event. If the queue is empty, flushes the commands that were sent.
     pub fn next(&self) -> Option<Event> {
         let event = self.pop();
         if event.is_none() {
