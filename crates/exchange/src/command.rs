@@ -17,7 +17,7 @@ pub enum Command {
     /// answer at any time.
     StreamBody {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// Its listener.
         listener: ListenerId,
         /// Its exchange's [slot](Exchange::slot).
@@ -26,7 +26,7 @@ pub enum Command {
     /// A piece of such a body ([`Event::Body`]) has been dealt with: as much more may come.
     BodyConsumed {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// How many bytes it had.
         bytes: usize,
     },

@@ -59,7 +59,7 @@ pub enum Event {
     /// A piece of a request's body, after [`Command::StreamBody`].
     Body {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// Its listener.
         listener: ListenerId,
         /// The bytes.
@@ -68,7 +68,7 @@ pub enum Event {
     /// No more of it comes: told exactly once for each [`Command::StreamBody`].
     BodyEnd {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// Its listener.
         listener: ListenerId,
         /// [`StreamEnd::Done`]: it is whole, or the request has been answered before.

@@ -67,7 +67,7 @@ pub struct Exchange {
     id: ExchangeId,
     listener: ListenerId,
     slot: u32,
-    tag: Option<AppToken>,
+    app_token: Option<AppToken>,
     /// What a supervisor calls it; 0 without one.
     ticket: u64,
     /// When it was handed over, and when the application began with it; 0 where nobody measures that.
@@ -106,7 +106,7 @@ impl Exchange {
             id: 0,
             listener: 0,
             slot: 0,
-            tag: None,
+            app_token: None,
             ticket: 0,
             queued_at: 0,
             started_at: 0,
@@ -225,7 +225,7 @@ impl Exchange {
     }
 
     /// When it was handed to the application, and when that began with it; 0 where it was not noted.
-    pub fn times(&self) -> (u64, u64) {
+    pub fn queue_and_start_times(&self) -> (u64, u64) {
         (self.queued_at, self.started_at)
     }
 
@@ -237,7 +237,7 @@ impl Exchange {
 
     /// Forgets request and reply and keeps the memory for the next one.
     pub fn reset(&mut self) {
-        self.tag = None;
+        self.app_token = None;
         self.ticket = 0;
         (self.queued_at, self.started_at) = (0, 0);
         self.supervisor_request_id = ArenaSlice::EMPTY;
@@ -371,12 +371,12 @@ impl Exchange {
 
     /// Takes what the application has attached; 0 when it has attached nothing.
     pub fn take_app_token(&mut self) -> u64 {
-        self.tag.take().map_or(0, AppToken::take)
+        self.app_token.take().map_or(0, AppToken::take)
     }
 
     /// Attaches what the application keeps for this exchange: it goes back to it when the exchange ends before.
-    pub fn set_app_token(&mut self, tag: AppToken) {
-        self.tag = Some(tag);
+    pub fn set_app_token(&mut self, token: AppToken) {
+        self.app_token = Some(token);
     }
 
     /// The version the client speaks.
@@ -482,8 +482,8 @@ impl Exchange {
     }
 
     /// Notes whether it [waits](ExchangeStatus::is_waiting) for somebody who could begin with it.
-    pub fn set_waiting(&self, waits: bool) {
-        self.status.set_waiting(waits);
+    pub fn set_waiting(&self, is_waiting: bool) {
+        self.status.set_waiting(is_waiting);
     }
 
     /// Notes that a line of the access log is made of it.

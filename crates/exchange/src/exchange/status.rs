@@ -31,8 +31,8 @@ impl ExchangeStatus {
         self.is_waiting.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_waiting(&self, waits: bool) {
-        self.is_waiting.store(waits, Ordering::Release);
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
     /// What has become of it at workers so far, in a queue until now; `None` where there are none.

@@ -71,7 +71,7 @@ impl RequestStream {
         buffer.extend_from_slice(chunk);
         let (id, listener) = (self.id, self.connection.listener);
         shared.dispatch.notify(Event::Body {
-            call: id,
+            exchange: id,
             listener,
             payload: Payload::Pooled(buffer),
         });
@@ -82,7 +82,11 @@ impl RequestStream {
     fn end(&mut self, reason: StreamEnd) {
         if !std::mem::replace(&mut self.is_end_reported, true) {
             let (id, listener) = (self.id, self.connection.listener);
-            self.connection.shared.dispatch.notify(Event::BodyEnd { call: id, listener, reason });
+            self.connection.shared.dispatch.notify(Event::BodyEnd {
+                exchange: id,
+                listener,
+                reason,
+            });
         }
     }
 }
