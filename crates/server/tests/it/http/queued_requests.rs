@@ -65,7 +65,7 @@ impl Application for Holding {
         }
     }
 
-    fn has_capacity(&self) -> bool {
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -89,7 +89,7 @@ impl Application for Holding {
         None
     }
 
-    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.0.answers.load(Ordering::Relaxed)
     }
 

@@ -66,7 +66,7 @@ impl Application for Relaying {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    fn has_capacity(&self) -> bool {
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -94,7 +94,7 @@ impl Application for Relaying {
         None
     }
 
-    fn prepare_to_sleep(&self, _: bool) -> bool {
+    fn prepare_sleep(&self, _: bool) -> bool {
         self.commands.borrow().is_empty()
     }
 
