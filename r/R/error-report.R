@@ -455,12 +455,12 @@ error_response <- function(report) {
     told$detail <- summary_of(condition_of(report))
   }
   if (report$detail == "full") {
-    if (identical(report$wants, "page") && report$stage != "stream") {
+    if (identical(report$format, "page") && report$stage != "stream") {
       return(page_response(report))
     }
     told$trace <- trace_lines(report)
   }
-  if (identical(report$wants, "json")) {
+  if (identical(report$format, "json")) {
     return(list(status = 500L, headers = list("Content-Type" = "application/problem+json"), body = json_object(told)))
   }
   lines <- c("500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance), told$detail, told$trace)

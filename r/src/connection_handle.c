@@ -30,12 +30,15 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     // A restored handle has its tag, but not its address. The tag may name another connection by
     // now.
     if (R_ExternalPtrAddr(handle) == NULL) {
-        abort_with("rookery_restored", "this %s was saved and restored, but its connection belongs to another R session", what);
+        abort_with("rookery_restored",
+            "this %s was saved and restored, but its connection belongs to another R session",
+            what);
     }
     if (R_ExternalPtrAddr(handle) != mark()) {
         abort_with(
             "rookery_in_fork",
-            "this %s belongs to the process from which this one was forked: return the %s as the value of the fork "
+            "this %s belongs to the process from which this one was forked: return the %s as the "
+            "value of the fork "
             "(`parallel::mccollect()`), and send it or close the %s in that process",
             what, given, what);
     }

@@ -21,9 +21,10 @@ static SEXP request_id(const struct error_report* report) {
 
 // Returns the report as a list for R/error-report.R.
 static SEXP error_report_list(const struct error_report* report, SEXP caught, const char* text) {
-    const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",    "condition",
-                           "text",    "trace",  "req",   "seconds", "is_answerable", "wants", ""};
-    static const char* const wants[] = {"text", "json", "page"};
+    const char* names[] = {"app",     "detail", "stage", "label", "route",   "request_id",
+        "condition",
+                           "text",    "trace",  "req",   "seconds", "is_answerable", "format", ""};
+    static const char* const formats[] = {"text", "json", "page"};
     struct app_facts facts = app_facts(report->listener);
     bool failed;
     SEXP list = PROTECT(Rf_mkNamed(VECSXP, names));
@@ -37,9 +38,10 @@ static SEXP error_report_list(const struct error_report* report, SEXP caught, co
     SET_VECTOR_ELT(list, 7, text_or_null(text));
     SET_VECTOR_ELT(list, 8, caught_trace(caught));
     SET_VECTOR_ELT(list, 9, report->req == NULL ? R_NilValue : report->req);
-    SET_VECTOR_ELT(list, 10, Rf_ScalarReal(report->began > 0 ? monotonic_seconds() - report->began : NA_REAL));
+    double seconds = report->began > 0 ? monotonic_seconds() - report->began : NA_REAL;
+    SET_VECTOR_ELT(list, 10, Rf_ScalarReal(seconds));
     SET_VECTOR_ELT(list, 11, Rf_ScalarLogical(report->is_answerable));
-    SET_VECTOR_ELT(list, 12, Rf_mkString(wants[rk_error_format(report->slot, report->id)]));
+    SET_VECTOR_ELT(list, 12, Rf_mkString(formats[rk_error_format(report->slot, report->id)]));
     SEXP call = PROTECT(Rf_lang2(objs.complete_error_report, list));
     SEXP complete = call_quietly(call, &failed);
     UNPROTECT(2);
@@ -87,7 +89,8 @@ static SEXP default_response(SEXP list) {
 
 // Reports an error to the app's onError and on stderr. Returns the response of onError, not
 // protected.
-static SEXP tell(const struct error_report* report, SEXP list, const char* text, enum failure* failure) {
+static SEXP report_error(const struct error_report* report, SEXP list, const char* text,
+    enum failure* failure) {
     bool failed;
     SEXP answer = PROTECT(call_on_error(list, failure));
     SEXP call = PROTECT(Rf_lang2(objs.write_error_report, list));
@@ -95,7 +98,8 @@ static SEXP tell(const struct error_report* report, SEXP list, const char* text,
     if (failed) {
         bool has_route = report->route != NULL && report->route[0] != '\0';
         REprintf(
-            has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n", has_route ? report->route : "", report->label,
+            has_route ? "rookery: %s (%s): %s\n" : "rookery: %s%s: %s\n",
+            has_route ? report->route : "", report->label,
             text == NULL ? "an error whose message could not be shown" : text);
     }
     UNPROTECT(2);
@@ -107,7 +111,7 @@ static SEXP tell(const struct error_report* report, SEXP list, const char* text,
 SEXP error_report_emit(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
-    SEXP answer = PROTECT(tell(report, list, text, &failure));
+    SEXP answer = PROTECT(report_error(report, list, text, &failure));
     if (answer == R_NilValue && report->is_answerable) {
         answer = default_response(list);
     }
@@ -156,7 +160,7 @@ static bool write_answer(const struct error_report* report, SEXP response, bool 
 void error_report_respond(const struct error_report* report, SEXP caught, const char* text) {
     SEXP list = PROTECT(error_report_list(report, caught, text));
     enum failure failure;
-    SEXP response = PROTECT(tell(report, list, text, &failure));
+    SEXP response = PROTECT(report_error(report, list, text, &failure));
     bool is_written = response != R_NilValue && write_answer(report, response, true);
     if (!is_written) {
         response = PROTECT(default_response(list));
@@ -164,8 +168,10 @@ void error_report_respond(const struct error_report* report, SEXP caught, const 
         UNPROTECT(1);
     }
     if (!is_written) {
-        const char* page = app_facts(report->listener).is_httpuv ? "An exception occurred." : "500 Internal Server Error\n";
-        response_text(report->slot, report->id, 500, "text/plain; charset=UTF-8", page, strlen(page));
+        const char* page = app_facts(report->listener).is_httpuv ? "An exception occurred."
+            : "500 Internal Server Error\n";
+        response_text(report->slot, report->id, 500, "text/plain; charset=UTF-8", page,
+            strlen(page));
     }
     rk_response_mark_failed(report->slot, report->id);
     response_send(report->slot, report->id);

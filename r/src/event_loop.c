@@ -34,8 +34,10 @@ static void report_depth(void) {
         is_reported = true;
         log_error(
             "service()", R_NilValue,
-            "too many handlers are nested, each within a service() or later::run_now() of another: further requests "
-            "and messages wait until one of them returns. A handler that has to wait should return a promise instead.");
+            "too many handlers are nested, each within a service() or later::run_now() of "
+            "another: further requests "
+            "and messages wait until one of them returns. A handler that has to wait should "
+            "return a promise instead.");
     }
 }
 
@@ -151,7 +153,8 @@ static bool run_batch(double start) {
         event_release();
         // Each WebSocket message ends the batch, because Shiny flushes its reactives between calls
         // of service().
-        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD || event.kind >= RK_STREAM_PULL;
+        bool is_http = event.kind == RK_REQUEST || event.kind == RK_HEAD ||
+            event.kind >= RK_STREAM_PULL;
         // While `later` has callbacks (of an app that returns promises), requests and callbacks
         // alternate.
         if (!is_http || later_has_more || interrupts != asked || guard_is_interrupted()) {

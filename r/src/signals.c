@@ -147,7 +147,8 @@ static void interrupt_overdue(void) {
 // the session.
 static bool is_first_of_side(int signal_number, const siginfo_t* info) {
     struct sigaction installed;
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
+        (installed.sa_flags & SA_SIGINFO);
     bool is_of_parent = has_info && info->si_code == SI_USER && info->si_pid == (pid_t)parent;
     int side = is_of_parent ? OF_PARENT : OF_OTHERS;
     bool is_first = (sides_heard & side) == 0;
@@ -188,7 +189,8 @@ static bool is_sent_hangup(int signal_number, const siginfo_t* info) {
         return false;
     }
     // A handler that was installed by signal() gets no such arguments.
-    bool has_info = sigaction(signal_number, NULL, &installed) == 0 && (installed.sa_flags & SA_SIGINFO);
+    bool has_info = sigaction(signal_number, NULL, &installed) == 0 &&
+        (installed.sa_flags & SA_SIGINFO);
     return has_info && (info->si_code == SI_USER || info->si_code == SI_QUEUE);
 }
 
@@ -310,7 +312,8 @@ void signals_interrupt(void) {
             // R 4.5 and later does not handle an ignored SIGINT. This is what its handler would do.
             R_interrupts_pending = 1;
         }
-    } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) && !is_plain(&now, SIG_IGN)) {
+    } else if (sigaction(SIGINT, NULL, &now) == 0 && !is_plain(&now, SIG_DFL) &&
+            !is_plain(&now, SIG_IGN)) {
         is_interrupting = 1;
         raise(SIGINT);
         is_interrupting = 0;
@@ -376,7 +379,8 @@ SEXP ffi_signals_left(void) {
     if (seen != 0) {
         struct timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        left -= (double)(now.tv_sec - seen_at.tv_sec) + (double)(now.tv_nsec - seen_at.tv_nsec) * 1e-9;
+        left -= (double)(now.tv_sec - seen_at.tv_sec) + (double)(
+            now.tv_nsec - seen_at.tv_nsec) * 1e-9;
     }
     return Rf_ScalarReal(left > 0 ? left : 0);
 }

@@ -48,8 +48,10 @@ SEXP ffi_tls_new(SEXP pairs, SEXP client_ca, SEXP is_optional, SEXP is_new_only,
     SEXP tls = PROTECT(R_MakeExternalPtr(NULL, R_NilValue, R_NilValue));
     R_RegisterCFinalizerEx(tls, tls_free, TRUE);
     void* made =
-        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE, Rf_asLogical(is_new_only) == TRUE,
-                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE, XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
+        rk_tls_new(all, count / 2, ca, Rf_asLogical(is_optional) == TRUE,
+            Rf_asLogical(is_new_only) == TRUE,
+                   Rf_asLogical(only_http1) == TRUE, Rf_asLogical(only_http1_websockets) == TRUE,
+                       XLENGTH(hsts) == 3 ? INTEGER_RO(hsts) : NULL, Rf_asInteger(redirect_from),
                    wishes, (size_t)XLENGTH(acme) / 2);
     R_SetExternalPtrAddr(tls, made);
     SEXP result = made == NULL ? Rf_mkString(rk_error()) : tls;
@@ -70,12 +72,14 @@ SEXP ffi_tls_reload(SEXP listener) {
 SEXP ffi_tls_development_certificate(SEXP folder) {
     struct rk_bytes file, fingerprint;
     int is_new;
-    if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file, &fingerprint, &is_new) != RK_OK) {
+    if (rk_tls_development_certificate(Rf_translateChar(STRING_ELT(folder, 0)), &file,
+            &fingerprint, &is_new) != RK_OK) {
         return Rf_mkString(rk_error());
     }
     SEXP result = PROTECT(Rf_allocVector(VECSXP, 3));
     SET_VECTOR_ELT(result, 0, Rf_ScalarString(Rf_mkCharLen(file.start, (int)file.len)));
-    SET_VECTOR_ELT(result, 1, Rf_ScalarString(Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
+    SET_VECTOR_ELT(result, 1, Rf_ScalarString(
+        Rf_mkCharLen(fingerprint.start, (int)fingerprint.len)));
     SET_VECTOR_ELT(result, 2, Rf_ScalarLogical(is_new));
     UNPROTECT(1);
     return result;

@@ -1,4 +1,4 @@
-//! What a worker was given, as it finds it.
+//! The descriptors and settings that a worker process inherits from its supervisor.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -13,24 +13,25 @@ use crate::public_listeners::PublicSockets;
 use crate::shared_scoreboard::SharedScoreboard;
 use crate::variables;
 
-/// What a supervisor gave this process, which is a worker.
+/// The descriptors and settings that this process, which is a worker, inherited from its
+/// supervisor.
 #[derive(Debug)]
 pub struct Inherited {
-    /// Where it is to listen. It does not wait.
+    /// The socket on which the worker accepts requests. The socket is non-blocking.
     pub listener: UnixListener,
-    /// The way to the supervisor.
+    /// The control channel to the supervisor.
     pub control: ControlChannel,
-    /// Where it tells what it does.
+    /// The scoreboard in which the worker records what it does.
     pub scoreboard: SharedScoreboard,
-    /// The public listeners, if this process may be told to accept on them.
+    /// The public listeners. Empty unless the supervisor may command this worker to accept on them.
     pub public: PublicSockets,
-    /// What the access log is written to in place of standard output.
+    /// The descriptor to which the access log is written instead of standard output.
     pub log: Option<OwnedFd>,
-    /// The text of [`COOKIE`](crate::COOKIE).
+    /// The value of the environment variable [`COOKIE`](crate::COOKIE).
     pub cookie: Option<String>,
 }
 
-/// Why a process that has been told that it is a worker cannot be one.
+/// The reason why a process cannot run as a worker although its environment declares it to be one.
 #[derive(Debug)]
 pub struct InheritedError {
     variable: &'static str,
@@ -50,55 +51,63 @@ impl fmt::Display for InheritedError {
 impl std::error::Error for InheritedError {}
 
 impl Inherited {
-    /// Takes what the environment names, and removes those names from it. `None` in a process that is no worker: none of the
-    /// [three](variables::DESCRIPTORS) is set. From then on nothing that this process starts has these descriptors.
+    /// Takes ownership of the descriptors that the environment names, and removes their variables
+    /// from the environment. Returns `None` in a process that is not a worker, that is, if none of
+    /// the three variables in [`DESCRIPTORS`](variables::DESCRIPTORS) is set. Programs that this
+    /// process starts later do not inherit the descriptors.
     ///
     /// # Errors
-    /// When one is missing, or is not what it should be: then no descriptor is taken, and the names are removed all the same.
+    /// Returns an error if a variable is missing or names a descriptor of the wrong kind. In that
+    /// case the first three descriptors remain open and unowned, but the variables are removed all
+    /// the same.
     ///
     /// # Safety
-    /// - No other thread reads or writes the environment meanwhile.
-    /// - What the variables name is this process's to own: nobody else in it uses descriptors that nobody gave it.
+    /// - No other thread reads or writes the environment during the call.
+    /// - The descriptors that the variables name belong to no other code in this process.
     pub unsafe fn take() -> Result<Option<Inherited>, InheritedError> {
         let values = variables::DESCRIPTORS.map(|name| (name, std::env::var_os(name)));
         if values.iter().all(|(_, value)| value.is_none()) {
             return Ok(None);
         }
         for name in variables::DESCRIPTORS {
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller guarantees that no other thread uses the environment.
             unsafe { std::env::remove_var(name) };
         }
         let [public, log, cookie] = [variables::PUBLIC_FDS, variables::LOG_FD, variables::COOKIE]
             .map(|name| {
                 let value = std::env::var_os(name);
-                // SAFETY: the caller's duty.
+                // SAFETY: the caller guarantees that no other thread uses the environment.
                 unsafe { std::env::remove_var(name) };
                 value
             });
-        // SAFETY: the caller's duty.
+        // SAFETY: the caller guarantees that the descriptors belong to no other code.
         let mut inherited = unsafe { Inherited::of(&values) }?;
         if let Some(public) = public {
             let wrong = |reason| InheritedError { variable: variables::PUBLIC_FDS, reason };
             let numbers = PublicSockets::read(&public.to_string_lossy()).map_err(wrong)?;
-            // SAFETY: the caller's duty.
+            // SAFETY: the caller guarantees that the descriptors belong to no other code.
             let owned = unsafe { PublicSockets::own(numbers) };
             inherited.public = owned.map_err(|error| wrong(format!("cannot be used ({error})")))?;
         }
         if let Some(log) = log {
             let wrong = |reason| InheritedError { variable: variables::LOG_FD, reason };
             let number = number(Some(&log)).map_err(wrong)?;
-            // SAFETY: whether it is open is what is looked at.
+            // SAFETY: if the descriptor is not open, the call returns an error, which is checked.
             descriptor::set_close_on_exec(unsafe { BorrowedFd::borrow_raw(number) }, true)
                 .map_err(|error| wrong(format!("cannot be used ({error})")))?;
-            // SAFETY: open, and nobody's: the caller's duty.
+            // SAFETY: the descriptor is open, as checked above, and the caller guarantees that it
+            // belongs to no other code.
             inherited.log = Some(unsafe { OwnedFd::from_raw_fd(number) });
         }
         inherited.cookie = cookie.and_then(|cookie| cookie.into_string().ok());
         Ok(Some(inherited))
     }
 
+    /// Takes ownership of the listener, the control channel and the scoreboard, whose descriptors
+    /// are the values of the given variables.
+    ///
     /// # Safety
-    /// As for [`take`](Self::take).
+    /// The requirements are those of [`take`](Self::take).
     unsafe fn of(
         values: &[(&'static str, Option<OsString>); 3],
     ) -> Result<Inherited, InheritedError> {
@@ -114,10 +123,12 @@ impl Inherited {
             }
             numbers[at] = number;
         }
-        // All are looked at before one is owned: what is wrong is left as it was.
+        // All descriptors are checked before the first is owned, so that an error leaves all of
+        // them open.
         let looks = [is_listener, is_control, is_memory];
         for ((number, look), (variable, _)) in numbers.into_iter().zip(looks).zip(values) {
-            // SAFETY: whether it is open is what is looked at; every call on one that is not is an error.
+            // SAFETY: only checks follow, and each call on a descriptor that is not open returns an
+            // error.
             let fd = unsafe { BorrowedFd::borrow_raw(number) };
             if let Some(reason) = look(fd) {
                 return Err(InheritedError { variable, reason: reason.to_owned() });
@@ -130,7 +141,8 @@ impl Inherited {
                 reason: format!("cannot be used ({error})"),
             }
         };
-        // SAFETY: open, and nobody's: the caller's duty.
+        // SAFETY: the descriptors are open, as checked above, and the caller guarantees that they
+        // belong to no other code.
         let [listener, control, scoreboard] =
             numbers.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
         for (at, fd) in [&listener, &control, &scoreboard].into_iter().enumerate() {
@@ -149,7 +161,7 @@ impl Inherited {
     }
 }
 
-/// The number of a descriptor above the standard three.
+/// Parses the number of a descriptor, which must be above the three standard descriptors.
 fn number(value: Option<&OsString>) -> Result<RawFd, String> {
     let value = value.ok_or("is missing")?;
     let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -186,7 +198,7 @@ mod tests {
     fn of(values: [Option<&str>; 3]) -> Result<Inherited, String> {
         let mut names = variables::DESCRIPTORS.into_iter();
         let values = values.map(|value| (names.next().unwrap(), value.map(OsString::from)));
-        // SAFETY: what is named is the test's to give away.
+        // SAFETY: the descriptors that the values name belong to the test.
         unsafe { Inherited::of(&values) }.map_err(|error| error.to_string())
     }
 
@@ -259,7 +271,7 @@ mod tests {
                 "{said}"
             );
         }
-        // Nothing has been closed: all of it is good.
+        // After all these errors, the valid descriptors are still open.
         drop((stream, tcp));
         for fd in [listener.into_raw_fd(), control.into_raw_fd(), memory.into_raw_fd()] {
             assert!(fd > 2);

@@ -1,11 +1,12 @@
-# Certificates from an authority: what R wishes for arrives, and what is kept is served. Orders themselves: crates/acme/tests.
+# Certificates from an authority: arguments, and stored certificates. crates/acme/tests has the
+# orders.
 
 app <- list(call = function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme))
 
-# An authority that nobody is: the first port is never listened on.
+# An authority that does not exist: no process listens on port 1.
 nobody <- "http://127.0.0.1:1/dir"
 
-test_that("acme() is told what is wrong, and what to do", {
+test_that("errors of acme() name the argument and the remedy", {
   expect_error(acme(42), "`domain` must be host names")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
@@ -25,7 +26,7 @@ test_that("acme() is told what is wrong, and what to do", {
   expect_equal(format(all), c("  a.org, b.org, from Let's Encrypt", "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"))
 })
 
-test_that("what an authority cannot do is said before it is asked", {
+test_that("orders that an authority cannot fulfil are refused before it is contacted", {
   start <- function(...) {
     startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
   }
@@ -42,7 +43,7 @@ test_that("what an authority cannot do is said before it is asked", {
   )
 })
 
-test_that("what is kept is served, and without it TLS is refused", {
+test_that("a stored certificate is served, and without one TLS handshakes are refused", {
   skip_if_not_installed("curl")
   dir <- withr::local_tempdir()
   pair <- make_pair(withr::local_tempdir(), "kept")
@@ -58,7 +59,7 @@ test_that("what is kept is served, and without it TLS is refused", {
   server$stop()
   place <- file.path(dir, "127.0.0.1_1_dir", "localhost")
   expect_equal(as.character(file.info(c(dirname(place), place))$mode), c("700", "700"))
-  # As an order would have left it, with a year to go.
+  # The files that an order would have stored, with a certificate that is valid for a year.
   kept <- file.path(place, "certificate.pem")
   writeLines(c(readLines(pair$cert), readLines(pair$key)), kept)
   Sys.chmod(kept, "600")
@@ -66,12 +67,12 @@ test_that("what is kept is served, and without it TLS is refused", {
   url <- paste0("https://localhost:", server$getPort(), "/")
   expect_equal(fetch_here(url, cainfo = pair$cert)$text, "https")
   server$stop()
-  # Once more, and the thread of before has let go of it.
+  # The second start shows that the thread of the first server has released the folder.
   server <- start()
   expect_true(server$reload_tls())
 })
 
-test_that("_server.yml and the program have it", {
+test_that("_server.yml and the command line accept the options of acme()", {
   dir <- withr::local_tempdir()
   tls_of <- function(...) {
     file <- file.path(dir, "_server.yml")
@@ -99,7 +100,7 @@ test_that("_server.yml and the program have it", {
     directory = "https://ca/dir", profile = "shortlived", challenge = "http-01", dir = "/d"
   )
   expect_equal(rookery:::cli_address(asked)$tls, tls_config(acme = wish, redirect_from = 80))
-  # `acme_dir` is not what `acme_directory` begins with.
+  # `acme_dir` must not be taken for a prefix of `acme_directory`.
   asked <- rookery:::cli_read(
     "host=::\nport=443\ntls:text:domain=a.org\ntls:flag:agree_tos=TRUE\ntls:text:acme_directory=https://ca/dir\ntls:word:redirect_from=none\n"
   )

@@ -1,4 +1,4 @@
-# `admin`: those who look after one R are answered beside the app, also while R is busy.
+# The admin listener of one R process, which also responds while R is busy.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -16,7 +16,8 @@ admin_app <- c(
   ")"
 )
 
-# R's serve() of that app with an admin listener on a socket. `$admin(path)` asks it, `$metric(name)` takes a number of what it says.
+# Runs R's serve() of that app with an admin listener on a socket. `$admin(path)` sends a request to
+# it, and `$metric(name)` returns a number.
 local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(), environment = character()) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
@@ -44,7 +45,7 @@ probes <- function(it) {
   vapply(c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L, USE.NAMES = FALSE)
 }
 
-test_that("one R tells what it does while it does it, and nobody asks R", {
+test_that("the admin listener of one R process responds while R is busy", {
   it <- local_administered()
   url <- sub(" .*", "", expect_serving(it))
   expect_equal(probes(it), c(200L, 200L, 200L))
@@ -55,7 +56,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_equal(it$metric("workers{state=\"ready\"}"), 1)
   expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
-  # R is busy until the file is there: what is asked meanwhile waits, and is counted.
+  # R is busy until the file exists. Requests meanwhile wait and are counted.
   pool <- parallel_pool()
   answers <- 0
   for (path in c("/busy", "/")) {
@@ -88,7 +89,7 @@ test_that("one R tells what it does while it does it, and nobody asks R", {
   expect_gt(it$metric("request_seconds_sum"), 0.05)
 })
 
-test_that("`rookery status` finds it by itself, by its app, its process and its socket", {
+test_that("`rookery status` finds the process by default, by app, by process id and by socket", {
   it <- local_administered()
   expect_serving(it)
   ask <- function(...) {
@@ -104,7 +105,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
-  # What it had is gone with it.
+  # Its files are removed at its end.
   expect_false(file.exists(it$socket))
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
@@ -112,7 +113,7 @@ test_that("`rookery status` finds it by itself, by its app, its process and its 
   expect_match(told$said, paste("Process", pid, "is not an app server of this user"))
 })
 
-test_that("it is not ready before the app listens, nor once it is to end", {
+test_that("the readiness probe fails before the app listens and during shutdown", {
   lines <- c("while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app)
   it <- local_administered(lines = lines)
   expect_true(wait_until(function() file.exists(it$socket)))
@@ -132,7 +133,7 @@ test_that("it is not ready before the app listens, nor once it is to end", {
     it$metric("worker_in_flight{slot=\"0\"}") == 1
   }))
   it$signal(tools::SIGTERM)
-  # R hears it between two events: what it is at is finished first.
+  # R handles a signal between two events, after the current one.
   file.create(file.path(it$dir, "go"))
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0.05, pool = pool)
@@ -142,7 +143,7 @@ test_that("it is not ready before the app listens, nor once it is to end", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("what is wrong with the address is said at once, and an object may have one as well", {
+test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
   expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
   expect_error(serve(app, port = 0, admin = "9100"), "must be an address with a port", class = "rookery_no_address")
@@ -155,13 +156,13 @@ test_that("what is wrong with the address is said at once, and an object may hav
   ))
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = socket)$status_code, 200L)
-  # The address is somebody's: nothing is served.
+  # The address is in use, so nothing is served.
   taken <- local_administered(socket)
   expect_equal(exit_of(taken), 1)
   expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
 })
 
-test_that("a `_server.yml` has it for one R, with a path beside it", {
+test_that("`admin:` in a `_server.yml` works for one R process, with a path relative to the file", {
   skip_if_not_installed("yaml")
   dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
   writeLines("list(call = function(req) list(status = 200L, headers = list(), body = ''))", file.path(dir, "app.R"))

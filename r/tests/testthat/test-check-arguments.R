@@ -1,10 +1,10 @@
-# What is wrong with an argument is said where it is given, and names the argument.
+# Errors about arguments are raised when the argument is given, and name it.
 
 hello_app <- function(req) list(status = 200L, headers = list(), body = "hello")
 
 is_name <- function(x) is.character(x) && length(x) == 1 && !is.na(x) && nzchar(x)
 
-test_that("every exported function speaks of a bad argument at once", {
+test_that("every exported function reports a bad argument at once", {
   server <- local_server(hello_app)
   ws <- WebSocket$new(NULL, NULL)
   bad <- list(
@@ -115,7 +115,7 @@ test_that("every exported function speaks of a bad argument at once", {
     }
     expect_match(paste(said, collapse = "\n"), case[[2]], info = info)
   }
-  # Every function that takes arguments is in the table, or takes whatever it is given: stopAllServers() and so on.
+  # Every function with arguments is in the table, or accepts any value, as stopAllServers() does.
   called <- unlist(lapply(bad, function(case) all.names(case[[1]])))
   takes <- Filter(function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery"))
   takes <- Filter(function(name) length(formals(getExportedValue("rookery", name))) > 0, takes)
@@ -123,7 +123,7 @@ test_that("every exported function speaks of a bad argument at once", {
   expect_setequal(setdiff(takes, called), others)
 })
 
-test_that("what httpuv takes for an app is one: NULL, an empty list, an environment, a function, objects", {
+test_that("apps may be NULL, an empty list, an environment, a function or an object, as in httpuv", {
   methods::setClass("AppS4", representation(call = "function"), where = environment())
   apps <- list(
     NULL, list(), new.env(), hello_app, list(call = NULL), list(call = hello_app, onWSOpen = NULL),
@@ -137,10 +137,10 @@ test_that("what httpuv takes for an app is one: NULL, an empty list, an environm
   expect_identical(statuses, c(404L, 404L, 404L, 200L, 404L, 200L, 200L, 200L))
 })
 
-test_that("a restored server says that it is one, and stops nobody else's", {
+test_that("a restored server raises an error, and does not stop other servers", {
   server <- local_server(hello_app)
   file <- withr::local_tempfile()
-  # As `.RData` does it.
+  # Saves and restores the object as `.RData` does.
   save(server, file = file)
   restored <- new.env()
   load(file, envir = restored)
@@ -152,12 +152,12 @@ test_that("a restored server says that it is one, and stops nobody else's", {
   expect_error(restored$server$getStaticPathOptions(), "was started by another R session")
   expect_error(restored$server$setStaticPathOption(indexhtml = TRUE), "was started by another R session")
   expect_warning(stopServer(restored$server), "Nothing to stop: this server was started by another R session")
-  # Said once; and the one with the same handle goes on.
+  # The error is raised once, and the server with the same handle continues.
   expect_no_warning(stopServer(restored$server))
   expect_identical(get(local_client(server), "/")$text, "hello")
 })
 
-test_that("a restored WebSocket does not send to whoever has its number now", {
+test_that("a restored WebSocket does not send to another connection with the same id", {
   opened <- NULL
   server <- local_server(list(call = hello_app, onWSOpen = function(ws) opened <<- ws))
   client <- local_client(server)

@@ -1,4 +1,4 @@
-# Errors and warnings of the package have classes, and name what is wrong where it is given.
+# Errors and warnings of the package have classes, and name what is wrong.
 
 test_that("all errors of the package are made by abort()", {
   source <- testthat::test_path("..", "..")
@@ -9,13 +9,13 @@ test_that("all errors of the package are made by abort()", {
     lines <- grep("^[^:]+: (#|//)", grep(pattern, lines, value = TRUE), invert = TRUE, value = TRUE)
     grep(allowed, lines, invert = TRUE, value = TRUE)
   }
-  # Conditions that are passed on, and one that only takes the place of R's last message.
+  # Conditions that are passed on, and one that only replaces R's last message.
   expect_equal(found("R", "(^|[^$.a-z_])stop\\(|stopifnot\\(", "stop\\((condition|error|error_unavailable_port|structure)|\"none\""), character())
-  # Where there is no memory for a condition, or no R function yet.
+  # Errors without memory for a condition, or before R functions exist.
   expect_equal(found("src", "Rf_error(call)?\\(", "out of memory|internal error|cannot create a pipe|Rf_error\\(\"%s\", text\\)"), character())
 })
 
-test_that("errors have a class of their own, and rookery_error", {
+test_that("errors have a specific class and rookery_error", {
   expect_class <- function(code, class) {
     error <- tryCatch(code, error = identity)
     expect_s3_class(error, "rookery_error")
@@ -45,7 +45,7 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(argument_of(stopServer(1)), "server")
   expect_equal(argument_of(tls_config("c", http2 = NA)), "http2")
   expect_equal(argument_of(acme("a.org")), "agree_tos")
-  # Also where another constructor has been called within.
+  # Also if another constructor was called within the arguments.
   expect_equal(argument_of(tls_config(acme = acme(3))), "domain")
   expect_equal(argument_of(serve(identity, 8080)), "host")
   expect_equal(argument_of(serve(identity, log = 1)), "log")
@@ -64,7 +64,7 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(error$reason, conditionMessage(error))
 })
 
-test_that("serve() says which of its arguments a misspelt one may be, and passes others on", {
+test_that("serve() suggests the argument for a misspelt one, and passes other arguments on", {
   near <- function(...) tryCatch(serve("nowhere", ...), error = conditionMessage)
   expect_match(near(prot = 1), "`prot` is not an argument of serve(). Did you mean `port`?", fixed = TRUE)
   expect_match(near(logFormat = "json"), "Did you mean `log_format`?", fixed = TRUE)
@@ -77,7 +77,7 @@ test_that("serve() says which of its arguments a misspelt one may be, and passes
   }
 })
 
-test_that("what is wrong with a constructor's argument is said at construction, with its name", {
+test_that("constructors check their arguments, and name the wrong one", {
   client <- function(...) WebSocketClient$new(..., autoConnect = FALSE)
   url <- "ws://127.0.0.1:1"
   for (case in list(
@@ -109,7 +109,7 @@ test_that("what is wrong with a constructor's argument is said at construction, 
   expect_equal(rookery:::lines_of(workers_config(2, max_memory = 2e9)), c("workers=2", "max_memory=2000000000"))
 })
 
-test_that("a misspelt field of an app gives a warning, and others none", {
+test_that("a misspelt field of an app gives a warning, and other unknown fields give none", {
   start <- function(app) startServer("127.0.0.1", 0, app)$stop()
   expect_warning(start(list(onWsOpen = identity)), "`app$onWsOpen` is not a field of an app. Did you mean `onWSOpen`?", fixed = TRUE, class = "rookery_unknown_field")
   expect_warning(start(list(cal = identity)), "Did you mean `call`?", fixed = TRUE)
@@ -118,7 +118,7 @@ test_that("a misspelt field of an app gives a warning, and others none", {
   expect_warning(start(list()), NA)
 })
 
-test_that("a client without onError gives one warning when it fails, and one with onError or that was closed none", {
+test_that("a failed client gives one warning, unless it has onError or was closed", {
   skip_if_not_installed("processx")
   it <- local_r(c(
     "library(rookery)", "options(warn = 1)",

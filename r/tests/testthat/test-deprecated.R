@@ -1,6 +1,6 @@
-# Former names, which keep working for one release and say so once per session.
+# Former names, which work for one more release and give a message once per session.
 
-# Runs code as if nothing deprecated had been used in this session; returns its messages.
+# Runs code as if no deprecated name had been used in this session; returns its messages.
 messages_of <- function(code) {
   globals <- rookery:::.globals
   before <- globals$deprecated
@@ -24,7 +24,6 @@ test_that("a deprecated name gives one message per session, with the new name", 
     conditionMessage(said[[1]]),
     "rookery: `event_stream()` is deprecated and will be removed in the next release: use `sse_response()`.\n"
   )
-  # Each name for itself.
   expect_length(messages_of({
     event_stream()
     stream_events(function() NULL)
@@ -58,7 +57,7 @@ test_that("deprecated arguments have the effect of the new ones", {
   expect_equal(setup(client), setup(same))
 })
 
-test_that("options of workers_config() that have moved keep working", {
+test_that("options of workers_config() that were moved keep working", {
   said <- messages_of(workers <- workers_config(2, request_timeout = "5s", admin = "127.0.0.1:9100"))
   expect_setequal(vapply(said, `[[`, "", "new"), c("`request_timeout` of server_limits()", "`admin` of serve()"))
   expect_equal(workers$request_timeout, "5s")
@@ -66,7 +65,7 @@ test_that("options of workers_config() that have moved keep working", {
   expect_error(suppressMessages(workers_config(2, admin = 3, request_timeout = "never")), "must be", class = "rookery_bad_workers")
 })
 
-test_that("an old name beside the new one is an error, and so is a value that is wrong", {
+test_that("giving both names is an error, and so is a wrong value", {
   error <- expect_error(
     workers_config(2, worker_timeout = 1, kill_stuck = 2),
     "`kill_stuck` of workers_config() is the deprecated name of `worker_timeout` of workers_config(): give only",
@@ -100,7 +99,7 @@ test_that("deprecated keys of a _server.yml keep working", {
 test_that("former names of limits keep working, wherever limits are given", {
   table <- rookery:::limit_table()
   former <- names(rookery:::renamed_limits())
-  # Each has a new name that the table has, and no former name is in the table.
+  # Each former name has a new name in the table, and no former name is in the table.
   expect_length(setdiff(rookery:::renamed_limits(), table$name), 0)
   expect_length(intersect(former, table$name), 0)
   expect_false(anyDuplicated(rookery:::renamed_limits()) > 0)
@@ -135,7 +134,7 @@ test_that("former names of limits keep working, wherever limits are given", {
   ))
 })
 
-test_that("the command line and _server.yml have limits under either name", {
+test_that("the command line and _server.yml accept limits under both names", {
   expect_equal(rookery:::lines_of(list(max_body_size = 10, disk_share = 5)), c("max_body_size=10", "disk_share=5"))
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
@@ -146,7 +145,7 @@ test_that("the command line and _server.yml have limits under either name", {
   expect_equal(read$settings, list(max_body_size = 1e7, idle_timeout = 5))
 })
 
-test_that("functions of this package take their options by name alone", {
+test_that("options of functions must be named", {
   positional <- alist(
     sse_response(list()), sse_body(identity, "token"), sse_event("a", "name"), stream_body(function() NULL, print),
     stream_response(200L), receive_body(identity, identity, identity), accept_ws("chat", list()), tls_config("c", "k", "secret"),
@@ -165,7 +164,7 @@ test_that("functions of this package take their options by name alone", {
   expect_error(sse_response()$send("x", "event"), "$send(): options must be given by name", fixed = TRUE)
 })
 
-test_that("every new function has its options behind `...`", {
+test_that("every new function has its options after `...`", {
   httpuvs <- c(
     "startServer", "startPipeServer", "startDaemonizedServer", "runServer", "runStaticServer", "service", "interrupt", "stopServer",
     "stopDaemonizedServer", "stopAllServers", "listServers", "staticPath", "staticPathOptions", "as.staticPath", "excludeStaticPath",
@@ -174,7 +173,7 @@ test_that("every new function has its options behind `...`", {
   deprecated <- c("event_stream", "stream_events")
   exports <- Filter(function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery"))
   for (name in setdiff(exports, c(httpuvs, deprecated))) {
-    # camelCase is for httpuv's names.
+    # Only names of httpuv are in camelCase.
     expect_no_match(name, "[a-z][A-Z]")
     arguments <- names(formals(getExportedValue("rookery", name)))
     if (length(arguments) > 1) expect_true("..." %in% arguments, info = name)

@@ -1,6 +1,6 @@
-# Text is sent in UTF-8, whatever R has it in.
+# Text is sent in UTF-8, whatever its encoding in R.
 
-test_that("bodies and headers are sent in UTF-8, and bytes as they are", {
+test_that("bodies and headers are sent in UTF-8, and bytes unchanged", {
   text <- function(bytes, encoding) {
     it <- rawToChar(as.raw(bytes))
     Encoding(it) <- encoding
@@ -16,7 +16,7 @@ test_that("bodies and headers are sent in UTF-8, and bytes as they are", {
   utf8 <- charToRaw("caf\xc3\xa9")
   answer <- fetch_here(paste0(url, "/latin1"))
   expect_equal(answer$content, utf8)
-  # What the app says of it stays.
+  # A `Content-Type` of the app is not changed.
   expect_match(rawToChar(answer$headers), "charset=latin1", fixed = TRUE, useBytes = TRUE)
   expect_true(length(grepRaw(c(charToRaw("x-a: "), utf8), charToRaw(tolower(rawToChar(answer$headers))), fixed = TRUE)) > 0 ||
     length(grepRaw(utf8, answer$headers, fixed = TRUE)) > 0)
@@ -25,7 +25,7 @@ test_that("bodies and headers are sent in UTF-8, and bytes as they are", {
   expect_equal(fetch_here(paste0(url, "/long"))$content, rep(utf8, 30000))
 })
 
-test_that("in a C locale text without a mark that is UTF-8 is sent as it is", {
+test_that("in a C locale, unmarked text that is valid UTF-8 is sent unchanged", {
   skip_if_not_installed("processx")
   app <- "function(req) list(status = 200L, headers = list(), body = rawToChar(as.raw(c(0x63, 0xc3, 0xa9))))"
   it <- local_r(paste0("rookery::serve(", app, ", port = 0, log = FALSE)"), environment = c(LC_ALL = "C"))

@@ -1,4 +1,5 @@
-# Errors as they should not be: text of any bytes or none, promises rejected with anything, and an onError that fails itself.
+# Unusual errors: messages with any bytes or none, promises rejected with any value, and an onError
+# that fails.
 
 odd_condition <- function(message, ..., class = "odd") {
   structure(class = c(class, "error", "condition"), list(message = message, call = NULL, ...))
@@ -20,7 +21,7 @@ around_itself <- function() {
   condition
 }
 
-# What each is told as.
+# The expected texts.
 odd <- list(
   list(odd_condition("\xff is no UTF-8"), "<odd> <ff> is no UTF-8"),
   list(odd_condition(marked("\xfe", "bytes")), "<odd> <fe>"),
@@ -41,11 +42,11 @@ odd <- list(
   list(odd_condition(strrep("long ", 1e5)), "<odd> long long ")
 )
 
-test_that("an error may have any text, or none: its client is told the id, and stderr the same id", {
+test_that("for errors with any text or none, client and stderr get the same id", {
   app <- function(req) {
     at <- as.integer(sub("^/[a-z]*", "", req$PATH_INFO))
     condition <- odd[[at]][[1]]
-    # stop() itself takes no other messages.
+    # stop() itself accepts no other messages.
     message <- tryCatch(conditionMessage(condition), error = function(error) NULL)
     can_stop <- is.character(message) && length(message) == 1 && Encoding(message) != "bytes"
     fail <- function() if (can_stop) stop(condition) else promises::promise_reject(condition)
@@ -68,7 +69,7 @@ test_that("an error may have any text, or none: its client is told the id, and s
         expect_match(answer$text, "[0-9a-f]{32}", info = about)
         expect_equal(grepl(text, if (kind == "json") gsub("\\", "", answer$text, fixed = TRUE) else answer$text, fixed = TRUE),
           detail != "none" && !(kind == "json" && grepl("quoted", text)), info = about)
-        # The same of the text and of the problem document: told once in 10 s.
+        # The same for the text and for the problem document; an error is reported once in 10 s.
         if (kind != "json") {
           expect_match(said, text, fixed = TRUE, all = FALSE, info = about)
           expect_match(said, sub("^.*?([0-9a-f]{32}).*$", "\\1", answer$text), fixed = TRUE, all = FALSE, info = about)
@@ -82,7 +83,7 @@ test_that("an error may have any text, or none: its client is told the id, and s
   expect_true(all(nchar(vapply(globals$error_reports, `[[`, "", "text")) <= 1000))
 })
 
-test_that("a route is cut where it is, also within a character", {
+test_that("a long route is truncated, also within a character", {
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   server <- local_server(list(call = function(req) stop("as such"), onError = function() heard <<- heard + 1))
@@ -92,7 +93,7 @@ test_that("a route is cut where it is, also within a character", {
   expect_equal(heard, 1)
 })
 
-test_that("a promise may be rejected with anything", {
+test_that("a promise may be rejected with any value", {
   withr::local_options(rookery.error_detail = "message")
   reasons <- list(
     NULL, new.env(), function() 1, list(1), character(), "in words", 5, quote(f(x)), marked("\xfe", "bytes"), odd_condition("a condition")
@@ -121,7 +122,7 @@ test_that("a promise may be rejected with anything", {
   }
 })
 
-test_that("an onError that fails, in whatever way, leaves the answer as it was, and the next request as well", {
+test_that("a failing onError does not change the response, nor the next request", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n) deep(n + 1)
   server <- NULL
@@ -148,7 +149,7 @@ test_that("an onError that fails, in whatever way, leaves the answer as it was, 
     client <- local_client(server)
     said <- stderr_of(answer <- get(client, paste0("/odd", at)))
     if (at == 13) {
-      # The fourth has no default, and is not looked at.
+      # The fourth argument has no default and is not evaluated.
       expect_equal(answer$text, "never")
     } else {
       expect_equal(answer$status, 500, info = at)
@@ -162,7 +163,7 @@ test_that("an onError that fails, in whatever way, leaves the answer as it was, 
   }
 })
 
-test_that("onError may serve, stop its server, answer with a stream, or with text that is no text", {
+test_that("onError may call service(), stop its server, return a stream, or return invalid text", {
   withr::local_options(rookery.error_detail = "none")
   server <- NULL
   app <- function(on_error) list(
@@ -198,12 +199,12 @@ test_that("onError may serve, stop its server, answer with a stream, or with tex
     send(client, request("/3"))
     serve_until(function() !server$isRunning())
   })
-  # The next serves all the same.
+  # The next request is handled as usual.
   server <- local_server(function(req) ok("after"))
   expect_equal(get(local_client(server))$text, "after")
 })
 
-test_that("a WebSocket's errors have the id of its request", {
+test_that("errors of a WebSocket have the id of its request", {
   withr::local_options(rookery.error_detail = "none")
   ids <- list()
   server <- local_server(list(
@@ -224,7 +225,7 @@ test_that("a WebSocket's errors have the id of its request", {
   expect_match(said, paste0("a WebSocket's onMessage: <odd> <fe> [", ids$own, "]"), fixed = TRUE, all = FALSE)
 })
 
-test_that("a forked child knows the request's id as its parent does", {
+test_that("a forked child has the same request id as its parent", {
   skip_on_os("windows")
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   server <- local_server(function(req) {

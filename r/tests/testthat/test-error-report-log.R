@@ -1,7 +1,7 @@
-# Where and when errors are told: never within R's collector, each once, with the id that its client
-# was told and the line that failed.
+# Where and when errors are reported: never within garbage collection, each once, with the id that
+# the client got, and with the failing line.
 
-test_that("a stream whose object is collected is told of by the loop, not where R collects", {
+test_that("the loop reports a collected stream, and not the finalizer", {
   withr::local_options(rookery.error_detail = "none")
   told <- list()
   is_working <- FALSE
@@ -36,7 +36,7 @@ test_that("a stream whose object is collected is told of by the loop, not where 
   expect_match(said, told[[1]]$id, fixed = TRUE, all = FALSE)
 })
 
-test_that("a stream that is lost before it has begun to be sent is answered with 500 and the id", {
+test_that("a stream that is collected before it was sent results in status 500 with the id", {
   withr::local_options(rookery.error_detail = "none")
   id <- NULL
   server <- local_server(list(call = function(req) stream_response(), onError = function(cond, req, info) id <<- info$request_id))
@@ -52,7 +52,7 @@ test_that("a stream that is lost before it has begun to be sent is answered with
   expect_equal(answer$text, paste0("500 Internal Server Error\nRequest ", id, "\n"))
 })
 
-# What a request with a body leads to: the answer, what onError was told, and what was written.
+# Sends a request with a body; returns the response, the calls of onError, and the output.
 receive <- function(...) {
   it <- new.env()
   it$told <- it$reasons <- character()
@@ -73,7 +73,7 @@ receive <- function(...) {
   it
 }
 
-test_that("failures of receive_body() have route, stage and id, and each is told once", {
+test_that("errors in receive_body() have route, stage and id, and are reported once", {
   withr::local_options(rookery.error_detail = "none")
   answer <- function() ok("whole")
   first_lines <- function(it) grep("^rookery: ", it$said, value = TRUE)
@@ -97,7 +97,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   expect_match(it$said, "stop(\"in end\")", fixed = TRUE, all = FALSE)
   expect_equal(reason, "error")
 
-  # What is no response fails as one, not as one of a promise.
+  # An invalid response is reported as such, and not as an error of a promise.
   for (bad in list(function() NULL, function() "no", function() list(status = "x"))) {
     it <- receive(function(bytes) NULL, bad, on_close = function(why) reason <<- why)
     expect_equal(it$answer$status, 500L)
@@ -111,7 +111,7 @@ test_that("failures of receive_body() have route, stage and id, and each is told
   expect_setequal(it$told, c("receive /up in close of a jump", "receive /up interrupted, or ended by a restart"))
 })
 
-test_that("a jump out of onError keeps the failure, its id and its answer", {
+test_that("a jump out of onError does not affect the report, its id and the response", {
   withr::local_options(rookery.error_detail = "message")
   id <- NULL
   server <- local_server(list(
@@ -132,7 +132,7 @@ test_that("a jump out of onError keeps the failure, its id and its answer", {
   }
 })
 
-test_that("an interrupt of onError reaches the loop, after the failure has been told and answered", {
+test_that("an interrupt of onError reaches the loop after the error was reported and the response sent", {
   skip_if_not_installed("rlang")
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(
@@ -149,7 +149,7 @@ test_that("an interrupt of onError reaches the loop, after the failure has been 
   expect_match(said, "GET /interrupted (call): the first [", fixed = TRUE, all = FALSE)
 })
 
-test_that("ids of errors that are repeated are told, in bounded lines", {
+test_that("ids of repeated errors are logged in lines of limited length", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(call = function(req) stop("over and over")))
   client <- local_client(server)
@@ -167,7 +167,7 @@ test_that("ids of errors that are repeated are told, in bounded lines", {
   expect_match(lines[[4]], "\\(19 more in [0-9]+ s\\)")
 })
 
-test_that("ids of repeated errors are told when R ends, however it ends", {
+test_that("ids of repeated errors are logged when R ends in any way", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   serve <- local_cli(
@@ -185,7 +185,7 @@ test_that("ids of repeated errors are told when R ends, however it ends", {
   }
 })
 
-test_that("the line that failed is told, without options, and marked on the page", {
+test_that("the line of the error is logged, without options, and marked on the page", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- local_app(
@@ -213,6 +213,6 @@ test_that("the line that failed is told, without options, and marked on the page
   expect_identical(marked(page("/sum")), "<b>4   if (req$PATH_INFO == &#39;/sum&#39;) x &lt;- x + &#39;a&#39;</b>")
   expect_identical(marked(page("/log")), c("<b>3   log(-1, &#39;b&#39;)</b>", "<b>6     &#39;/log&#39; = helper(x),</b>"))
   expect_true("<b>10   stop(&#39;at last&#39;)</b>" %in% marked(page("/stop")))
-  # The frame that is open is the app's newest.
+  # The open frame is the newest one of the app.
   expect_match(page("/stop"), "<details open><summary>[^\n]*app.R:10")
 })

@@ -1,4 +1,4 @@
-# What becomes of errors: onError, tracebacks, request ids, and what clients are told.
+# Error reports: onError, tracebacks, request ids, and responses to clients.
 
 failing_app <- function(on_error = NULL) {
   inner <- function(what) stop(what)
@@ -21,8 +21,9 @@ failing_app <- function(on_error = NULL) {
 
 own_id <- "^[0-9a-f]{32}$"
 
-test_that("clients are told an id and nothing of the inside; stderr is told all", {
-  # Of more kinds of failures than are told of in ten seconds, which another file may just have made, this is none.
+test_that("clients get an id without details, and stderr gets all details", {
+  # Forgets reported errors, because another test file may have reached the maximum number of kinds
+  # within ten seconds.
   .globals$error_reports <- NULL
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(failing_app())
@@ -45,7 +46,7 @@ test_that("clients are told an id and nothing of the inside; stderr is told all"
   expect_match(get(client, "/ok")$text, own_id)
 })
 
-test_that("who asks for JSON gets a problem document", {
+test_that("a client that accepts JSON gets a problem document", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(failing_app())
   client <- local_client(server)
@@ -58,7 +59,7 @@ test_that("who asks for JSON gets a problem document", {
   expect_match(page$headers[["content-type"]], "^text/plain")
 })
 
-test_that("a message, or all, is told where that is asked for", {
+test_that("error_detail makes clients see the message, or all details", {
   for (detail in c("message", "full")) {
     withr::local_options(rookery.error_detail = detail)
     server <- local_server(failing_app())
@@ -74,7 +75,7 @@ test_that("a message, or all, is told where that is asked for", {
   }
 })
 
-test_that("onError is told of each failure once, and what it returns is the answer", {
+test_that("onError is called once for each error, and its value is the response", {
   withr::local_options(rookery.error_detail = "none")
   heard <- list()
   app <- failing_app(function(cond, req, info) {
@@ -95,7 +96,7 @@ test_that("onError is told of each failure once, and what it returns is the answ
     expect_match(info$request_id, own_id)
     expect_equal(answer$text, paste("see", info$request_id))
     expect_gte(info$seconds, 0)
-    # Of a stream R has no request any more, and with its head waits a status.
+    # For a stream, R no longer has the request, and the status is already set.
     expect_equal(is.environment(heard[[1]][[2]]), path != "/stream")
     expect_equal(answer$status, if (path == "/stream") 500 else 503)
     if (path != "/stream") {
@@ -106,7 +107,7 @@ test_that("onError is told of each failure once, and what it returns is the answ
   expect_s3_class(info$frames, "data.frame")
 })
 
-test_that("onError is told of WebSockets' callbacks and of bodies that are received", {
+test_that("onError is called for errors in WebSocket callbacks and in receive_body()", {
   withr::local_options(rookery.error_detail = "none")
   stages <- c()
   on_error <- function(cond, req, info) stages <<- c(stages, paste(info$stage, req$PATH_INFO))
@@ -134,14 +135,14 @@ test_that("onError is told of WebSockets' callbacks and of bodies that are recei
   expect_equal(stages, c("receive /up", "onWSOpen /open", "message /ws", "close /ws"))
 })
 
-test_that("onError may have fewer arguments, fail, or return what is no response", {
+test_that("onError may have fewer arguments, fail, or return an invalid response", {
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   path <- "/fails"
   for (on_error in list(function() heard <<- heard + 1, function(cond) stop("in onError"), function(...) list(status = "x"))) {
     server <- local_server(failing_app(on_error))
     client <- local_client(server)
-    # The same again within 10 s would be told later.
+    # A repetition within 10 s would be reported later.
     path <- paste0(path, "/again")
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500)
@@ -152,7 +153,7 @@ test_that("onError may have fewer arguments, fail, or return what is no response
   expect_match(said, "the response of onError: `status` must be", all = FALSE)
 })
 
-test_that("a response of onError that names no file becomes the default response, with the request's id", {
+test_that("a response of onError with a missing file is replaced by the default response with the id", {
   withr::local_options(rookery.error_detail = "none")
   bodies <- list(c(file = "/nonexistent/file"), list(file = "/nonexistent/file"))
   for (at in seq_along(bodies)) {
@@ -168,7 +169,7 @@ test_that("a response of onError that names no file becomes the default response
   }
 })
 
-test_that("a traceback has 50 frames of 60 characters at most, and only where nobody handles the error", {
+test_that("a traceback has at most 50 frames of 60 characters, and is made only for unhandled errors", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n, data) if (n == 0) stop("deep") else deep(n - 1, data)
   traces <- list()
@@ -192,7 +193,7 @@ test_that("a traceback has 50 frames of 60 characters at most, and only where no
   expect_match(tail(traces[[1]]$trace, 1), "stop\\(\"deep\"\\)")
 })
 
-test_that("rlang's traces and parents are told", {
+test_that("traces and parent errors of rlang are reported", {
   withr::local_options(rookery.error_detail = "none")
   trace <- structure(
     data.frame(row.names = 1:2),
@@ -210,7 +211,7 @@ test_that("rlang's traces and parents are told", {
   expect_equal(lines, c("models::fit(x)", "check(y)", "caused by <no_file> no such file"))
 })
 
-test_that("what fails again and again is told once, and how often", {
+test_that("repeated errors are reported once with their number", {
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(call = function(req) stop("again and again")))
   client <- local_client(server)
@@ -223,7 +224,7 @@ test_that("what fails again and again is told once, and how often", {
   expect_match(said, "GET /often \\(call\\): again and again \\(4 more in [0-9]+ s\\)", all = FALSE)
 })
 
-test_that("kinds of failures that are remembered are bounded: a client chooses paths", {
+test_that("the number of remembered kinds of errors is limited, because clients choose paths", {
   globals <- rookery:::.globals
   before <- globals$error_reports
   withr::defer(globals$error_reports <- before)
@@ -232,7 +233,7 @@ test_that("kinds of failures that are remembered are bounded: a client chooses p
   expect_lte(length(globals$error_reports), 201)
 })
 
-test_that("secrets are masked in what onError is told of headers", {
+test_that("secrets are masked in the headers that onError gets", {
   withr::local_options(rookery.error_detail = "none")
   headers <- NULL
   server <- local_server(list(call = function(req) stop("no"), onError = function(cond, req, info) headers <<- info$headers))
@@ -243,7 +244,7 @@ test_that("secrets are masked in what onError is told of headers", {
   expect_equal(headers[["x-plain"]], "yes")
 })
 
-test_that("requests have ids: of a trusted proxy, of a trace, or their own", {
+test_that("request ids come from a trusted proxy, from a trace, or from the server", {
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   asked <- function(server, headers = character()) {
     answer <- get(local_client(server), "/ok", headers)
@@ -263,7 +264,7 @@ test_that("requests have ids: of a trusted proxy, of a trace, or their own", {
   expect_match(asked(server, "X-Request-Id: not <fine>"), own_id)
 })
 
-test_that("a request's id is a string like any other", {
+test_that("a request id is an ordinary string", {
   withr::local_options(rookery.error_detail = "none")
   kept <- NULL
   server <- local_server(list(call = function(req) {
@@ -282,7 +283,7 @@ test_that("a request's id is a string like any other", {
   expect_identical(changed, "x")
 })
 
-test_that("a 500 that the app answers itself is told of, with its id", {
+test_that("a response with status 500 of the app itself is logged with its id", {
   withr::local_options(rookery.error_detail = "none", rookery.request_id_header = TRUE)
   own <- list(status = 500L, headers = list(), body = "mine")
   app <- function(req) {
@@ -301,12 +302,12 @@ test_that("a 500 that the app answers itself is told of, with its id", {
     expect_equal(said, line)
   }
   expect_equal(stderr_of(get(local_client(server), "/other")), character())
-  # httpuv says nothing, and neither does what stands in for it.
+  # httpuv prints nothing, and neither does its replacement.
   withr::local_options(rookery.error_detail = "httpuv")
   expect_equal(stderr_of(get(local_client(local_server(app)), "/")), character())
 })
 
-test_that("httpuv's requests have no id, and its errors no traceback", {
+test_that("under httpuv, requests have no id and errors no traceback", {
   withr::local_options(rookery.error_detail = "httpuv")
   names <- NULL
   server <- local_server(list(call = function(req) {
@@ -319,7 +320,7 @@ test_that("httpuv's requests have no id, and its errors no traceback", {
   expect_equal(said, "rookery: GET /fails (call): told")
 })
 
-test_that("failures leave R as it was under a collector that runs all the time", {
+test_that("errors leave R intact under gctorture", {
   withr::local_options(rookery.error_detail = "none")
   count <- 0
   server <- local_server(failing_app(function(cond, req, info) {
@@ -327,7 +328,7 @@ test_that("failures leave R as it was under a collector that runs all the time",
     ok(info$trace[[1]])
   }))
   client <- local_client(server)
-  # Not on.exit(), which would take the place of what withr has put there.
+  # Not on.exit(), which would replace the handlers of withr.
   withr::defer(gctorture(FALSE))
   stderr_of({
     gctorture2(2000)

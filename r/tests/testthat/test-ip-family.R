@@ -1,4 +1,4 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 families <- function(ips) {
   vapply(ips, ipFamily, integer(1), USE.NAMES = FALSE)
@@ -44,7 +44,7 @@ test_that("names are not addresses, whatever their bytes", {
   expect_identical(families(c("localhost", "\u00e9", "\xff::")), c(-1L, -1L, -1L))
 })
 
-test_that("only one string is taken (httpuv: NA_character_ is -1)", {
+test_that("only one string is accepted (httpuv: NA_character_ is -1)", {
   for (ip in list(NA, NA_character_, NULL, c("::1", "1.2.3.4"), 1, character(0), factor("::1"), list("::1"), TRUE)) {
     expect_error(ipFamily(ip), "`ip` must be one string.", fixed = TRUE)
   }

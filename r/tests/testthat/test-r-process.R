@@ -1,10 +1,11 @@
-# What needs an R process of its own: its end, its signals, its children, its memory.
+# Tests that need an R process of their own: its end, signals, children and memory.
 
 hello_app <- function(req) {
   list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")
 }
 
-# An R process that runs `code`, in which `port` is a free port and `ready()` says that the server listens.
+# Runs an R process with `code`, in which `port` is a free port and `ready()` reports that the
+# server listens.
 local_process <- function(code, env = parent.frame()) {
   port <- free_port()
   script <- withr::local_tempfile(fileext = ".R", .local_envir = env)
@@ -39,7 +40,8 @@ await_line <- function(started, line, seconds = 60) {
   invisible(lines)
 }
 
-# Waits for its end; an error with what it said, when it has not ended in time. read_all_output() alone would wait for ever.
+# Waits for the end of a process; raises an error with its output after a timeout, because
+# read_all_output() would wait for ever.
 await_end <- function(started, seconds) {
   started$process$wait(seconds * 1000)
   if (started$process$is_alive()) {
@@ -56,7 +58,7 @@ fetch <- function(started, path = "/") {
   rawToChar(curl::curl_fetch_memory(url, curl::new_handle(timeout = 60))$content)
 }
 
-test_that("quit() in a handler ends the process in order", {
+test_that("quit() in a handler ends the process cleanly", {
   skip_if_not_installed("processx")
   started <- local_process({
     reg.finalizer(globalenv(), function(e) cat("finalized\n"), onexit = TRUE)
@@ -87,7 +89,7 @@ test_that("R may end while a server runs", {
   expect_identical(started$process$read_all_error(), "")
 })
 
-test_that("Ctrl-C stops a blocking runServer(), which nothing else wakes, and leaves the port free", {
+test_that("Ctrl-C stops an idle runServer() and frees the port", {
   skip_if_not_installed("processx")
   for (i in 1:3) {
     started <- local_process({
@@ -141,7 +143,7 @@ test_that("a forked child only closes what it inherited, and may serve itself", 
   expect_identical(fetch(started), "Hello, World!")
 })
 
-test_that("starting and stopping 100 times leaves threads, descriptors and memory as they were", {
+test_that("starting and stopping 100 times leaks no threads, descriptors or memory", {
   skip_if_not_installed("processx")
   started <- local_process({
     threads <- function() length(list.files("/proc/self/task"))
@@ -215,8 +217,8 @@ test_that("a header name past R's limit does not end the process", {
 test_that("the boundary holds under gctorture2()", {
   skip_if_not_installed("processx")
   started <- local_process({
-    # R compiles a function the second time it is called, and with a collection at every third allocation that takes
-    # minutes: it, and not the boundary, would be what is tested.
+    # Without the compiler: R compiles a function at its second call, which takes minutes with a
+    # collection at every third allocation.
     compiler::enableJIT(0)
     chunks <- function(...) {
       left <- list(...)
@@ -288,7 +290,7 @@ test_that("the boundary holds under gctorture2()", {
         got <- c(got, readBin(socket, "raw", 1e4))
         if (length(got) > 0) break
       }
-      # In raw: a WebSocket's frames are no text, and newer R's sub() refuses them.
+      # As raw vectors, because frames are not text, and newer versions of sub() refuse them.
       rawToChar(got[seq_len(match(as.raw(13), got, nomatch = 1) - 1)])
     }
     get <- function(path) paste0("GET ", path, " HTTP/1.1\r\nHost: a\r\nX-New-", sample(1e6, 1), ": v\r\n\r\n")
@@ -297,7 +299,7 @@ test_that("the boundary holds under gctorture2()", {
       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     frames <- as.raw(c(0x81, 0x82, 0, 0, 0, 0, 0x68, 0x69, 0x81, 0x85, 0, 0, 0, 0, 0x65, 0x72, 0x72, 0x6f, 0x72))
-    # Once without, so that packages and their functions are loaded: that takes minutes as well.
+    # Once without gctorture, to load packages and functions, which would take minutes as well.
     for (step in c(0, 3)) {
       for (path in c("/", "/error", "/early", "/promise", "/null", "/pull", "/promised", "/broken", "/push", "/lost")) cat(step, path, exchange(step, get(path)), "\n")
       cat(step, "/body", exchange(step, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"), "\n")
@@ -316,7 +318,7 @@ test_that("the boundary holds under gctorture2()", {
   expect_match(out, "3 /promise HTTP/1.1 200 OK")
   expect_match(out, "3 /null HTTP/1.1 500")
   for (path in c("/pull", "/promised", "/push")) expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
-  # A 500, or the reset behind a head that has left after its second, which R reads nothing of.
+  # Status 500, or a reset after the head was sent after one second, of which R reads nothing.
   expect_match(out, "3 /broken ")
   expect_match(out, "3 /lost HTTP/1.1 500")
   expect_match(out, "3 abc HTTP/1.1 200 OK")

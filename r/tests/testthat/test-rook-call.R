@@ -1,4 +1,4 @@
-# Expected values are what httpuv 1.6.9 returned, unless a test says how they differ.
+# The expected values are those of httpuv 1.6.9, unless a test names a difference.
 
 new_req <- function(...) {
   list2env(list(REQUEST_METHOD = "GET", ...), parent = emptyenv())
@@ -29,7 +29,7 @@ test_that("the body is read from a connection", {
   expect_identical(rookCall(read, new_req(), data, seek(data))$body, charToRaw("hello"))
 })
 
-test_that("headers become strings, and a body that is a file is told by its path", {
+test_that("headers become strings, and a body that is a file is returned as its path", {
   headers <- list(a = 1, b = 1e5, c = TRUE)
   response <- rookCall(function(req) list(status = 200L, headers = headers, body = "x"), new_req())
   expect_identical(response, list(status = 200L, headers = list(a = "1", b = "1e+05", c = "TRUE"), body = "x"))
@@ -42,26 +42,26 @@ test_that("headers become strings, and a body that is a file is told by its path
   expect_true(rookCall(function(req) list(body = list(file = "/a", owned = TRUE)), new_req())$bodyFileOwned)
 })
 
-test_that("nothing is NULL, and an error is a response", {
+test_that("an empty result is NULL, and an error is a response", {
   expect_null(rookCall(function(req) NULL, new_req()))
   expect_null(rookCall(function(req) list(), new_req()))
   expect_identical(rookCall(function(req) stop("bo"), new_req()), failure("ERROR: bo"))
 })
 
 test_that("an error's text is UTF-8", {
-  # R itself puts an error's text into the locale's encoding.
+  # R itself converts the text of an error to the locale's encoding.
   skip_if_not(l10n_info()[["UTF-8"]])
   expect_identical(rookCall(function(req) stop("b\u00f6"), new_req())$body, charToRaw(enc2utf8("ERROR: b\u00f6")))
 })
 
-test_that("what is no list is said to be none (httpuv: by the error of `$`)", {
+test_that("a value that is not a list is reported (httpuv: by the error of `$`)", {
   expect_identical(
     rookCall(function(req) "abc", new_req()),
     failure("ERROR: A response must be a list, not character.")
   )
 })
 
-test_that("a promise is of a response, also when it is broken", {
+test_that("a promise results in a response, also if it is rejected", {
   settle <- function(promise) {
     value <- NULL
     promises::then(promise, function(response) value <<- response)

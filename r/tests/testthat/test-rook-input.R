@@ -1,4 +1,4 @@
-# What an app reads a request's body from: made when it is first looked at, gone with the answer.
+# The Rook input of a request: created when it is first used, and invalid after the response.
 
 local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   app <- list(call = function(req) {
@@ -9,7 +9,7 @@ local_call <- function(handler, onHeaders = NULL, env = parent.frame()) {
   local_client(local_server(app, env), env)
 }
 
-# With and without `onHeaders` the body is bound in different ways.
+# With and without `onHeaders`, the body is bound in different ways.
 both_ways <- list(NULL, function(req) NULL)
 
 test_that("a request with a body is a plain environment like any other", {
@@ -40,7 +40,7 @@ test_that("a request with a body is a plain environment like any other", {
   }
 })
 
-test_that("a request is one for all that takes an environment as a whole", {
+test_that("functions that use a whole environment accept a request", {
   skip_if_not_installed("rlang")
   for (on_headers in list(NULL, function(req) NULL, function(req) {
     eapply(req, class, all.names = TRUE)
@@ -73,7 +73,7 @@ test_that("a request is one for all that takes an environment as a whole", {
   }
 })
 
-test_that("its stream has httpuv's methods, and nothing can be changed in it", {
+test_that("rook.input has httpuv's methods and is locked", {
   seen <- NULL
   client <- local_call(function(req) {
     input <- req$rook.input
@@ -100,7 +100,7 @@ test_that("its stream has httpuv's methods, and nothing can be changed in it", {
   expect_identical(seen$wrong, rep(list("`l` must be one number."), 4))
 })
 
-test_that("a body that is read after the answer is an error that says why", {
+test_that("reading a body after the response is an error that says why", {
   for (on_headers in both_ways) {
     for (looked_at in c(TRUE, FALSE)) {
       kept <- NULL
@@ -124,7 +124,7 @@ test_that("a body that is read after the answer is an error that says why", {
   }
 })
 
-test_that("a body stays until its promise is settled", {
+test_that("a body stays readable until its promise is resolved", {
   kept <- NULL
   resolve_it <- NULL
   server <- local_server(function(req) {
@@ -143,7 +143,7 @@ test_that("a body stays until its promise is settled", {
   expect_error(kept$rook.input$read(), "has been answered")
 })
 
-test_that("a body that is read in a forked process is an error that says why", {
+test_that("reading a body in a forked process is an error that says why", {
   skip_on_os("windows")
   said <- NULL
   client <- local_call(function(req) {
@@ -159,7 +159,7 @@ test_that("a body that is read in a forked process is an error that says why", {
   expect_identical(said[[3]], "abc")
 })
 
-test_that("bodies that a stopping server answers for its app are closed as well", {
+test_that("connections to bodies are closed when a stopping server itself responds", {
   kept <- NULL
   connection <- NULL
   server <- local_server(function(req) {
@@ -176,7 +176,7 @@ test_that("bodies that a stopping server answers for its app are closed as well"
   expect_identical(reply(client)$status, 503L)
 })
 
-test_that("requests with a body leave nothing behind", {
+test_that("requests with a body leak no memory", {
   some <- 0
   server <- local_server(list(call = function(req) {
     some <<- some + 1
@@ -200,11 +200,12 @@ test_that("requests with a body leave nothing behind", {
   round(20)
   before <- cells()
   round(200)
-  # 20,000 requests: one cell for each would be 20,000. Others are R's own, with what ran before in this process (502 once).
+  # 20,000 requests with one cell each would be 20,000. Other cells are R's own, or of earlier tests
+  # in this process (502 once).
   expect_lt(cells() - before, 2000)
 })
 
-test_that("WebSockets leave nothing behind", {
+test_that("WebSockets leak no memory", {
   closed <- 0
   server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)))
   visit <- function(n) {
@@ -222,10 +223,10 @@ test_that("WebSockets leave nothing behind", {
   expect_lt(cells() - before, 1000)
 })
 
-test_that("the open WebSockets are seen in an AppWrapper, by names that are used again", {
+test_that("an AppWrapper lists the open WebSockets by names that are reused", {
   app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
   server <- local_server(app)
-  # As package livecode looks at them.
+  # As package livecode looks for them.
   sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
   expect_identical(names(sockets()), character(0))
   clients <- lapply(1:3, function(i) {
@@ -247,12 +248,12 @@ test_that("the open WebSockets are seen in an AppWrapper, by names that are used
   expect_true(names(sockets()) %in% first)
 })
 
-test_that("a large body that a finalizer looks at too late is an error that says so", {
+test_that("reading a large body too late in a finalizer is an error that says so", {
   kept <- NULL
   said <- NULL
   client <- local_call(function(req) {
     holder <- new.env()
-    # Before the body, so that R finalizes the holder after it.
+    # Created before the body, so that R finalizes the holder after it.
     reg.finalizer(holder, function(holder) {
       kept <<- holder$body
       said <<- list(

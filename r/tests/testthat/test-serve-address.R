@@ -14,13 +14,13 @@ test_that("a port is a whole number in range", {
   }
 })
 
-test_that("unix: names a socket in a folder that exists", {
+test_that("`unix:` names a socket in an existing folder", {
   dir <- normalizePath(withr::local_tempdir())
   expect_equal(serve_address(paste0("unix:", dir, "/s"), 8000)$socket, file.path(dir, "s"))
   expect_error(serve_address("unix:/no/such/folder/s", 1), "does not exist", class = "rookery_bad_address")
 })
 
-test_that("a busy port is told with who holds it, and another is named", {
+test_that("the error for a port in use names the process and another port", {
   server <- startServer("127.0.0.1", 0, list())
   withr::defer(server$stop())
   port <- as.integer(server$getPort())
@@ -43,19 +43,19 @@ test_that("the process that holds a port is found", {
   expect_null(port_holder(free_port()))
 })
 
-test_that("an address of no interface is told as such", {
-  # TEST-NET-1 of RFC 5737: nobody's.
+test_that("an address without an interface is reported as such", {
+  # TEST-NET-1 of RFC 5737, which is not assigned.
   expect_error(probe(serve_address("192.0.2.1", 0)), "Cannot listen on 192.0.2.1", class = "rookery_no_address")
 })
 
-test_that("probing leaves the port free, and finds one for 0", {
+test_that("probing leaves the port free, and finds a port for 0", {
   address <- probe(serve_address("127.0.0.1", 0))
   expect_gt(address$port, 0)
   expect_equal(probe(address), address)
   expect_length(listServers(), 0)
 })
 
-test_that("addresses are shown as a browser takes them", {
+test_that("addresses are shown as URLs", {
   expect_equal(url_of("127.0.0.1", 80), "http://127.0.0.1:80")
   expect_equal(url_of("0.0.0.0", 80), "http://127.0.0.1:80")
   expect_equal(url_of("::1", 8000), "http://[::1]:8000")

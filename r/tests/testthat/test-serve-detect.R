@@ -1,6 +1,6 @@
 kind_of <- function(...) detect_target(local_app(...))$kind
 
-test_that("a folder is what its files say", {
+test_that("folders are detected by their files", {
   expect_equal(kind_of(app.R = "library(shiny)\nshinyApp(ui, server)"), "shiny")
   expect_equal(kind_of(server.R = "function(input, output) NULL", ui.R = "fluidPage()"), "shiny")
   expect_equal(kind_of(plumber.R = "#* @get /\nfunction() 1"), "plumber")
@@ -10,7 +10,7 @@ test_that("a folder is what its files say", {
   expect_equal(kind_of(app.R = "function(req) list(status = 200L)"), "script")
 })
 
-test_that("_server.yml goes first, and names an engine", {
+test_that("_server.yml takes precedence, and names an engine", {
   found <- detect_target(local_app("_server.yml" = c("engine: plumber2", "routes: api"), app.R = "shinyApp()"))
   expect_equal(found$kind, "engine")
   expect_equal(found$engine, "plumber2")
@@ -19,7 +19,7 @@ test_that("_server.yml goes first, and names an engine", {
   expect_error(detect_target(local_app("_server.yml" = "engine: a; b")), class = "rookery_bad_target")
 })
 
-test_that("a file is what it contains", {
+test_that("files are detected by their contents", {
   dir <- local_app(
     "api.R" = c("# an API", "#* @apiTitle x", "", "#* @post /a", "function() 1"),
     "old.R" = "#' @get /\nfunction() 1",
@@ -38,7 +38,7 @@ test_that("a file is what it contains", {
   expect_equal(detect_target(file.path(dir, "my.R"))$dir, dir)
 })
 
-test_that("what is none of these is told what was looked for", {
+test_that("the error for an unknown kind lists what was searched", {
   dir <- local_app("notes.txt" = "hello", "plain.Rmd" = c("---", "title: x", "---"), "empty.R" = "# nothing")
   expect_error(detect_target(dir), "none of these is in the folder.*app\\.R.*plumber\\.R", class = "rookery_bad_target")
   expect_error(detect_target(file.path(dir, "notes.txt")), "a file named .txt", class = "rookery_bad_target")
@@ -56,7 +56,7 @@ test_that("what is none of these is told what was looked for", {
   expect_equal(basename(detect_target(local_app("a.Rmd" = shiny, "index.Rmd" = shiny))$path), "index.Rmd")
 })
 
-test_that("a path that does not exist is told where it was looked for, and what is near", {
+test_that("the error for a missing path names the folder and similar names", {
   dir <- local_app("shiny-app/app.R" = "shinyApp()")
   withr::local_dir(dir)
   expect_error(detect_target("shinyapp"), "does not exist \\(looked in .*Did you mean `shiny-app`", class = "rookery_no_target")
@@ -68,7 +68,7 @@ test_that("a path that does not exist is told where it was looked for, and what 
   expect_error(detect_target(NA_character_), "as one string", class = "rookery_bad_target")
 })
 
-test_that("objects are told apart", {
+test_that("objects are detected by their class", {
   expect_equal(detect_object(function(req) 1)$kind, "app")
   expect_equal(detect_object(list(call = function(req) 1))$kind, "app")
   expect_equal(detect_object(list2env(list(call = function(req) 1)))$kind, "app")
@@ -83,17 +83,17 @@ test_that("objects are told apart", {
   expect_error(serve(42, port = 0), "class numeric cannot be served.*These can be served", class = "rookery_bad_target")
 })
 
-test_that("YAML is read as YAML, and what it says of others is not taken for ours", {
+test_that("YAML is parsed, and settings of other programs are ignored", {
   skip_if_not_installed("yaml")
   engine <- function(...) detect_target(local_app("_server.yml" = c(...)))$engine
   expect_equal(engine("{engine: rookery, app: app.R}"), "rookery")
   expect_equal(engine("database:", "  engine: postgres", "engine: rookery"), "rookery")
   expect_equal(engine("note: |", "  engine: postgres", "engine:", "  rookery"), "rookery")
   expect_error(engine("database:", "  engine: postgres"), "has no `engine:`", class = "rookery_bad_target")
-  # Not a part of a name either.
+  # Names are not matched partially.
   expect_error(engine("engines: rookery"), "has no `engine:`", class = "rookery_bad_target")
   expect_error(engine("a: [1"), "is not valid YAML", class = "rookery_bad_target")
-  # Nothing is evaluated.
+  # The file is not evaluated.
   expect_error(engine("engine: !expr stop('evaluated')"), "has no `engine:`", class = "rookery_bad_target")
   document <- function(...) is_shiny_document(file.path(local_app(a.Rmd = c("---", ..., "---", "text")), "a.Rmd"))
   expect_true(document("title: x", "runtime: 'shiny'"))
@@ -104,7 +104,7 @@ test_that("YAML is read as YAML, and what it says of others is not taken for our
   expect_false(document("title: x"))
 })
 
-test_that("launch_server() takes host and port of `options:`, and arguments take precedence", {
+test_that("launch_server() uses host and port of `options:`, and arguments take precedence", {
   skip_if_not_installed("yaml")
   launch <- function(..., host = NULL, port = NULL) {
     dir <- local_app("_server.yml" = c("engine: rookery", ...), "app.R" = "list(call = function(req) NULL)")

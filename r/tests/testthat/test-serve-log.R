@@ -1,4 +1,4 @@
-test_that("where the log goes is checked when serving starts", {
+test_that("the destination of the log is checked when serving starts", {
   expect_equal(log_target(TRUE)$to, "stdout")
   expect_equal(log_target(FALSE)$to, "nothing")
   expect_equal(log_target(print)$to, "call")
@@ -52,7 +52,7 @@ test_that("JSON lines are JSON", {
   expect_lt(abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())), 60)
 })
 
-test_that("a function is called with the fields, and its errors stop nothing", {
+test_that("a log function is called with the fields, and its errors are harmless", {
   seen <- list()
   end <- log_open(log_target(function(line) {
     seen[[length(seen) + 1]] <<- line
@@ -75,7 +75,7 @@ test_that("a function is called with the fields, and its errors stop nothing", {
   expect_length(grep("access log: my log is broken", said), 2)
 })
 
-test_that("a function may serve by itself without being called in itself", {
+test_that("a log function may call service() without being called within itself", {
   depth <- 0
   deepest <- 0
   seen <- 0

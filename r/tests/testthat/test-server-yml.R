@@ -1,6 +1,6 @@
-# Each key of a `_server.yml` whose engine is rookery has its effect, and there are no others.
+# Each key of a `_server.yml` for rookery has an effect, and there are no other keys.
 
-# A value of each key that is not its default.
+# A value for each key that is not its default.
 option_keys <- list(
   host = list("127.0.0.2", "--host=127.0.0.2"),
   port = list(8123L, "--port=8123"),
@@ -46,7 +46,7 @@ option_keys <- list(
   keep_half_closed = list(TRUE, "--keep-half-closed")
 )
 
-# Files that tls_config() takes.
+# Files for tls_config().
 pem_dir <- dirname(local_pem(teardown_env()))
 file.copy(list.files(pem_dir, full.names = TRUE), file.path(pem_dir, c("c.pem", "k.pem", "ca.pem")))
 pem <- function(name) file.path(pem_dir, name)
@@ -77,12 +77,12 @@ acme_keys <- list(
   dir = list("/kept", "--acme-dir=/kept")
 )
 
-# A value of each limit that is not its default.
+# A value for each limit that is not its default.
 limit_keys <- function() {
   table <- rookery:::limit_table()
   some <- c(count = 7, bytes = 1e6, seconds = 7, rate = 77, percent = 3)
   values <- pmax(table$least, some[table$kind])
-  # The memory has to do for a connection.
+  # The memory must suffice for a connection.
   values[table$name == "max_client_memory"] <- 5e8
   values[table$name %in% c("max_header_size", "http2_max_header_list_size")] <- 20000
   values <- values + ifelse(!is.nan(table$default) & values == table$default, 1, 0)
@@ -117,7 +117,7 @@ test_that("each key is read with the type of its setting", {
   expect_null(rookery:::server_file(withr::local_tempfile(lines = "engine: plumber2", fileext = ".yml")))
 })
 
-test_that("HTTPS of a file is what tls_config() gives", {
+test_that("HTTPS settings of a file equal those of tls_config()", {
   tls <- function(...) settings_read(local_yml(list(...)))$address$tls
   expect_equal(tls(tls = "dev"), "dev")
   asked <- tls(tls = values_of(tls_keys[setdiff(names(tls_keys), "acme")]))
@@ -129,7 +129,7 @@ test_that("HTTPS of a file is what tls_config() gives", {
   expect_equal(asked$acme, acme(c("a.org", "b.org"), agree_tos = TRUE, profile = "shortlived", dir = tempdir()))
 })
 
-test_that("an unknown key is an error at any level, with the one that may be meant", {
+test_that("an unknown key is an error at any level, with a suggestion", {
   says <- function(file, text) {
     expect_error(settings_read(file), text, fixed = TRUE, class = "rookery_bad_setting")
   }
@@ -152,7 +152,7 @@ test_that("an unknown key is an error at any level, with the one that may be mea
   expect_error(detect_target(dirname(file)), "package names are case-sensitive: `rookery`")
 })
 
-# One R process, started in each way, tells its settings and where they come from.
+# One R process, started in each way, reports its settings and their origins.
 test_that("host, port, log and all settings take effect in one R process", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
@@ -188,7 +188,7 @@ test_that("host, port, log and all settings take effect in one R process", {
     expect_match(paste(readLines(file.path(dir, "access.log")), collapse = ""), "\"path\":\"/\"")
     unlink(file.path(dir, "access.log"))
   }
-  # Arguments and options of the command line take precedence.
+  # Arguments and command-line options take precedence.
   it <- local_cli("serve", dir, "--host", "127.0.0.3", "--log", "-", "--log-format", "common")
   url <- expect_serving(it)
   expect_equal(url, paste0("http://127.0.0.3:", options$port))
@@ -203,7 +203,7 @@ test_that("host, port, log and all settings take effect in one R process", {
   expect_false(file.exists(file.path(dir, "access.log")))
 })
 
-test_that("an app that asks for HTTPS in a misspelt key is not served in the clear", {
+test_that("an app with a misspelt HTTPS key is not served as plaintext HTTP", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
   dir <- dirname(local_yml(list(tsl = "dev", port = 0L)))
@@ -213,7 +213,7 @@ test_that("an app that asks for HTTPS in a misspelt key is not served in the cle
   }
 })
 
-test_that("a Unix socket that a _server.yml names is relative to it", {
+test_that("a Unix socket in a _server.yml is relative to the file", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
   dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
@@ -225,7 +225,7 @@ test_that("a Unix socket that a _server.yml names is relative to it", {
   expect_equal(fetch("http://localhost/", path = file.path(dir, "s"))$text, "by socket")
 })
 
-test_that("launch_server() as a host calls it ignores workers and HTTPS of the file, and says so once", {
+test_that("launch_server() of a hosting service ignores workers and HTTPS of the file, with one message", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
   file <- local_yml(list(workers = 2L, max_age = "12h", tls = list(cert = "none.pem", redirect_from = 8080L), error_detail = "message"))
@@ -233,20 +233,20 @@ test_that("launch_server() as a host calls it ignores workers and HTTPS of the f
   it <- local_r(sprintf("rookery::launch_server('%s', '127.0.0.1', %d, log = FALSE)", file, free_port()))
   url <- expect_serving(it)
   expect_match(url, "^http://")
-  # This very process serves.
+  # This process serves.
   expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
   said <- "`workers:`, `max_age:`, `tls:` of `.*_server.yml` are ignored, because launch_server\\(\\) was called with the host or port"
   expect_equal(lengths(regmatches(it$tell(), gregexpr(said, it$tell()))), 1, info = it$tell())
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_no_match(it$tell(), "restarted|supervis")
-  # Without them the file counts.
+  # Without them, the file is used.
   it <- local_r(sprintf("rookery::launch_server('%s')", file))
   expect_equal(exit_of(it), 1)
   expect_match(it$tell(), "none.pem")
 })
 
-test_that("an argument of launch_server() is not taken for another whose name it begins", {
+test_that("arguments of launch_server() are not matched partially", {
   skip_if_not_installed("yaml")
   file <- local_yml(list(log = "access.log"))
   asked <- settings_read(file, list(log_format = "json"))
@@ -268,19 +268,19 @@ test_that("a key that is given twice, with `-` and with `_`, is an error", {
   )
 })
 
-test_that("a port that is none is reported with its place in the file", {
+test_that("an invalid port is reported with its position in the file", {
   for (port in list("http", 70000L, 1.5, c(1L, 2L))) {
     expect_error(settings_read(local_yml(list(port = port))), "`port:` must be a whole number from 0 to 65535", class = "rookery_bad_setting")
   }
 })
 
-test_that("a host ignores what it decides itself, and a limit on requests is the file's", {
+test_that("options that a hosting service decides are ignored, and request limits are used", {
   own <- list(request_timeout = 5, admin = "127.0.0.1:1", workers = 2, http2 = FALSE, acme_dir = "/d", port = 1)
   expect_message(kept <- rookery:::without_hosted(own, "a.yml"), "`workers:`, `tls:` of `a.yml` are ignored")
   expect_named(kept, c("request_timeout", "admin", "port"))
 })
 
-test_that("ws_compression: off in a file turns compression off", {
+test_that("`ws_compression: off` in a file turns compression off", {
   file <- withr::local_tempfile(lines = c("engine: rookery", "app: app.R", "options:", "  ws_compression: off"), fileext = ".yml")
   globals <- rookery:::.globals
   before <- globals$settings

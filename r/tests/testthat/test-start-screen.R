@@ -1,6 +1,6 @@
-# The start-up screen, `open`, and the apps that `rookery new` writes.
+# The start-up screen, `open`, and the projects of `rookery new`.
 
-test_that("the screen has the address, those for others, and the one of admin", {
+test_that("the screen has the address, the network address, and the admin address", {
   lines <- screen_lines("Shiny app in /srv/app", "http://127.0.0.1:8000", "http://192.0.2.7:8000", "127.0.0.1:9100", FALSE)
   expect_equal(lines, c(
     paste0("rookery ", utils::packageVersion("rookery"), ": Shiny app in /srv/app"),
@@ -14,7 +14,7 @@ test_that("the screen has the address, those for others, and the one of admin", 
   expect_equal(coloured[[2]], "Serving on \033[1;36mhttp://[::1]:80\033[0m \033[2m(Ctrl-C stops)\033[0m")
 })
 
-test_that("other machines have an address where all interfaces are listened on", {
+test_that("a network address is shown if the server listens on all interfaces", {
   expect_equal(network_place("https://127.0.0.1:8000", "0.0.0.0", 8000L, "192.0.2.7"), "https://192.0.2.7:8000")
   expect_equal(network_place("http://[::1]:8000", "::", 8000L, "2001:db8::7"), "http://[2001:db8::7]:8000")
   expect_null(network_place("http://127.0.0.1:8000", "127.0.0.1", 8000L, "192.0.2.7"))
@@ -22,7 +22,7 @@ test_that("other machines have an address where all interfaces are listened on",
   expect_null(network_place("http://127.0.0.1:8000", "0.0.0.0", 8000L, ""))
 })
 
-test_that("only a terminal is coloured, unless variables say otherwise", {
+test_that("colours are used only at a terminal, unless variables change that", {
   withr::local_envvar(NO_COLOR = NA, CLICOLOR_FORCE = NA, CLICOLOR = NA, TERM = "xterm")
   expect_true(is_coloured(TRUE))
   expect_false(is_coloured(FALSE))
@@ -32,7 +32,7 @@ test_that("only a terminal is coloured, unless variables say otherwise", {
   withr::with_options(list(knitr.in.progress = TRUE), withr::with_envvar(c(CLICOLOR_FORCE = "1"), expect_false(is_coloured(TRUE))))
 })
 
-test_that("an address is opened in the viewer, or in the browser, and over SSH only told", {
+test_that("an address is opened in the viewer or browser, and over SSH only printed", {
   withr::local_envvar(SSH_CONNECTION = NA, SSH_TTY = NA, DISPLAY = ":0", WAYLAND_DISPLAY = NA)
   opened <- character()
   opens <- function(name) function(url, ...) opened <<- c(opened, paste(name, url))
@@ -58,7 +58,7 @@ test_that("serve() opens the address of an object and of a path once it listens"
   expect_true(wait_until(function() grepl(paste("opened", url, "hello"), it$tell(), fixed = TRUE)))
   it$signal(15)
   expect_equal(exit_of(it), 0)
-  # While the object's own R opens it, it cannot answer.
+  # While R itself opens the address, it cannot respond.
   it <- local_served(dir, "port = 0, log = FALSE, open = function(url) { cat('opened', url, '\\n'); stop('no browser') }")
   url <- expect_serving(it)
   expect_true(wait_until(function() grepl("`open` failed: no browser", it$tell(), fixed = TRUE)))
@@ -83,7 +83,7 @@ test_that("with workers the program opens the address, once", {
   )
   url <- sub("/$", "", expect_serving(it))
   expect_true(wait_until(function() file.exists(told) && length(readLines(told)) > 0))
-  # Both workers are ready, and neither opens it as well.
+  # Both workers are ready, and neither opens the address again.
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("is ready", it$tell()))) >= 2))
   expect_equal(readLines(told), url)
   expect_equal(fetch(url)$text, "hello")
@@ -91,7 +91,7 @@ test_that("with workers the program opens the address, once", {
   expect_equal(exit_of(it), 0)
 })
 
-test_that("nothing is shown while a document is knitted", {
+test_that("no screen is shown while a document is knitted", {
   skip_if_not_installed("processx")
   it <- local_r(c(
     "options(knitr.in.progress = TRUE)",
@@ -103,7 +103,7 @@ test_that("nothing is shown while a document is knitted", {
   expect_equal(it$tell(), "after serving")
 })
 
-test_that("what `rookery new` writes passes the check and is served", {
+test_that("projects of `rookery new` pass `rookery check` and are served", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- withr::local_tempdir()
@@ -126,14 +126,14 @@ test_that("what `rookery new` writes passes the check and is served", {
       expect_match(fetch(paste0(url, path))$text, pages[[kind]][[path]], fixed = TRUE)
     }
     if (kind == "api") expect_equal(fetch(paste0(url, "/eruptions?minutes=x"))$status_code, 400)
-    # One screen, and the label of the worker's R process is not repeated.
+    # One screen, without the label of the worker's R process.
     expect_length(gregexpr("rookery [0-9.]+: ", it$tell())[[1]], 1)
     it$signal(15)
     expect_equal(exit_of(it), 0)
   }
 })
 
-test_that("an app that fails at the start is told once, its own message first, and its callers are folded", {
+test_that("an app that fails at its start is reported once, with the message first and without its callers", {
   skip_if_not_installed("processx")
   dir <- local_app("app.R" = c("connect <- function() stop('the database is away')", "connect()", "1"))
   for (workers in c(1, 2)) {

@@ -1,4 +1,5 @@
-# What a running server's static paths are and become. Expected values are those of httpuv 1.6.9.
+# Static paths of a running server, and their changes. The expected values are those of httpuv
+# 1.6.9.
 
 new_site <- function(..., options = staticPathOptions()) {
   site_new(normalizeStaticPaths(list(...)), options)
@@ -36,7 +37,7 @@ test_that("paths are removed by their exact keys", {
   expect_identical(names(site_paths(site)), "/b")
 })
 
-test_that("options are set one by one, NULL leaves them, and of two the first counts", {
+test_that("options are set separately, NULL keeps them, and of duplicates the first counts", {
   site <- new_site(options = staticPathOptions(headers = list(a = "b")))
   expect_null(attr(site_options(site), "normalized"))
   expect_s3_class(site_options(site), "staticPathOptions", exact = TRUE)
@@ -57,7 +58,7 @@ test_that("options are set one by one, NULL leaves them, and of two the first co
   expect_setequal(names(site_options(site)), names(staticPathOptions()))
 })
 
-test_that("options that there are none of are refused, and nothing is changed", {
+test_that("unknown options are refused, and nothing changes", {
   site <- new_site()
   before <- site_options(site)
   expect_error(site_set_options(site, list(FALSE)), "All items must be named.", fixed = TRUE)
@@ -68,7 +69,7 @@ test_that("options that there are none of are refused, and nothing is changed", 
   expect_identical(site_options(site), before)
 })
 
-test_that("what a path does not say is the server's, never another path's", {
+test_that("missing options are taken from the server, and never from another path", {
   dir <- normalizePath(tempdir())
   options <- staticPathOptions(fallthrough = TRUE, headers = list(a = "b"), validation = "\"x\" == \"y\"")
   path <- staticPath(dir, indexhtml = FALSE, headers = list())
@@ -86,7 +87,7 @@ test_that("what a path does not say is the server's, never another path's", {
   expect_identical(resolved$validation, character(0))
 })
 
-test_that("a server tells and changes its static paths", {
+test_that("a server returns and changes its static paths", {
   dir <- normalizePath(tempdir())
   server <- startServer("127.0.0.1", 0, list(
     staticPaths = list("b/" = dir, a = staticPath(dir, headers = list())),
@@ -96,7 +97,7 @@ test_that("a server tells and changes its static paths", {
   expect_identical(names(server$getStaticPaths()), c("/a", "/b"))
   expect_null(server$getStaticPaths()[["/b"]]$options$headers)
   expect_identical(names(expect_invisible(server$setStaticPath(c = dir))), c("/a", "/b", "/c"))
-  # As Shiny does.
+  # As in Shiny.
   expect_identical(names(server$setStaticPath(.list = c(d = dir))), c("/a", "/b", "/c", "/d"))
   expect_identical(names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6]))
   expect_identical(names(expect_invisible(server$removeStaticPath("a"))), paste0("/", letters[1:6]))
@@ -106,7 +107,7 @@ test_that("a server tells and changes its static paths", {
   expect_identical(server$setStaticPathOption(.list = list(html_charset = "q"))$html_charset, "q")
 })
 
-test_that("a server that was stopped has no static paths and takes none", {
+test_that("a stopped server has no static paths and accepts none", {
   server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = tempdir())))
   server$stop()
   expect_null(server$getStaticPaths())
@@ -116,7 +117,7 @@ test_that("a server that was stopped has no static paths and takes none", {
   expect_null(expect_invisible(server$setStaticPathOption(unknown = 1)))
 })
 
-test_that("static paths and options that are none keep a server from starting", {
+test_that("invalid static paths and options prevent a server from starting", {
   expect_error(startServer("127.0.0.1", 0, list(staticPaths = list(tempdir()))), "paths must be a named")
   expect_error(
     startServer("127.0.0.1", 0, list(staticPathOptions = list(indexhtml = TRUE))),
@@ -125,7 +126,7 @@ test_that("static paths and options that are none keep a server from starting", 
   )
 })
 
-test_that("paths that are refused change nothing", {
+test_that("refused paths change nothing", {
   dir <- normalizePath(tempdir())
   server <- startServer("127.0.0.1", 0, list(staticPaths = c(a = dir)))
   withr::defer(server$stop())

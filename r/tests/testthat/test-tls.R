@@ -2,7 +2,7 @@
 
 skip_if_not_installed("curl")
 
-# What a server in the clear says.
+# The response of a plaintext server.
 reply_of_plain <- function() {
   server <- startServer("127.0.0.1", 0, function(req) {
     list(status = 200L, headers = list(), body = req$rook.url_scheme)
@@ -12,13 +12,13 @@ reply_of_plain <- function() {
   fetch_here(paste0("http://127.0.0.1:", server$getPort()))$text
 }
 
-test_that("a server speaks HTTPS, and says so in the request", {
+test_that("a server uses HTTPS, and the request says so", {
   pair <- make_pair(withr::local_tempdir(), "own")
   server <- local_tls_server(tls_config(pair$cert, pair$key))
   answer <- fetch_here(secure_url(server), cainfo = pair$cert)
   expect_equal(answer$status_code, 200L)
   expect_equal(answer$text, "https")
-  # Nobody trusts it without its certificate.
+  # Clients do not trust it without its certificate.
   expect_match(fetch_here(secure_url(server)), "certificate")
   plain <- fetch_here(paste0("http://localhost:", server$getPort(), "/a?b"))
   expect_equal(plain$status_code, 400L)
@@ -26,7 +26,7 @@ test_that("a server speaks HTTPS, and says so in the request", {
   expect_equal(reply_of_plain(), "http")
 })
 
-test_that("browsers are told to come by HTTPS alone, if that is asked for", {
+test_that("`hsts` adds Strict-Transport-Security", {
   pair <- make_pair(withr::local_tempdir(), "own")
   app <- function(req) {
     own <- if (req$PATH_INFO == "/own") list("Strict-Transport-Security" = "max-age=7; includeSubDomains") else list()
@@ -56,7 +56,7 @@ test_that("browsers are told to come by HTTPS alone, if that is asked for", {
   }
 })
 
-test_that("a port beside it sends requests on", {
+test_that("redirect_from redirects to HTTPS", {
   pair <- make_pair(withr::local_tempdir(), "own")
   from <- free_port()
   server <- startServer("127.0.0.1", 0, function(req) stop("R is not asked"), tls = tls_config(pair$cert, pair$key, redirect_from = from))
@@ -67,7 +67,7 @@ test_that("a port beside it sends requests on", {
   }
   expect_equal(sent_to("localhost", "/a?b=c"), c("308", paste0("https://localhost:", server$getPort(), "/a?b=c")))
   expect_equal(sent_to("evil.example", "/"), 421)
-  # The port is taken: the server does not start, and leaves nothing behind.
+  # The port is in use, so the server does not start, and nothing is left.
   other <- free_port()
   expect_error(
     capture.output(startServer("127.0.0.1", other, list(), tls = tls_config(pair$cert, pair$key, redirect_from = from)), type = "message"),
@@ -75,7 +75,7 @@ test_that("a port beside it sends requests on", {
   )
   startServer("127.0.0.1", other, list())$stop()
   server$stop()
-  # Both are free again.
+  # Both ports are free again.
   startServer("127.0.0.1", from, list())$stop()
   for (wrong in list(0, 65536, "80", 1.5, NA, TRUE, c(80, 81))) {
     expect_error(tls_config(pair$cert, redirect_from = wrong), "`redirect_from` must be a port from 1 to 65535")
@@ -97,7 +97,7 @@ test_that("certificate and key may be text, or in one file", {
   expect_no_match(printed, "BEGIN")
 })
 
-test_that("a client's certificate is in the request, and nowhere without one", {
+test_that("the certificate of a client is in the request", {
   dir <- withr::local_tempdir()
   ca <- make_pair(dir, "ca", "/CN=An authority")
   own <- make_pair(dir, "own")
@@ -112,7 +112,7 @@ test_that("a client's certificate is in the request, and nowhere without one", {
   expect_equal(fields[[1]], "CN=Ada,O=Engines")
   told <- system2("openssl", c("x509", "-noout", "-fingerprint", "-sha256", "-in", ada$cert), stdout = TRUE)
   expect_equal(fields[[2]], tolower(gsub(":", "", sub("^.*=", "", told))))
-  # A header cannot claim to be one.
+  # A header of the client cannot claim a certificate.
   expect_equal(
     fetch_here(secure_url(server), cainfo = own$cert, httpheader = c("TLS-Client-Subject: CN=Eve", "TLS_CLIENT_SUBJECT: CN=Eve"))$text,
     "nobody"
@@ -149,7 +149,7 @@ test_that("WebSockets open over HTTPS", {
   expect_equal(opened, "https")
 })
 
-test_that("reload_tls() gives new connections the new certificate, and a bad one to nobody", {
+test_that("reload_tls() uses the new certificate for new connections, unless it is invalid", {
   dir <- withr::local_tempdir()
   one <- make_pair(dir, "one")
   two <- make_pair(dir, "two")
@@ -173,7 +173,7 @@ test_that("reload_tls() gives new connections the new certificate, and a bad one
   expect_false(server$reload_tls())
 })
 
-test_that("what is wrong is said with the file and the remedy", {
+test_that("errors name the file and the remedy", {
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   start <- function(...) startServer("127.0.0.1", 0, list(), quiet = TRUE, tls = tls_config(...))
@@ -187,7 +187,7 @@ test_that("what is wrong is said with the file and the remedy", {
   expect_length(listServers(), 0)
 })
 
-test_that("the text of a key is none of a path, whatever is before it", {
+test_that("the text of a key is not taken for a path", {
   pair <- make_pair(withr::local_tempdir(), "text")
   read <- function(path) paste(readLines(path), collapse = "\n")
   for (before in c("Bag Attributes\n    localKeyID: 01\n", "\ufeff", "\n")) {
@@ -198,7 +198,7 @@ test_that("the text of a key is none of a path, whatever is before it", {
   }
 })
 
-test_that("a certificate, key or authority that cannot be used is an error at construction", {
+test_that("tls_config() raises an error for an unusable certificate, key or authority", {
   pem <- local_pem()
   expect_wrong <- function(code, text) {
     error <- expect_error(code, text, fixed = TRUE, class = "rookery_bad_tls")
@@ -212,7 +212,7 @@ test_that("a certificate, key or authority that cannot be used is an error at co
   expect_wrong(tls_config(withr::local_tempfile(lines = "no certificate")), "certificate")
 })
 
-test_that("what tls_config() returns prints everything that is not as by default", {
+test_that("tls_config() prints all values that are not defaults", {
   pem <- local_pem()
   tls <- tls_config(
     pem,
@@ -227,7 +227,7 @@ test_that("what tls_config() returns prints everything that is not as by default
   expect_length(format(tls_config(pem)), 2)
 })
 
-test_that("what is no choice is said by its name", {
+test_that("errors for an invalid choice name the argument", {
   pem <- local_pem()
   expect_error(tls_config("c", min_version = 1.3), "`min_version` must be \"1.2\" or \"1.3\", not 1.3.", fixed = TRUE)
   expect_error(tls_config("c", min_version = "1.1"), "not \"1.1\".", fixed = TRUE)
@@ -237,7 +237,7 @@ test_that("what is no choice is said by its name", {
   expect_equal(tls_config(pem)$client_auth, "required")
 })
 
-test_that("a key is opened with its password", {
+test_that("a key is decrypted with its password", {
   skip_if_not_installed("openssl")
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
@@ -252,7 +252,7 @@ test_that("a key is opened with its password", {
   expect_equal(fetch_here(secure_url(server), cainfo = pair$cert)$text, "https")
 })
 
-test_that("a proxy is believed when the option names it", {
+test_that("forwarding headers of a trusted proxy are used", {
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
   scheme <- function() {
     server <- startServer("127.0.0.1", 0, app)
@@ -268,7 +268,7 @@ test_that("a proxy is believed when the option names it", {
   withr::with_options(list(rookery.trusted_proxies = 1), expect_error(startServer("127.0.0.1", 0, app), "must be addresses"))
 })
 
-test_that("the PROXY protocol names the client when the option says so", {
+test_that("the PROXY protocol is used with the option", {
   app <- function(req) list(status = 200L, headers = list(), body = paste(req$REMOTE_ADDR, req$REMOTE_PORT))
   ask <- function(...) {
     server <- startServer("127.0.0.1", 0, app)
@@ -283,7 +283,7 @@ test_that("the PROXY protocol names the client when the option says so", {
   expect_error(startServer("127.0.0.1", 0, app), "must be TRUE or FALSE, not \"perhaps\"")
 })
 
-test_that("the certificate to develop with is made once, and its fingerprint is said", {
+test_that("the development certificate is created once, and its fingerprint is printed", {
   withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
   app <- function(req) list(status = 200L, headers = list(), body = req$rook.url_scheme)
   expect_message(server <- startServer("127.0.0.1", 0, app, tls = "dev"), "SHA-256 fingerprint.*([0-9A-F]{2}:){31}[0-9A-F]{2}")
@@ -299,7 +299,7 @@ test_that("the certificate to develop with is made once, and its fingerprint is 
 
 # ---- serve() and the command line ----
 
-test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificates read anew", {
+test_that("rookery serve --tls-cert uses HTTPS, and SIGHUP reloads the certificates", {
   skip_if_not_installed("processx")
   dir <- withr::local_tempdir()
   one <- make_pair(dir, "one")
@@ -318,7 +318,7 @@ test_that("rookery serve --tls-cert speaks HTTPS, and SIGHUP has the certificate
   become(two)
   it$signal(1)
   expect_true(wait_until(function() grepl("the certificates have been read anew", it$tell())))
-  # The worker that accepts connections has those from before until another has taken its place.
+  # The worker that accepts connections keeps its certificates until another worker has replaced it.
   expect_true(wait_until(function() grepl("reloaded: all workers are of generation 1", it$tell())))
   expect_equal(fetch(url, cainfo = two$cert)$text, "https")
   writeLines("rubbish", live)
@@ -357,7 +357,7 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   )
   file.copy(c(pair$cert, pair$key), app)
   it <- local_cli("serve", app, "--port", "0", "--no-log")
-  # By its name: of an address browsers are told nothing.
+  # By host name, because the header is not sent for addresses.
   url <- sub("127.0.0.1", "localhost", expect_serving(it), fixed = TRUE)
   answer <- fetch(url, cainfo = pair$cert, http_version = 4L)
   expect_equal(answer$text, "https")
@@ -368,7 +368,7 @@ test_that("a Shiny app is served over HTTPS, and _server.yml names certificates"
   expect_match(rawToChar(sent_on$headers), "Location: https://localhost:[0-9]+/a\r\n")
 })
 
-test_that("what is wrong with a certificate ends serve() with the reason", {
+test_that("an invalid certificate ends serve() with the reason", {
   skip_if_not_installed("processx")
   app <- local_app("app.R" = "function(req) NULL")
   it <- local_cli("serve", file.path(app, "app.R"), "--port", "0", "--tls-cert", "/nowhere/cert.pem")

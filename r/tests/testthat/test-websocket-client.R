@@ -1,7 +1,7 @@
-# WebSocketClient: against this package's server in the same process, and against sockets that do as they are told. What needs no R is in
-# crates/websocket-client/tests.
+# WebSocketClient with this package's server in the same process, and with scripted sockets.
+# crates/websocket-client/tests has the tests without R.
 
-# A server that sends each message back; `it$told` is what it heard of the ends of its WebSockets.
+# A server that echoes each message; `it$told` has the closes of its WebSockets.
 local_echo <- function(env = parent.frame(), tls = NULL) {
   it <- new.env()
   it$opened <- list()
@@ -19,7 +19,7 @@ local_echo <- function(env = parent.frame(), tls = NULL) {
   it
 }
 
-# A client that writes down its events, without their target: `it$seen`.
+# A client that records its events without their target in `it$seen`.
 local_ws <- function(url, ..., env = parent.frame()) {
   it <- new.env()
   it$seen <- list()
@@ -45,7 +45,7 @@ wait_for <- function(it, kind, count = 1) {
   found()[[count]]
 }
 
-test_that("a client and a server in one R: events in their order, text, bytes and the end", {
+test_that("client and server in one R process: events in order, text, bytes and the close", {
   echo <- local_echo()
   it <- local_ws(paste0(echo$url, "room?x=1"), headers = list("X-Who" = "me"))
   expect_equal(it$ws$readyState(), 0L)
@@ -75,7 +75,7 @@ test_that("a client and a server in one R: events in their order, text, bytes an
   expect_silent(it$ws$close())
 })
 
-test_that("the server's end is told with its code and reason", {
+test_that("a close by the server is passed on with code and reason", {
   echo <- local_echo()
   it <- local_ws(echo$url)
   wait_for(it, "open")
@@ -87,7 +87,7 @@ test_that("the server's end is told with its code and reason", {
   expect_equal(wait_for(it, "close")$code, 1001L)
 })
 
-test_that("callbacks can be taken away, one that fails stops no other, and none follows the end", {
+test_that("callbacks can be removed, a failing one does not stop others, and none follows the end", {
   echo <- local_echo()
   ws <- WebSocketClient$new(echo$url)
   heard <- character()
@@ -122,7 +122,7 @@ test_that("callbacks can be taken away, one that fails stops no other, and none 
   expect_equal(ended, 1)
 })
 
-test_that("without autoConnect nothing happens before connect(), which works once", {
+test_that("with autoConnect = FALSE nothing happens before connect(), which works once", {
   echo <- local_echo()
   it <- local_ws(echo$url, autoConnect = FALSE)
   service(50)
@@ -137,7 +137,7 @@ test_that("without autoConnect nothing happens before connect(), which works onc
   expect_error(unused$connect(), "connects once")
 })
 
-test_that("it runs by later alone: in a loop of run_now(), and from a callback of later's", {
+test_that("a client works with package later only: in a loop of run_now(), and in a callback", {
   server <- local_echo()
   it <- local_ws(server$url)
   later::later(function() it$ws$onOpen(function(event) event$target$send("sent")))
@@ -146,7 +146,7 @@ test_that("it runs by later alone: in a loop of run_now(), and from a callback o
   expect_identical(it$seen[[2]], list("message", data = "sent"))
 })
 
-# A socket of plain R that accepts one connection and answers it.
+# A socket of plain R that accepts one connection and responds to it.
 local_peer <- function(env = parent.frame()) {
   port <- free_port()
   listening <- serverSocket(port)
@@ -154,7 +154,7 @@ local_peer <- function(env = parent.frame()) {
   list(port = port, url = paste0("ws://127.0.0.1:", port), listening = listening)
 }
 
-test_that("a handshake that is refused, or never answered, is an error and blocks nobody", {
+test_that("a handshake that is refused, or gets no response, is an error and does not block", {
   echo <- local_echo()
   peer <- local_peer()
   it <- local_ws(peer$url)
@@ -178,7 +178,7 @@ test_that("a handshake that is refused, or never answered, is an error and block
   expect_identical(it$seen[[1]]$status, NA_integer_)
   expect_gt(ticks, 5)
 
-  # The one that was given up was in the queue of the socket.
+  # The client that stopped connecting was in the accept queue of the socket.
   close(socketAccept(peer$listening, open = "r+b"))
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
@@ -191,7 +191,7 @@ test_that("a handshake that is refused, or never answered, is an error and block
   expect_equal(wait_for(it, "error")$message, "the client was closed before it was open")
 })
 
-test_that("limits: a message's size, what waits to be sent, the time of a close", {
+test_that("limits: message size, send queue, and time for closing", {
   echo <- local_echo()
   it <- local_ws(echo$url, maxMessageSize = 1000)
   wait_for(it, "open")
@@ -200,7 +200,7 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
   it$ws$send(strrep("x", 1001))
   expect_identical(wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE))
 
-  # R serves nobody meanwhile, so the server's reading stops.
+  # R does not run the event loop meanwhile, so the server stops reading.
   it <- local_ws(echo$url, max_send_queue_size = 1e6, close_timeout = 0.3)
   wait_for(it, "open")
   message <- raw(5e5)
@@ -231,7 +231,7 @@ test_that("limits: a message's size, what waits to be sent, the time of a close"
   )
 })
 
-test_that("wss: an own authority, and one that nobody knows", {
+test_that("wss: a custom authority, and an unknown one", {
   withr::local_envvar(R_USER_DATA_DIR = withr::local_tempdir())
   echo <- local_echo(tls = "dev")
   file <- file.path(tools::R_user_dir("rookery", "data"), "tls", "localhost.pem")
@@ -243,7 +243,7 @@ test_that("wss: an own authority, and one that nobody knows", {
   certificate <- sub("(-----END CERTIFICATE-----).*$", "\\1\n", certificate)
   it <- local_ws(echo$url, ca = certificate)
   wait_for(it, "open")
-  # The system's authorities; on a system that has none that is said at once.
+  # The system's authorities. A system without any reports that at once.
   skip_if_not(file.exists("/etc/ssl/certs/ca-certificates.crt"))
   it <- local_ws(echo$url)
   expect_match(wait_for(it, "error")$message, "^TLS with localhost failed: ")
@@ -251,7 +251,7 @@ test_that("wss: an own authority, and one that nobody knows", {
   expect_error(WebSocketClient$new(echo$url, ca = "/no/such.pem"), "/no/such.pem cannot be read")
 })
 
-test_that("a client without callbacks is closed when R collects it, and one with callbacks lives on", {
+test_that("a client without callbacks is closed when R collects it, and one with callbacks stays open", {
   echo <- local_echo()
   make <- function(listens) {
     ws <- WebSocketClient$new(echo$url)
@@ -269,12 +269,12 @@ test_that("a client without callbacks is closed when R collects it, and one with
   echo$opened[[2]]$send("still there")
   serve_until(function() length(heard) == 1)
   expect_equal(heard, "still there")
-  # The end lets go of it.
+  # The end of the connection releases the object.
   echo$opened[[2]]$close()
   serve_until(function() echo$ended == 2)
 })
 
-test_that("nothing is left of clients that have come and gone", {
+test_that("clients that have ended leak nothing", {
   echo <- local_echo()
   round <- function(n) {
     for (i in seq_len(n)) {
@@ -294,7 +294,7 @@ test_that("nothing is left of clients that have come and gone", {
   expect_lt(cells() - before, 30 * 40 + 5000)
 })
 
-test_that("in a fork a client is the parent's, and the fork's own works", {
+test_that("a fork cannot use a client of its parent, and can create its own", {
   skip_on_os("windows")
   echo <- local_echo()
   it <- local_ws(echo$url)
@@ -322,7 +322,7 @@ test_that("in a fork a client is the parent's, and the fork's own works", {
   expect_error(copy$send("stray"), "was saved and restored")
 })
 
-test_that("quit() and an unload end clients in order, also one whose server does not read", {
+test_that("quit() and unloading close clients, also one whose server does not read", {
   skip_if_not_installed("processx")
   server <- list(ended = 0, opened = 0)
   app <- list(onWSOpen = function(ws) {
@@ -386,7 +386,7 @@ test_that("arguments say what is wrong with them", {
   expect_error(ws$send("late"), "is closed")
 })
 
-test_that("it prints its address and state", {
+test_that("a client prints its address and state", {
   echo <- local_echo()
   it <- local_ws(echo$url)
   expect_equal(format(it$ws), paste0("<WebSocketClient ", echo$url, ": connecting>"))
@@ -398,7 +398,7 @@ test_that("it prints its address and state", {
   expect_match(format(it$ws), ": closed>$")
 })
 
-test_that("the package websocket does the same in the same order", {
+test_that("package websocket has the same events in the same order", {
   skip_if_not_installed("websocket")
   told_by <- function(class) {
     echo <- local_echo()

@@ -1,4 +1,5 @@
-# One worker, which accepts connections itself. What needs no R is tested in crates/supervisor (accepting.rs) and crates/server (public.rs).
+# A single worker, which accepts connections itself. crates/supervisor (accepting.rs) and
+# crates/server (public.rs) have the tests without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -32,11 +33,11 @@ local_direct <- function(..., port = 0, log = "none", dir = withr::local_tempdir
   it
 }
 
-test_that("the only worker accepts, says so, and a reload fails no request", {
+test_that("a single worker accepts connections itself, and no request fails during a reload", {
   it <- local_direct()
   before <- it$pid()
   status <- it$status()
-  # Both processes are told.
+  # Both processes get the signal.
   expect_equal(status$pid, it$process$get_pid())
   expect_equal(as.character(status$workers[[1]]$pid), before)
   expect_true(status$workers[[1]]$accepts)
@@ -74,9 +75,9 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
     file.exists(log) && any(grepl("/second", readLines(log)))
   }))
   expect_false(any(grepl("/first", readLines(log))))
-  # Each request once, and in the plain format.
+  # Each request once, in the common format.
   expect_length(grep("/first", readLines(paste0(log, ".1"))), 1)
-  # During a reload both processes append to it, each what it has answered.
+  # During a reload, both processes append their own requests to the file.
   slow <- local_requests(paste0(it$url, "/slow"), 1)
   expect_true(wait_until(function() it$status()$workers[[1]]$r_state == "busy"))
   it$signal(tools::SIGUSR2)
@@ -87,7 +88,7 @@ test_that("the worker writes the access log, to a file that SIGUSR1 reopens", {
   expect_match(readLines(log)[[1]], "^127\\.0\\.0\\.1 - - \\[.*\\] \"GET /second HTTP/1\\.1\" 200 [0-9]+ [0-9.]+$")
 })
 
-test_that("lines for stdout are the program's own, whichever process writes them", {
+test_that("log lines for stdout are written by the program, whichever process they come from", {
   it <- local_direct(log = "-")
   fetch(paste0(it$url, "/direct"))
   expect_true(wait_until(function() grepl("\n127.0.0.1 - - [^\n]*GET /direct", it$tell())))
@@ -98,7 +99,7 @@ test_that("lines for stdout are the program's own, whichever process writes them
   expect_length(gregexpr("GET /passed-on", it$tell())[[1]], 1)
 })
 
-test_that("HTTPS, its redirect and proxies are those of the front end", {
+test_that("HTTPS, redirects and proxies work as with the front end", {
   dir <- withr::local_tempdir()
   pair <- make_pair(dir, "own")
   redirect <- randomPort()
@@ -113,7 +114,7 @@ test_that("HTTPS, its redirect and proxies are those of the front end", {
   expect_match(rawToChar(answer$headers), paste0("https://localhost:", it$port, "/x"), fixed = TRUE)
 })
 
-test_that("a successor of a supervisor that was killed waits until the worker has finished", {
+test_that("the successor of a killed supervisor waits until the worker has finished", {
   for (path in list(NULL, withr::local_tempfile())) {
     dir <- withr::local_tempdir()
     done <- file.path(dir, "done")
@@ -138,7 +139,7 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
     it$process$wait(60000)
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
-    # Never both: the worker had answered, and its process was no more.
+    # Not both: the worker had responded, and its process had ended.
     expect_match(successor$tell(), "until a worker whose supervisor was killed has finished its requests: R \\(process [0-9]+")
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
@@ -152,7 +153,7 @@ test_that("a successor of a supervisor that was killed waits until the worker ha
   }
 })
 
-test_that("a worker that dies is followed by another, and nobody who connects is refused", {
+test_that("a worker that dies is replaced, and no connection is refused", {
   it <- local_direct()
   before <- it$pid()
   tools::pskill(as.integer(before), tools::SIGKILL)
@@ -161,7 +162,7 @@ test_that("a worker that dies is followed by another, and nobody who connects is
   expect_true(wait_until(it$is_direct))
 })
 
-test_that("what only the front end can do keeps it accepting", {
+test_that("the front end accepts connections if a setting needs it", {
   dir <- withr::local_tempdir()
   writeLines(direct_lines, file.path(dir, "app.R"))
   it <- local_cli("serve", dir, "--port", "0", "--workers", "1", "--reload", "--no-log", "--max-in-flight", "2")

@@ -1,4 +1,5 @@
-# `rookery serve --workers`, with R processes. What needs none is tested in crates/supervisor and crates/cli.
+# `rookery serve --workers` with R processes. crates/supervisor and crates/cli have the tests
+# without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -22,7 +23,7 @@ local_workers <- function(lines, ..., env = parent.frame()) {
   it
 }
 
-# With a pause: an R that is awake still from the last request has the next.
+# With a pause, because a worker that is still awake after its last request gets the next one.
 pids_of <- function(it, n = 12) {
   sort(unique(vapply(seq_len(n), function(at) {
     Sys.sleep(0.002)
@@ -30,7 +31,7 @@ pids_of <- function(it, n = 12) {
   }, "")))
 }
 
-test_that("several Rs answer, one that is killed is started again, and all end with the program", {
+test_that("several workers respond, a killed one is restarted, and all end with the program", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -43,7 +44,7 @@ test_that("several Rs answer, one that is killed is started again, and all end w
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", last)))))
 })
 
-test_that("a reload replaces all Rs and fails no request", {
+test_that("a reload replaces all workers, and no request fails", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   before <- pids_of(it)
@@ -57,7 +58,7 @@ test_that("a reload replaces all Rs and fails no request", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that is busy with one thing for too long is ended, and interrupted first if that is asked for", {
+test_that("a worker that is busy with one task for too long is killed, or interrupted first on request", {
   lines <- c(
     "list(call = function(req) {",
     "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
@@ -83,7 +84,7 @@ test_that("an R that is busy with one thing for too long is ended, and interrupt
   expect_true(wait_until(function() length(intersect(pids_of(it), pids)) == 1 && length(pids_of(it)) == 2))
 })
 
-test_that("what waits for an R for too long is a 503, and a reload without one more replaces all Rs", {
+test_that("a request that waits too long gets 503, and a reload with surge = 0 replaces all workers", {
   hold <- withr::local_tempfile()
   lines <- c(
     "list(call = function(req) {",
@@ -98,7 +99,7 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   held <- integer()
   pool <- parallel_pool()
   for (at in 1:2) curl::curl_fetch_multi(paste0(it$url, "/hold"), function(reply) held <<- c(held, reply$status_code), pool = pool)
-  # One that R is to begin with next is ahead of it and no longer in the queue: whoever waits there goes away again.
+  # A request that is next for a worker has left the queue. Requests in the queue get 503.
   status <- function() tryCatch(it$get(handle = curl::new_handle(timeout = 1))$status_code, error = function(error) 0L)
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0, poll = TRUE, pool = pool)
@@ -112,11 +113,11 @@ test_that("what waits for an R for too long is a 503, and a reload without one m
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("an R that has much memory which it does not need gives it back, and is not replaced for it", {
+test_that("a worker with much free memory returns it, and is not replaced", {
   skip_if_not(file.exists("/proc/self/status"))
   lines <- c(
     "list(call = function(req) {",
-    # What is left behind is not collected before R allocates again, and R has no need to.
+    # Garbage is not collected before R allocates again, and R has no reason to.
     "  if (req$PATH_INFO == '/leave') numeric(2e7)[[1]]",
     "  list(status = 200L, headers = list('Content-Type' = 'text/plain'), body = as.character(Sys.getpid()))",
     "})"
@@ -134,7 +135,7 @@ test_that("an R that has much memory which it does not need gives it back, and i
   expect_equal(rawToChar(it$get("/", mine)$content), pid)
 })
 
-test_that("a spare serves at once in the place of an R that ends, and has been asked what it is to be asked", {
+test_that("a spare replaces a worker that ends, and was warmed up before", {
   lines <- c(
     "asked <- character()",
     "list(call = function(req) {",
@@ -151,7 +152,7 @@ test_that("a spare serves at once in the place of an R that ends, and has been a
   expect_equal(it$get()$status_code, 200)
 })
 
-test_that("a file of the app that changes is served by new Rs, also where there is one", {
+test_that("a changed file of the app starts new workers, also with a single worker", {
   for (words in list(c("--workers", "2"), NULL)) {
     dir <- withr::local_tempdir()
     app <- function(text) writeLines(sprintf("function(req) list(status = 200L, headers = list(), body = '%s')", text), file.path(dir, "app.R"))
@@ -166,13 +167,13 @@ test_that("a file of the app that changes is served by new Rs, also where there 
     expect_equal(body(), "before")
     app("and after")
     expect_true(wait_until(function() grepl("reloaded: all workers are of generation 2", it$tell())))
-    # A connection that is kept open ends with the next reply of the worker that has accepted it.
+    # An open connection ends with the next response of the worker that accepted it.
     expect_true(wait_until(function() body() == "and after"))
     expect_match(it$tell(), "`app.R` has changed")
   }
 })
 
-test_that("the supervisor that is killed leaves no R behind", {
+test_that("no worker is left after the supervisor was killed", {
   it <- local_workers(app_lines, "--workers", "2")
   expect_true(wait_until(function() length(pids_of(it)) == 2))
   pids <- pids_of(it)
@@ -180,7 +181,7 @@ test_that("the supervisor that is killed leaves no R behind", {
   expect_true(wait_until(function() !any(file.exists(file.path("/proc", pids)))))
 })
 
-test_that("a page of Shiny comes back to its R", {
+test_that("a page of Shiny reconnects to its worker", {
   skip_if_not_installed("shiny")
   lines <- c(
     "library(shiny)",
@@ -190,7 +191,7 @@ test_that("a page of Shiny comes back to its R", {
   expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
   pid_in <- function(page) sub(".*pid:([0-9]+);.*", "\\1", rawToChar(page$content))
   seen <- character()
-  # One that answers late on a busy machine gets no new browsers for a while.
+  # A worker that responds late on a busy machine gets no new sessions for a while.
   expect_true(wait_until(function() {
     # A handle keeps its cookies.
     browser <- curl::new_handle(cookiefile = "")
@@ -201,11 +202,11 @@ test_that("a page of Shiny comes back to its R", {
   }))
   expect_equal(it$get("/session/0123456789abcdef0123456789abcdef/download/x")$status_code, 404)
   expect_match(rawToChar(it$get()$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/; HttpOnly; SameSite=Lax")
-  # Each page says which R has made it.
+  # Each page has the id of its worker.
   expect_match(rawToChar(it$get()$content), "data-worker=\"[0-9a-f]{32}\"")
 })
 
-test_that("documents of R Markdown are served by workers, and their pages know whose they are", {
+test_that("R Markdown documents are served by workers, and their pages have the worker id", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
   dir <- withr::local_tempdir()
@@ -223,12 +224,12 @@ test_that("documents of R Markdown are served by workers, and their pages know w
     expect_match(rawToChar(page$headers), "rookery-[0-9a-f]{8}=[A-Za-z0-9_-]{36}; Path=/")
     sub(".*rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"([0-9a-f]{32})\".*", "\\1", rawToChar(page$content))
   }, "")
-  # Which worker a request is sent to depends on how long each has taken.
+  # The choice of a worker depends on its latency estimate.
   expect_length(unique(ids), 2)
   expect_true(all(nchar(ids) == 32))
 })
 
-test_that("a _server.yml says how many, and serve() takes the same", {
+test_that("the number of workers can be given in a _server.yml and in serve()", {
   skip_if_not_installed("yaml")
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
@@ -239,13 +240,13 @@ test_that("a _server.yml says how many, and serve() takes the same", {
   expect_serving(it)
   expect_match(it$tell(), "with 2 workers")
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
-  # The server in front has the limit.
+  # The supervisor enforces the limit.
   handle <- curl::new_handle(postfields = strrep("x", 11))
   expect_equal(curl::curl_fetch_memory(url, handle)$status_code, 413)
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
   settings("workers: 2")
-  # What is given counts more.
+  # Arguments take precedence.
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "1")
   expect_serving(it)
   expect_no_match(it$tell(), "workers|as worker")
@@ -261,12 +262,12 @@ test_that("a _server.yml says how many, and serve() takes the same", {
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options for workers are for a supervisor, which R has only where workers are asked for.
+  # Options for workers need a supervisor, which exists only with `workers`.
   settings("drain: 5s")
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
 
-test_that("serve() starts several, and takes them along when it ends", {
+test_that("serve() starts several workers, and stops them at its end", {
   dir <- withr::local_tempdir()
   writeLines(app_lines, file.path(dir, "app.R"))
   serving <- function(text) {
@@ -291,7 +292,7 @@ test_that("serve() starts several, and takes them along when it ends", {
   expect_match(it$tell(), "workers_config\\(\\): `drain` must be a time .*, not \"soon\"")
 })
 
-test_that("what serve() is given goes over in lines", {
+test_that("arguments of serve() are passed to the program as lines", {
   lines <- function(...) rookery:::lines_of(list(...))
   expect_equal(lines(max_memory = 2e9, reload = FALSE), c("max_memory=2000000000", "reload=FALSE"))
   expect_equal(lines(max_memory = "300M", start_retries = 5, warmup = c("/", "/x")), c("max_memory=300M", "start_retries=5", "warmup=/", "warmup=/x"))
@@ -319,7 +320,7 @@ test_that("what serve() is given goes over in lines", {
   expect_equal(rookery:::encode_lines("a=100%\nb"), "a=100%25%0Ab")
 })
 
-test_that("the program knows each name that R has for a setting", {
+test_that("the program accepts each name that R has for a setting", {
   values <- list(
     workers = "2", warmup = "/", max_memory = "1GB", sticky = "none", cookie_suffix = "a", admin = "127.0.0.1:1", drain_status = "404", surge = "0", restart = "never"
   )
@@ -333,7 +334,7 @@ test_that("the program knows each name that R has for a setting", {
     "option:error_detail=none", "option:ws_compression=off"
   )
   program <- system.file("exec", "rookery", package = "rookery")
-  # What is wrong is told, and nothing else is: there is no such folder.
+  # The missing folder is the only problem that is reported.
   told <- function(lines) {
     env <- c("current", ROOKERY_INTERNAL_ARGUMENTS = paste(lines, collapse = "\n"))
     processx::run(program, c("serve", "/no/such/app"), env = env, error_on_status = FALSE)$stderr
@@ -342,7 +343,7 @@ test_that("the program knows each name that R has for a setting", {
   expect_match(told(c(lines, "nonsense=1")), "`nonsense` is not a setting")
 })
 
-# Sends the head of a POST that announces a body, and reads the head of the answer.
+# Sends the head of a POST that announces a body, and reads the head of the response.
 announce <- function(it, path, lines) {
   port <- as.integer(sub(".*:([0-9]+).*", "\\1", it$url))
   socket <- socketConnection("127.0.0.1", port, blocking = TRUE, open = "r+b", timeout = 60)
@@ -351,14 +352,14 @@ announce <- function(it, path, lines) {
   readLines(socket, 1)
 }
 
-test_that("what Shiny refuses for its size is refused before it has been sent", {
+test_that("an upload that Shiny refuses for its size is refused before it was sent", {
   skip_if_not_installed("shiny")
   it <- local_workers(c(
     "library(shiny)",
     "options(shiny.maxRequestSize = 3 * 1024^2)",
     "shinyApp(function(req) tags$p('page'), function(input, output) {})"
   ), "--workers", "2")
-  # Nothing of these bodies is ever sent: whoever waited for them would not answer.
+  # These bodies are never sent, so a response shows that they are not awaited.
   for (lines in c("Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue", "Transfer-Encoding: chunked")) {
     expect_match(announce(it, "/", lines), "^HTTP/1.1 413 ", info = lines)
   }
@@ -366,7 +367,7 @@ test_that("what Shiny refuses for its size is refused before it has been sent", 
   expect_match(announce(it, "/", "Content-Length: 5\r\nExpect: 100-continue"), "^HTTP/1.1 100 ")
 })
 
-test_that("an app sees each head once, and one that receives its bodies has them whole", {
+test_that("an app sees each head once, and receives complete bodies", {
   it <- local_workers(c(
     "heads <- 0",
     "closed <- character()",
@@ -383,7 +384,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
     "    answer(heads, length(req$rook.input$read()), req$HTTP_X_MINE)",
     "  }",
     ")"
-    # So that the front end accepts: what a worker is passed on is looked at here.
+    # Makes the front end accept, because this test looks at what the worker gets.
   ), "--workers", "1", "--reload", "--max-in-flight", "64")
   post <- function(path, n) {
     handle <- curl::new_handle(post = TRUE, postfieldsize = n, postfields = raw(n))
@@ -396,7 +397,7 @@ test_that("an app sees each head once, and one that receives its bodies has them
   expect_equal(it$pid("/closed"), "client done")
 })
 
-test_that("with --fail-fast the program ends with status 5 when all Rs end again and again", {
+test_that("with --fail-fast the program exits with status 5 when all workers end repeatedly", {
   bad <- withr::local_tempfile()
   it <- local_workers(
     c(sprintf("if (file.exists('%s')) quit(status = 1)", bad), app_lines),

@@ -48,9 +48,9 @@ pub struct RawEvent {
     is_text: i32,
     data: Bytes,
     is_https: i32,
-    has_client: i32,
-    is_named: i32,
-    is_seen: i32,
+    has_client_certificate: i32,
+    has_supervisor_request_id: i32,
+    is_head_seen: i32,
 }
 
 // The layout is the same as in rookery.h.
@@ -90,9 +90,9 @@ impl RawEvent {
             is_text: 0,
             data: Bytes::EMPTY,
             is_https: 0,
-            has_client: 0,
-            is_named: 0,
-            is_seen: 0,
+            has_client_certificate: 0,
+            has_supervisor_request_id: 0,
+            is_head_seen: 0,
         }
     }
 }
@@ -171,9 +171,9 @@ impl Core {
         event.local_addr = Bytes::of(local_addr);
         event.local_port = Bytes::of(local_port);
         event.is_https = i32::from(exchange.is_https());
-        event.has_client = i32::from(exchange.client().is_some());
-        event.is_named = i32::from(exchange.has_supervisor_request_id());
-        event.is_seen = i32::from(exchange.is_head_seen());
+        event.has_client_certificate = i32::from(exchange.client().is_some());
+        event.has_supervisor_request_id = i32::from(exchange.has_supervisor_request_id());
+        event.is_head_seen = i32::from(exchange.is_head_seen());
         event.body_len = exchange.body().len();
         if let BodySource::File(file) = exchange.body().source() {
             event.body_fd = std::os::fd::AsRawFd::as_raw_fd(file);
@@ -229,13 +229,13 @@ impl Core {
                 event.token = self.token(socket);
                 event
             }
-            Event::Body { call, listener, payload } => {
+            Event::Body { exchange: call, listener, payload } => {
                 let mut event = self.raw_body_event(BODY_CHUNK, call, listener);
                 let payload = self.shown_payload.insert(payload);
                 event.data = Bytes::of(payload.as_bytes());
                 event
             }
-            Event::BodyEnd { call, listener, reason } => {
+            Event::BodyEnd { exchange: call, listener, reason } => {
                 let mut event = self.raw_body_event(BODY_END, call, listener);
                 event.code = reason as i32;
                 self.receivers.remove(&call);
