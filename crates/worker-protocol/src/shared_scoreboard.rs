@@ -44,7 +44,10 @@ impl SharedScoreboard {
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
         if !scoreboard.is_signed() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the scoreboard has another version",
+            ));
         }
         Ok(scoreboard)
     }
