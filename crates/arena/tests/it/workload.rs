@@ -48,7 +48,8 @@ fn the_second_half_costs_per_allocation_what_the_first_does() {
         let (first, second) =
             (instructions_per_allocation(at, 0), instructions_per_allocation(at, ALL / 2));
         println!(
-            "{name}: {first:.3} instructions per allocation in the first half, {second:.3} in the second"
+            "{name}: {first:.3} instructions per allocation in the first half, \
+             {second:.3} in the second"
         );
         assert!((second / first - 1.0).abs() <= 0.05);
     }
