@@ -33,7 +33,7 @@ impl IoWaker for Ring {
     fn wake_within(&self, _delay: Duration) {}
 }
 
-/// Counts alarms.
+/// A waker that counts how often the timer is set.
 #[derive(Default)]
 struct Alarms(AtomicU64);
 impl IoWaker for Alarms {
@@ -121,7 +121,7 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
         while link.app_state.load(Ordering::SeqCst) != AppState::Waiting as u8 {
             std::thread::yield_now();
         }
-        // It waits from the moment it gives the queue's mutex up.
+        // The application waits from the moment at which it releases the queue's mutex.
         drop(lock(&link.up));
         for event in 0..events {
             let expected = if event == 0 { WakeUp::AfterBatch } else { WakeUp::NotNeeded };
@@ -166,7 +166,7 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::clone(&alarms) as Arc<dyn IoWaker>));
     let mut commands = VecDeque::new();
-    // An awake server looks by itself.
+    // A server that is awake takes the commands by itself.
     link.send(Command::Abort { socket: 1 });
     assert_eq!(alarms.0.load(Ordering::SeqCst), 0);
     let start = Instant::now();
@@ -188,7 +188,8 @@ fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
     assert_eq!(alarms.0.load(Ordering::SeqCst), set + 1, "the last is over");
 }
 
-/// A server and an application that sleep whenever they may pass a token to and fro; a lost wake-up hangs.
+/// A server and an application that sleep whenever possible pass a request back and forth. A lost
+/// wake-up makes the test time out.
 #[test]
 fn no_wake_up_is_lost() {
     no_wake_up_is_lost_by(|_| {});
@@ -211,7 +212,7 @@ fn it_looks_for_longer_only_where_something_comes_again_and_again() {
     answers_one();
     assert!(!looks_long(), "nobody has asked for it");
     link.enable_long_busy_poll();
-    // What is there has come soon, unless the test's thread is put off.
+    // The event is available at once, so the wait is short unless the test's thread is descheduled.
     while !looks_long() {
         answers_one();
     }
@@ -221,7 +222,7 @@ fn it_looks_for_longer_only_where_something_comes_again_and_again() {
 
 fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
     const ROUNDS: u64 = 20_000;
-    // A wake-up that comes at all comes long before, on however busy a machine.
+    // Far longer than any wake-up takes, however busy the machine is.
     const LOST: Duration = Duration::from_secs(30);
     let (app_ring, app_rung) = mpsc::channel();
     let (io_ring, io_rung) = mpsc::channel();
@@ -236,7 +237,7 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
                     if let Some(event) = link.next() {
                         break event;
                     }
-                    // Both kinds of waiting in turn.
+                    // The application alternates between both ways of waiting.
                     if round % 2 == 0 {
                         assert!(
                             link.wait(LOST),
@@ -319,7 +320,7 @@ fn buffers_are_kept_up_to_a_number_of_bytes() {
     }
     let kept = (0..KEPT_BUFFERS).map(|_| link.buffer().capacity()).sum::<usize>();
     assert!(kept > KEPT_BYTES / 2 && kept <= KEPT_BYTES, "{kept}");
-    // All of it has been taken out: as much is kept again.
+    // All buffers have been taken out, so there is capacity for a new one.
     link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
     assert_eq!(link.buffer().capacity(), KEPT_BUFFER_BYTES);
 }

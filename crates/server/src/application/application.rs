@@ -34,7 +34,7 @@ pub struct Upstream {
 /// - The events of a connection are handled in order, and so are the commands of a WebSocket.
 /// - Commands for a closed WebSocket are ignored.
 /// - The queue of an application is bounded: it refuses requests, and stops messages by
-///   [`has_capacity`](Self::has_capacity).
+///   [`poll_capacity`](Self::poll_capacity).
 pub trait Application {
     /// Handles an event.
     ///
@@ -64,11 +64,11 @@ pub trait Application {
 
     /// Returns true if the application accepts messages. After false, the application wakes the I/O
     /// thread once it accepts messages again.
-    fn has_capacity(&self) -> bool;
+    fn poll_capacity(&self) -> bool;
 
     /// Returns true if the application accepts messages of this WebSocket. Only applications that
     /// limit each WebSocket separately implement this function;
-    /// [`has_capacity`](Self::has_capacity) applies to all.
+    /// [`poll_capacity`](Self::poll_capacity) applies to all.
     fn has_capacity_for(&self, _socket: WebSocketId) -> bool {
         true
     }
@@ -118,7 +118,7 @@ pub trait Application {
     /// Tells the application that the I/O thread is about to sleep. Returns false if there are
     /// commands, so that the thread must not sleep. `is_slow` is true if the application needs more
     /// than a millisecond to take events.
-    fn prepare_to_sleep(&self, is_slow: bool) -> bool;
+    fn prepare_sleep(&self, is_slow: bool) -> bool;
 
     /// Tells the application that the I/O thread is awake.
     fn on_wake(&self);

@@ -67,7 +67,7 @@ impl Application for ClosureApplication {
     }
 
     /// An echoed message waits in the send queue of its WebSocket, which has a limit.
-    fn has_capacity(&self) -> bool {
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -97,7 +97,7 @@ impl Application for ClosureApplication {
         None
     }
 
-    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
         self.commands.borrow().is_empty()
     }
 

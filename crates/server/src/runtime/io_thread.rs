@@ -197,7 +197,7 @@ fn before_sleep() {
             if is_awaited {
                 dispatch.watch_progress();
             }
-            if dispatch.application.prepare_to_sleep(dispatch.is_app_slow.get()) {
+            if dispatch.application.prepare_sleep(dispatch.is_app_slow.get()) {
                 return;
             }
         }

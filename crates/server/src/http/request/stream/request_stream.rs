@@ -100,7 +100,7 @@ impl Drop for RequestStream {
     }
 }
 
-/// The next event of a body or its request.
+/// The next event while a body is being received.
 enum Step<E> {
     Chunk(Bytes),
     /// The body is complete.
