@@ -18,7 +18,7 @@ pub enum Command {
     /// chunks. The application keeps the exchange and may respond at any time.
     StreamBody {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
         /// The [slot](Exchange::slot) of the request's exchange.
@@ -28,7 +28,7 @@ pub enum Command {
     /// ([`Event::Body`]), so that the server may send as many bytes more.
     BodyConsumed {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// The length of the chunk in bytes.
         bytes: usize,
     },

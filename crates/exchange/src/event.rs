@@ -65,7 +65,7 @@ pub enum Event {
     /// A chunk of a request body, after [`Command::StreamBody`].
     Body {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
         /// The bytes of the chunk.
@@ -75,7 +75,7 @@ pub enum Event {
     /// [`Command::StreamBody`].
     BodyEnd {
         /// The request.
-        call: ExchangeId,
+        exchange: ExchangeId,
         /// The listener on which the request arrived.
         listener: ListenerId,
         /// The cause of the end: [`StreamEnd::Done`] if the body is complete, or if the application

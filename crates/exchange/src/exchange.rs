@@ -240,7 +240,7 @@ impl Exchange {
 
     /// Returns the times at which the request was queued for the application and at which the
     /// application began to process it; 0 for a time that was not recorded.
-    pub fn times(&self) -> (u64, u64) {
+    pub fn queue_and_start_times(&self) -> (u64, u64) {
         (self.queued_at, self.started_at)
     }
 
@@ -506,8 +506,8 @@ impl Exchange {
 
     /// Records whether the request [waits](ExchangeStatus::is_waiting) for a worker or for the
     /// application.
-    pub fn set_waiting(&self, waits: bool) {
-        self.status.set_waiting(waits);
+    pub fn set_waiting(&self, is_waiting: bool) {
+        self.status.set_waiting(is_waiting);
     }
 
     /// Records whether the access log contains a line for this request.

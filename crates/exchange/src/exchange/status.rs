@@ -36,8 +36,8 @@ impl ExchangeStatus {
         self.is_waiting.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_waiting(&self, waits: bool) {
-        self.is_waiting.store(waits, Ordering::Release);
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        self.is_waiting.store(is_waiting, Ordering::Release);
     }
 
     /// Returns the record of what happened to the request at workers until now, including a current

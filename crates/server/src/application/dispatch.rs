@@ -126,7 +126,7 @@ impl Dispatch {
         match decision? {
             AppDecision::Respond(exchange) | AppDecision::ReadBody(exchange) => Some(exchange),
             AppDecision::StreamBody(listener) => {
-                self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Client });
+                self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Client });
                 None
             }
         }
@@ -208,7 +208,7 @@ impl Dispatch {
             Ok((waiter, before)) => {
                 // The application responded before the connection could start to stream the body.
                 if let Some(AppDecision::StreamBody(listener)) = before {
-                    self.notify(Event::BodyEnd { call: id, listener, reason: StreamEnd::Done });
+                    self.notify(Event::BodyEnd { exchange: id, listener, reason: StreamEnd::Done });
                 }
                 Some(waiter)
             }
@@ -235,7 +235,7 @@ impl Dispatch {
             .ok()
             .map(|(waiter, _)| waiter);
         if waiter.is_none() {
-            self.notify(Event::BodyEnd { call, listener, reason: StreamEnd::Client });
+            self.notify(Event::BodyEnd { exchange: call, listener, reason: StreamEnd::Client });
         }
         waiter
     }

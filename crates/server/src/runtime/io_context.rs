@@ -90,12 +90,12 @@ impl IoContext {
                 self.resolve(AppDecision::Respond(exchange));
             }
             Command::ReadBody(exchange) => self.resolve(AppDecision::ReadBody(exchange)),
-            Command::StreamBody { call, listener, slot } => {
+            Command::StreamBody { exchange: call, listener, slot } => {
                 if let Some(key) = self.dispatch.stream_body(slot, call, listener) {
                     self.connections.wake(key);
                 }
             }
-            Command::BodyConsumed { call, bytes } => {
+            Command::BodyConsumed { exchange: call, bytes } => {
                 if let Some(key) = self.http.request_streams.on_chunk_processed(call, bytes) {
                     self.connections.wake(key);
                 }

@@ -95,7 +95,7 @@ impl Core {
         {
             return;
         }
-        let (handed, begun) = exchange.times();
+        let (handed, begun) = exchange.queue_and_start_times();
         // The client disconnected before R began with the request, so there is no response.
         if begun == 0 && exchange.is_client_disconnected() {
             return;

@@ -53,9 +53,9 @@ pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: ListenerCon
             Event::Head(exchange) => {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
                 bodies.insert(call, Received { exchange: Some(exchange), bytes: Vec::new() });
-                link.send(Command::StreamBody { call, listener, slot });
+                link.send(Command::StreamBody { exchange: call, listener, slot });
             }
-            Event::Body { call, payload, .. } => {
+            Event::Body { exchange: call, payload, .. } => {
                 let body = bodies.get_mut(&call).unwrap();
                 let len = payload.as_bytes().len();
                 body.bytes.extend_from_slice(payload.as_bytes());
@@ -67,10 +67,10 @@ pub(crate) fn receiving_at(limits: Limits, rules: &Arc<Rules>, site: ListenerCon
                 } else if rules.holds.load(Ordering::Relaxed) {
                     rules.held.lock().unwrap().push((call, len));
                 } else {
-                    link.send(Command::BodyConsumed { call, bytes: len });
+                    link.send(Command::BodyConsumed { exchange: call, bytes: len });
                 }
             }
-            Event::BodyEnd { call, .. } => {
+            Event::BodyEnd { exchange: call, .. } => {
                 let body = bodies.remove(&call).unwrap();
                 if let Some(mut exchange) = body.exchange {
                     exchange.begin_response(200);
@@ -148,7 +148,7 @@ fn no_more_is_read_ahead_than_256_kib() {
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
-        app.server.link().send(Command::BodyConsumed { call, bytes });
+        app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
     }
     app.server.link().flush();
     assert_eq!(client.response().unwrap().body, b"20000000 20000000");
@@ -175,7 +175,7 @@ fn pieces_of_a_byte_count_as_what_they_cost() {
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held.lock().unwrap().drain(..) {
-        app.server.link().send(Command::BodyConsumed { call, bytes });
+        app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
     }
     app.server.link().flush();
     assert_eq!(client.response().unwrap().body, b"100000 100000");
@@ -192,7 +192,7 @@ fn an_answer_that_comes_with_the_wish_to_receive_ends_the_body() {
         Box::new(|link, event| {
             if let Event::Head(mut exchange) = event {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
-                link.send(Command::StreamBody { call, listener, slot });
+                link.send(Command::StreamBody { exchange: call, listener, slot });
                 exchange.begin_response(503);
                 link.send(Command::Respond(exchange));
             }

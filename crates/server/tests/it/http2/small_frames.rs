@@ -73,7 +73,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
     assert!(app.server.budget().used(Share::Requests) >= 256 << 10);
     rules.holds.store(false, Ordering::Relaxed);
     for (call, bytes) in rules.held().drain(..) {
-        app.server.link().send(Command::BodyConsumed { call, bytes });
+        app.server.link().send(Command::BodyConsumed { exchange: call, bytes });
     }
     app.server.link().flush();
     peer.send(frame(kind::DATA, END_STREAM, 1, b""));

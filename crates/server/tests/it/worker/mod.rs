@@ -421,7 +421,7 @@ fn with_heads(
             Event::Head(exchange) if exchange.path() == b"/pieces" => {
                 let (call, listener, slot) = (exchange.id(), exchange.listener(), exchange.slot());
                 held.push(exchange);
-                link.send(Command::StreamBody { call, listener, slot });
+                link.send(Command::StreamBody { exchange: call, listener, slot });
             }
             Event::Head(mut exchange) => {
                 let len = exchange
