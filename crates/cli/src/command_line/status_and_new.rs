@@ -1,4 +1,4 @@
-//! Commands besides those that serve: `rookery status` and `rookery new`.
+//! The commands `rookery status` and `rookery new`.
 
 use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
@@ -25,8 +25,10 @@ pub(super) fn status(command: Command) -> Command {
         )
 }
 
+/// Reads the arguments of `rookery status`.
+///
 /// # Errors
-/// When several are named.
+/// Fails if several servers are named.
 pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
     let which: Vec<&std::ffi::OsString> = own.get_many("which").unwrap_or_default().collect();
     match which[..] {
@@ -48,6 +50,8 @@ pub(super) fn new(command: Command) -> Command {
         .arg(Arg::new("what").num_args(0..).value_parser(OsStringValueParser::new()).hide(true))
 }
 
+/// Reads the arguments of `rookery new`.
+///
 /// # Errors
 /// Fails unless a kind of app and a folder are named.
 pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
