@@ -173,7 +173,8 @@ async fn wait_for_validation(
         // So that the other challenge is tried.
         problem: Some("unauthorized".to_owned()),
         ..Failure::new(format!(
-            "the authority could not verify that {host} is this server, by {what} to port {port} ({}): {error}",
+            "the authority could not verify that {host} is this server, by {what} to port {port} \
+             ({}): {error}",
             challenge.name()
         ))
     })

@@ -78,7 +78,8 @@ impl Authority {
     ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
-                "the authority requires external account binding, which is not supported: choose another authority",
+                "the authority requires external account binding, which is not supported: choose \
+                 another authority",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });

@@ -237,7 +237,8 @@ impl RenewalTask {
                 }
                 Err(error) => {
                     format!(
-                        "the certificate for {} cannot be renewed, because its lock file cannot be used: {error}",
+                        "the certificate for {} cannot be renewed, because its lock file cannot \
+                         be used: {error}",
                         self.names()
                     )
                 }
@@ -280,7 +281,8 @@ impl RenewalTask {
             };
             if is_first && until_due.is_zero() && !wait_time.is_zero() && state.failures > 0 {
                 self.log(&format!(
-                    "the last attempt to get a certificate for {} failed or was interrupted; the next attempt is in {}{}",
+                    "the last attempt to get a certificate for {} failed or was interrupted; the \
+                     next attempt is in {}{}",
                     self.names(),
                     duration_text(wait_time),
                     self.served_meanwhile(issued.as_ref(), now)
@@ -299,7 +301,8 @@ impl RenewalTask {
                     // Without a info on the disk each start would order anew.
                     if !std::mem::replace(&mut is_logged, true) {
                         self.log(&format!(
-                            "no certificate for {} is ordered, because {} cannot be written to: {error}",
+                            "no certificate for {} is ordered, because {} cannot be written to: \
+                             {error}",
                             self.names(),
                             self.acme.settings.folder.display()
                         ));

@@ -126,7 +126,8 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     }
     if name.starts_with("*.") {
         return wrong(
-            "a wildcard certificate needs a DNS record, which this server cannot create: list each name",
+            "a wildcard certificate needs a DNS record, which this server cannot create: list \
+             each name",
         );
     }
     if !name.is_ascii() {
@@ -199,10 +200,14 @@ impl fmt::Display for BadSettings {
             BadSettings::Terms(url) => {
                 let whose = match url.as_str() {
                     LETS_ENCRYPT | LETS_ENCRYPT_STAGING => {
-                        "Let's Encrypt, whose terms of service are at https://letsencrypt.org/repository/"
+                        "Let's Encrypt, whose terms of service are at \
+                         https://letsencrypt.org/repository/"
                             .to_owned()
                     }
-                    _ => format!("the authority at {url}, which publishes its terms of service there"),
+                    _ => format!(
+                        "the authority at {url}, which publishes its terms of service \
+                                  there"
+                    ),
                 };
                 write!(f, "certificates come from {whose}: agree to these terms")
             }

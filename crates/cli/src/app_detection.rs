@@ -115,7 +115,8 @@ impl Target {
             return Ok(kind_of_document(document));
         }
         nothing(
-            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, `index.html` or document with Shiny",
+            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, \
+             `index.html` or document with Shiny",
         )
     }
 }

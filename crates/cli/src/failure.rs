@@ -39,17 +39,23 @@ impl Failure {
     /// Returns the message for the user.
     pub(crate) fn message(&self) -> String {
         match self {
-            Failure::CommandLine(message) | Failure::Unavailable(message) | Failure::Address(message) => {
-                message.clone()
-            }
+            Failure::CommandLine(message)
+            | Failure::Unavailable(message)
+            | Failure::Address(message) => message.clone(),
             Failure::NeverReady(Some(message)) => {
                 format!("The app did not start: {message}\nNo worker became ready (see above).")
             }
-            Failure::NeverReady(None) => "No worker became ready: the app's messages are above.".to_owned(),
-            Failure::CrashLoop => "All workers keep crashing before they respond to a request (`--fail-fast`): the app's messages are above."
+            Failure::NeverReady(None) => "No worker became ready: the app's messages are \
+                                          above."
+                .to_owned(),
+            Failure::CrashLoop => "All workers keep crashing before they respond to a request \
+                                   (`--fail-fast`): the app's messages are above."
                 .to_owned(),
             Failure::WorkerExited(status) => {
-                format!("The worker exited with status {status} and is not restarted (`--restart never`).")
+                format!(
+                    "The worker exited with status {status} and is not restarted (`--restart \
+                         never`)."
+                )
             }
         }
     }

@@ -92,7 +92,8 @@ fn run(args: ServeArgs) -> Result<(), Failure> {
     if target.is_site {
         if serve.admin.is_some() {
             return Err(Failure::CommandLine(
-                "`--admin` reports on the R processes of an app, and a static site has none: leave it out, and use a file as the health check."
+                "`--admin` reports on the R processes of an app, and a static site has none: \
+                 leave it out, and use a file as the health check."
                     .to_owned(),
             ));
         }

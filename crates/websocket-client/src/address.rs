@@ -85,11 +85,18 @@ impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             AddressError::Scheme => "it must begin with ws:// or wss://",
-            AddressError::Fragment => "it contains a fragment (#...), which cannot be sent to a server: leave it out",
+            AddressError::Fragment => {
+                "it contains a fragment (#...), which cannot be sent to a \
+                                       server: leave it out"
+            }
             AddressError::UserInfo => {
                 "it contains a user name or password: send these in a header, such as Authorization"
             }
-            AddressError::Malformed => "it does not have the form ws://host[:port][/path][?query], or contains characters that must be percent-encoded",
+            AddressError::Malformed => {
+                "it does not have the form \
+                                        ws://host[:port][/path][?query], or contains characters \
+                                        that must be percent-encoded"
+            }
         })
     }
 }

@@ -117,7 +117,8 @@ fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     };
     let remedy = match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            ": its certificate authority is not trusted here; give the authority's certificate as `ca`"
+            ": its certificate authority is not trusted here; give the authority's certificate as \
+             `ca`"
         }
         rustls::Error::InvalidMessage(_) => {
             ": the server may not use TLS on this port; without TLS the address begins with ws://"

@@ -105,7 +105,8 @@ impl fmt::Display for RootsError {
         match self {
             RootsError::NoSystem => write!(
                 f,
-                "this system has no file with trusted CA certificates (on Debian, install ca-certificates), and {VARIABLE} is not set"
+                "this system has no file with trusted CA certificates (on Debian, install \
+                 ca-certificates), and {VARIABLE} is not set"
             ),
             RootsError::Unreadable(path, error) => {
                 write!(f, "{} cannot be read: {error}", path.display())

@@ -106,7 +106,8 @@ fn answer_one(
     let mut stream = stream;
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nReplay-Nonce: n\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "HTTP/1.1 {status}\r\nReplay-Nonce: n\r\nContent-Length: {}\r\nConnection: \
+         close\r\n\r\n{body}",
         body.len()
     )
 }

@@ -111,7 +111,8 @@ fn by_the_other_when_one_fails() {
     let line = wait_for_line("three.example.org", "no certificate for three.example.org");
     assert!(
         line.contains(
-            "could not verify that three.example.org is this server, by an HTTP request to port 80 (http-01)"
+            "could not verify that three.example.org is this server, by an HTTP request to port \
+             80 (http-01)"
         ),
         "{line}"
     );

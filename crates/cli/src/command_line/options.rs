@@ -357,15 +357,15 @@ mod tests {
                 &["serve", "a", "--no-http2-websockets"],
                 "http2_websockets",
                 Value::Flag(false),
-                "`--no-http2-websockets` is deprecated, because it works around a faulty client or proxy, which a file \
-                 says once: write `tls.http2_websockets:` in `_server.yml`",
+                "`--no-http2-websockets` is deprecated, because it works around a faulty client \
+                 or proxy, which a file says once: write `tls.http2_websockets:` in `_server.yml`",
             ),
             (
                 &["--acme-dir=d", "serve", "a"],
                 "acme_dir",
                 Value::Path("d".into()),
-                "`--acme-dir` is deprecated, because it is set once for a deployment: write `tls.acme.dir:` in \
-                 `_server.yml`",
+                "`--acme-dir` is deprecated, because it is set once for a deployment: write \
+                 `tls.acme.dir:` in `_server.yml`",
             ),
         ] {
             let options = options_of(words);
@@ -420,13 +420,13 @@ mod tests {
             ),
             (
                 &["serve", "a", "--max-memory", "512"],
-                "`--max-memory` must be 0, or a size such as 512KB or 10MB (without a unit: bytes), at least 32 MiB, or \
-                 none, not `512`.",
+                "`--max-memory` must be 0, or a size such as 512KB or 10MB (without a unit: \
+                 bytes), at least 32 MiB, or none, not `512`.",
             ),
             (
                 &["serve", "a", "--drain", "0"],
-                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at least 1 ms, \
-                 not `0`.",
+                "`--drain` must be a time such as 500ms, 30s or 2h (without a unit: seconds), at \
+                 least 1 ms, not `0`.",
             ),
             (
                 &["serve", "a", "--limit", "body_bytes"],

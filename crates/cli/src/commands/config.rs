@@ -14,7 +14,8 @@ const AT_START: &str = "determined at start-up";
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.settings.0;
     let mut text = format!(
-        "Settings of {}. R was not started, so settings of an .Rprofile or the app are not included.\n",
+        "Settings of {}. R was not started, so settings of an .Rprofile or the app are not \
+         included.\n",
         target.path.display()
     );
     for group in Group::ALL {

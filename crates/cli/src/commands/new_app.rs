@@ -114,7 +114,8 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     };
     if let Some(name) = first_entry(&folder).map_err(|error| failed(&error))? {
         return Err(Failure::Unavailable(format!(
-            "`{}` is not empty (it contains `{}`), and no file is overwritten: choose another folder, or empty this one.",
+            "`{}` is not empty (it contains `{}`), and no file is overwritten: choose another \
+             folder, or empty this one.",
             app.folder.display(),
             escaped(&name)
         )));

@@ -117,7 +117,8 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
         }
     };
     format!(
-        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status unix:/path/of/the/socket`."
+        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status \
+         unix:/path/of/the/socket`."
     )
 }
 

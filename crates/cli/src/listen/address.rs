@@ -34,7 +34,8 @@ impl Address {
             if path.file_name().is_none() || !folder.is_dir() {
                 let folder = folder.display();
                 return Err(Failure::Unavailable(format!(
-                    "The folder of the socket, `{folder}`, does not exist: create it, or choose another path."
+                    "The folder of the socket, `{folder}`, does not exist: create it, or choose \
+                     another path."
                 )));
             }
             return Ok(Address::Unix(path));
@@ -49,7 +50,9 @@ impl Address {
         match literal_address(host, port) {
             Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
             None => Err(Failure::Unavailable(format!(
-                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" accepts connections from this machine only, \"0.0.0.0\" and \"::\" from all networks."
+                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \
+                 \"127.0.0.1\" accepts connections from this machine only, \"0.0.0.0\" and \"::\" \
+                 from all networks."
             ))),
         }
     }
@@ -173,7 +176,8 @@ impl Address {
     fn bind_failure(&self, error: &io::Error) -> Failure {
         Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "Cannot listen on the socket `{}`: another server listens there, or the file is not a socket. Stop that server, or choose another path.",
+                "Cannot listen on the socket `{}`: another server listens there, or the file is \
+                 not a socket. Stop that server, or choose another path.",
                 path.display()
             ),
             Address::Unix(path) => {
@@ -220,23 +224,26 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
         io::ErrorKind::AddrInUse => {
             let by = match port_owner(port) {
                 Some(owner) => format!("by {owner}"),
-                None => format!(
-                    "by a process that this user cannot see; {}",
-                    port_owner_command(port)
-                ),
+                None => {
+                    format!("by a process that this user cannot see; {}", port_owner_command(port))
+                }
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
             return format!(
-                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port {other}`, or let the system choose one with `--port 0`."
+                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port \
+                 {other}`, or let the system choose one with `--port 0`."
             );
         }
         io::ErrorKind::PermissionDenied => {
-            "\nOn most systems only root may listen on ports below 1024: choose a higher port, or allow lower ones (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
+            "\nOn most systems only root may listen on ports below 1024: choose a higher port, or \
+             allow lower ones (CAP_NET_BIND_SERVICE, or `sysctl \
+             net.ipv4.ip_unprivileged_port_start=80`)."
                 .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
             format!(
-                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" listens on all interfaces."
+                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" \
+                 listens on all interfaces."
             )
         }
         _ => String::new(),

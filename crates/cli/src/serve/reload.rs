@@ -82,7 +82,8 @@ impl Reload {
         if !differ.is_empty() {
             let names: Vec<String> = differ.iter().map(|row| format!("`{}`", row.path())).collect();
             log_line(&format!(
-                "these settings have changed, but keep their old values until the server is restarted: {}",
+                "these settings have changed, but keep their old values until the server is \
+                 restarted: {}",
                 names.join(", ")
             ));
         }

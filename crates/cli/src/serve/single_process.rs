@@ -31,7 +31,8 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
         return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers`, need Linux: without them, one R process serves the app."
+            "Options for workers, such as `--workers`, need Linux: without them, one R process \
+             serves the app."
                 .to_owned(),
         ));
     }

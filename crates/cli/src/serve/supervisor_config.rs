@@ -151,11 +151,14 @@ fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLi
     let several = workers.count + workers.spares + workers.surge;
     match limit.each(several) {
         Some(each) => log_line(&format!(
-            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 none)",
+            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 \
+             % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 \
+             none)",
             each / 1_000_000
         )),
         None => log_line(&format!(
-            "the {megabytes} MB of this control group are too little for {several} workers, so no worker is replaced for its memory: set `--max-memory`"
+            "the {megabytes} MB of this control group are too little for {several} workers, so no \
+             worker is replaced for its memory: set `--max-memory`"
         )),
     }
     Some(limit)

@@ -333,7 +333,8 @@ mod tests {
             (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
             (
                 &["--agree-tos", "--acme-ca=/nowhere/ca.pem"],
-                "`--acme-ca`: the root certificates for the authority cannot be used: /nowhere/ca.pem cannot be read",
+                "`--acme-ca`: the root certificates for the authority cannot be used: \
+                 /nowhere/ca.pem cannot be read",
             ),
             (
                 &["--agree-tos", "--acme-dir=/proc/acme"],

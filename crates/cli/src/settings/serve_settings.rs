@@ -93,8 +93,8 @@ impl ServeSettings {
             && of("port", Source::CommandLine)
         {
             notes.push(
-                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host 127.0.0.1` to listen \
-                 on the port"
+                "`--port` has no effect: `host:` in `_server.yml` is a Unix socket. Add `--host \
+                 127.0.0.1` to listen on the port"
                     .to_owned(),
             );
         }
@@ -184,7 +184,8 @@ mod tests {
             ),
             (
                 &["serve", "a", "--interactive", "--workers", "2"],
-                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`.",
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave \
+                 out `--workers`.",
             ),
         ] {
             assert_usage_error(words, says);

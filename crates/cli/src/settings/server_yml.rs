@@ -86,7 +86,8 @@ mod tests {
         };
         assert_eq!(
             told(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
-            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?"
+            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did \
+             you mean `port:`?"
         );
         assert_eq!(
             told(b"engine: rookery\napp: no.R\n"),

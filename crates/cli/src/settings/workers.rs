@@ -89,7 +89,8 @@ impl Workers {
         let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
         if is_interactive && count > 1 {
             return Err(Failure::CommandLine(
-                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`."
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave \
+                 out `--workers`."
                     .to_owned(),
             ));
         }
