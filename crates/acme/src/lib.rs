@@ -1,25 +1,28 @@
-//! Certificates from an authority that speaks ACME (RFC 8555), ordered and renewed while a server runs.
+//! Certificates from an ACME authority (RFC 8555), which are ordered and renewed while a server
+//! runs.
 //!
-//! [`Acme::prepare`] checks what is wished for and where it is kept, and says what the server's TLS is made of; [`Acme::start_renewer`] starts a
-//! thread that talks to the authority, until the [`Renewer`] is dropped. The server answers the authority's questions
-//! ([`Challenges`](rookery_server::tls::Challenges)); nothing here runs on its I/O thread.
+//! [`Acme::prepare`] checks the settings and opens the storage. [`Acme::start_renewer`] starts a
+//! thread that communicates with the authority until the [`Renewer`] is dropped. The server
+//! responds to the authority's challenges ([`Challenges`](rookery_server::tls::Challenges)).
+//! Nothing here runs on the server's I/O thread.
 //!
-//! Written by hand, over hyper, rustls and ring: instant-acme 0.8 cannot be had with ring and without rcgen, which needs Rust 1.88 or
-//! brings a `time` with an advisory (RUSTSEC-2026-0009); it loses the `Retry-After` of an error, gives up after three nonces, and reads
-//! a renewal's window with `time` alone.
+//! The crate is written over hyper, rustls and ring instead of instant-acme 0.8. That crate cannot
+//! be used with ring without rcgen, which needs Rust 1.88 or a version of `time` with an advisory
+//! (RUSTSEC-2026-0009). It also loses the `Retry-After` of an error, gives up after three nonces,
+//! and reads a renewal window only with `time`.
 //!
-//! | file | owns |
+//! | file | content |
 //! |---|---|
-//! | `settings` | what is wished for, and what is wrong with it |
-//! | `storage` | the files: account, certificate, and how the attempts went |
-//! | `schedule` | when to renew, and how long to wait after a failure: arithmetic without a clock |
-//! | `http` | one request over HTTPS, and its reply |
-//! | `jws` | the account's key, and what is signed with it (RFC 7515) |
-//! | `protocol` | the authority's directory, nonces, and problems |
-//! | `order` | one order, from its beginning to a certificate |
-//! | `renewer` | the thread |
+//! | `settings` | the settings of a certificate, and the mistakes in them |
+//! | `storage` | the files: account, certificate, and the state of the attempts |
+//! | `schedule` | the time of renewals and of retries, as arithmetic without a clock |
+//! | `http` | one request over HTTPS, and its response |
+//! | `jws` | the account's key and its signatures (RFC 7515) |
+//! | `protocol` | the authority's directory, nonces and problem documents |
+//! | `order` | one order, from its creation to a certificate |
+//! | `renewer` | the thread that orders and renews |
 
-/// What of an authority's bytes is read: the line that is made of a problem, and a moment. For the fuzzer.
+/// Parses bytes of an authority as a problem document and as a time, for the fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

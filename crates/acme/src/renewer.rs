@@ -1,4 +1,4 @@
-//! The thread that has a certificate ordered when there is none, and renewed when it is time.
+//! The thread that orders a certificate if there is none, and renews it in time.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,25 +25,26 @@ use crate::schedule::{
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, RenewalInfo, State, Storage};
 
-/// How long one attempt may take, whatever the authority does.
+/// How long one attempt may take in total.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 
-/// A certificate that is kept, or is to come.
+/// The certificate of one set of hosts, and what is needed to order and renew it.
 #[derive(Debug, Clone)]
 pub struct Acme {
     settings: Settings,
     storage: Storage,
     http: HttpClient,
     challenges: Challenges,
-    /// Certificates for some of the hosts, until there is the one for all of them.
+    /// Certificates for some of the hosts, which are served until there is one for all hosts.
     partial_certificates: Vec<PathBuf>,
 }
 
 impl Acme {
-    /// Checks what is wished for, and makes the folder where it is kept. Asks nobody. Blocks for files.
+    /// Checks the settings and creates the folder for the files. Sends no requests, but blocks for
+    /// file access.
     ///
     /// # Errors
-    /// What is wrong.
+    /// Fails if a setting is wrong, or if the folder cannot be used.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
         let settings = settings.validate()?;
         let http = HttpClient(
@@ -59,9 +60,9 @@ impl Acme {
             let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
             match load_tls(pair(&existing)) {
                 Ok(_) => {}
-                // It may be a good one.
+                // The certificate may still be good, so it is not replaced.
                 Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
-                // One that somebody has changed is none: another is ordered.
+                // A file that somebody has changed is set aside, and a new certificate is ordered.
                 Err(_) => std::fs::rename(&existing, existing.with_extension("unusable"))
                     .map_err(|error| bad(error.to_string()))?,
             }
@@ -77,28 +78,31 @@ impl Acme {
         Ok(acme)
     }
 
-    /// Where the certificate is, once there is one: [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). Until then there are
-    /// behind it those that are kept for some of the hosts: whoever adds a name does not lose the partial_certificates meanwhile.
+    /// Returns the certificate files for
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first file does not
+    /// exist until the first certificate is issued. Certificates for some of the hosts follow, so
+    /// that adding a name does not interrupt the service of the others.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
-    /// What the authority is answered: [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
+    /// Returns the responses to challenges for
+    /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
     pub fn challenges(&self) -> Challenges {
         self.challenges.clone()
     }
 
-    /// The names that the certificate is for.
+    /// Returns the host names of the certificate.
     pub fn domains(&self) -> &[String] {
         &self.settings.domains
     }
 
-    /// By what it can be proved whose the hosts are: `over_http` where there is a port from which requests are sent on, and
-    /// `over_tls` where clients need no certificate of their own.
+    /// Returns the challenges that the server can respond to. `over_http` is true if there is a
+    /// redirect port, and `over_tls` if clients need no certificate.
     ///
     /// # Errors
-    /// When by nothing.
+    /// Fails if the server can respond to none of the challenges that the settings allow.
     pub fn usable_challenges(
         &self,
         over_http: bool,
@@ -115,11 +119,11 @@ impl Acme {
         if challenges.is_empty() { Err(BadSettings::Unanswerable(wanted)) } else { Ok(challenges) }
     }
 
-    /// Starts the thread that sees to it, for a server that listens by now. `notice` is called there with lines for whoever runs
-    /// the server.
+    /// Starts the thread that orders and renews the certificate. The server must be listening
+    /// already. `notice` is called on that thread with lines for the log.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// Fails if the thread cannot be started.
     pub fn start_renewer(
         &self,
         tls: Tls,
@@ -143,7 +147,7 @@ impl Acme {
                         never = task.run() => match never {},
                     }
                 });
-                // A lookup of a name may block for as long as it likes.
+                // A name lookup may block for any length of time.
                 runtime.shutdown_background();
             })
         })?;
@@ -155,13 +159,13 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Checks that a pair can be served.
+/// Checks that a certificate and its key can be served.
 fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
 
 /// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
-/// all of these hosts.
+/// all hosts.
 fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
     load_tls(CertificatePair { certificate: text(), key: text() })
@@ -174,7 +178,8 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
     }
 }
 
-/// The thread. It ends when this is dropped; an order that goes on is left as it is, and taken up after the usual wait.
+/// The thread that renews a certificate. The thread stops when this is dropped. An unfinished order
+/// is abandoned, and counts as a failed attempt after a restart.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -185,13 +190,13 @@ impl Drop for Renewer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // What it returns is nothing; a panic in it has been printed.
+            // The thread returns nothing, and a panic has been logged already.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread works with.
+/// The data of the thread.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -208,7 +213,7 @@ impl RenewalTask {
         self.acme.settings.domains.join(", ")
     }
 
-    /// What clients get meanwhile.
+    /// Returns the end of a log line: what clients get until there is a new certificate.
     fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
@@ -250,15 +255,16 @@ impl RenewalTask {
         }
     }
 
-    /// Holding the lock, for as long as the thread runs.
+    /// Orders and renews for as long as the thread runs and holds the lock.
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let check_interval = self.acme.settings.retry.check_interval;
         let mut is_logged = false;
         let mut is_first = true;
-        // Beside what is on the disk, so that a disk that is full has nobody asked each time.
+        // Kept in memory as well, so that a full disk does not cause a request in each iteration.
         let mut window = storage.state().renewal_info;
-        // By a clock that nobody sets. What is written down is for whoever looks after the certificate next.
+        // This process uses a monotonic clock. The time in the file is for the process that renews
+        // the certificate next.
         let mut next = Instant::now() + storage.state().remaining_wait(SystemTime::now());
         let mut timer = RenewalTimer::default();
         loop {
@@ -272,7 +278,8 @@ impl RenewalTask {
             let now = SystemTime::now();
             let until_due = timer.wait(until_due, now, Instant::now());
             let state = storage.state();
-            // After a success it is for renewals alone: who removes a certificate wants another one.
+            // After a success the wait applies only to renewals: if somebody removes the
+            // certificate, a new one is ordered at once.
             let must_wait = issued.is_some() || state.failures > 0;
             let wait_time = if must_wait {
                 next.saturating_duration_since(Instant::now())
@@ -291,14 +298,15 @@ impl RenewalTask {
             is_first = false;
             let wait = until_due.max(wait_time);
             if !wait.is_zero() {
-                // The clock may be set, the machine sleep, and somebody remove the file.
+                // The sleep is short, because meanwhile the clock may be set, the machine may be
+                // suspended, or the file may be removed.
                 tokio::time::sleep(wait.min(check_interval)).await;
                 continue;
             }
             match self.attempt(issued.as_ref(), state).await {
                 Ok(wait_time) => next = Instant::now() + wait_time,
                 Err(error) => {
-                    // Without a info on the disk each start would order anew.
+                    // Without a state on the disk, each start of the server would order again.
                     if !std::mem::replace(&mut is_logged, true) {
                         self.log(&format!(
                             "no certificate for {} is ordered, because {} cannot be written to: \
@@ -313,7 +321,8 @@ impl RenewalTask {
         }
     }
 
-    /// What the authority says of a renewal; asked for again when its info does not stand any more.
+    /// Returns the renewal window that the authority suggests. It is requested again when the known
+    /// one is no longer valid.
     async fn renewal_window(
         &self,
         issued: &IssuedCertificate,
@@ -329,19 +338,23 @@ impl RenewalTask {
             let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
             authority.renewal_info(issued).await
         };
-        // What it said before, or nothing, where it says nothing now: that is no reason to order, nor not to.
+        // Without a new response the previous window is kept, because a missing response is neither
+        // a reason to order nor a reason not to.
         let (window, time) = match asked.await {
             Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
         *known = Some(RenewalInfo { certificate: id, window, until: now + time });
         let storage = &self.acme.storage;
-        // It is asked for again if it is lost.
+        // If the file cannot be written, the window is requested again after a restart.
         let _ = storage.save_state(&State { renewal_info: known.clone(), ..storage.state() });
         window
     }
 
-    /// Orders, and returns how long no other attempt may begin. An error is one of the disk, before anything was ordered.
+    /// Makes one attempt, and returns the wait before the next one.
+    ///
+    /// # Errors
+    /// Fails if the state cannot be written to the disk. Nothing has been ordered then.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,
@@ -354,7 +367,8 @@ impl RenewalTask {
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
         state.attempted = Some(now);
-        // As if it had failed: whoever is killed meanwhile, again and again, orders no more often than that.
+        // The attempt is recorded as failed first, so that a process that is killed during each
+        // attempt orders no more often than one whose attempts fail.
         state.next = Some(now + wait(state.failures, None));
         storage.save_state(&state)?;
         let what = if issued.is_some() { "renewing the" } else { "ordering a" };
@@ -375,7 +389,7 @@ impl RenewalTask {
             )))
         });
         let kept = ordered.and_then(|pem| {
-            // The one from before is replaced by nothing that cannot be served.
+            // The current certificate is replaced only by one that can be served.
             let issued = check_issued(&pem, &settings.domains).map_err(Failure::new)?;
             storage.save_certificate(&pem).map_err(|error| {
                 Failure::new(format!("the certificate cannot be stored: {error}"))
@@ -385,15 +399,16 @@ impl RenewalTask {
         match kept {
             Ok(issued) => {
                 if let Err(error) = self.tls.reload() {
-                    // It is there, so it is not ordered again: the server reads it until it is served.
+                    // The certificate is not ordered again, because the server tries to read it
+                    // until it can be served.
                     self.log(&format!(
                         "the certificate for {} is stored but cannot be served yet: {error}",
                         self.names()
                     ));
                 }
-                // Whatever the authority says of its renewal, or the clock of its dates.
+                // This wait applies whatever the renewal window or the clock says.
                 let wait_time = min_interval(&issued);
-                // A failure to write costs a wait.
+                // If the state cannot be written, the next process may order too early.
                 let _ = storage.save_state(&State {
                     attempted: Some(now),
                     next: Some(now + wait_time),
@@ -433,7 +448,8 @@ impl RenewalTask {
         let ordered =
             order::order(&authority, &account, settings, challenges, challenge, replaces).await;
         match ordered {
-            // Removed there, or the authority has begun anew, as those to try things with do.
+            // The authority has deleted the account, or has lost its data, as test authorities do
+            // at a restart.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
                 let account = self.account(&authority).await?;
@@ -443,7 +459,7 @@ impl RenewalTask {
         }
     }
 
-    /// The account that is kept, or a new one.
+    /// Returns the stored account, or registers a new one.
     async fn account(&self, authority: &Authority) -> Result<Account, Failure> {
         let Acme { settings, storage, .. } = &self.acme;
         let unkept =
@@ -451,7 +467,7 @@ impl RenewalTask {
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
-                    // The order will hear the same.
+                    // The order will fail with the same problem, which is handled there.
                     Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
                     told => told?,
                 }
@@ -467,15 +483,15 @@ impl RenewalTask {
     }
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without randomness nothing is ordered anyway.
+    // Without random numbers no order can be signed either.
     let _ = SystemRandom::new().fill(&mut bytes);
     fraction(&bytes)
 }
 
-/// A time as people say it.
+/// Returns a duration as short text, such as `2 min`.
 fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     match seconds {

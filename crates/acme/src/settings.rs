@@ -1,4 +1,5 @@
-//! What is wished for, and what is wrong with it: said before anybody is asked.
+//! The settings of a certificate, and the mistakes in them, which are found before a request is
+//! sent.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,40 +9,41 @@ use rookery_websocket_client::Roots;
 
 use crate::schedule::RetrySchedule;
 
-/// Let's Encrypt.
+/// The directory of Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// Let's Encrypt's authority to try things with: its certificates are trusted by nobody, and its limits are wide.
+/// The directory of Let's Encrypt's staging environment, for trials. Browsers do not trust its
+/// certificates, and its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// Names in one certificate: Let's Encrypt takes no more.
+/// The maximum number of names in a certificate of Let's Encrypt.
 const MAX_DOMAINS: usize = 100;
 
-/// Certificates from an authority.
+/// The settings of a certificate from an ACME authority.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The names, or addresses, of hosts that the certificate is for.
+    /// The host names or IP addresses of the certificate.
     pub domains: Vec<String>,
-    /// Addresses of mail by which the authority reaches whoever runs the server; none is fine.
+    /// The contact addresses for the authority; may be empty.
     pub emails: Vec<String>,
-    /// Whether the authority's terms of service are agreed to.
+    /// Whether the user agrees to the authority's terms of service.
     pub agrees_to_terms: bool,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// Who signs the authority's own certificate.
+    /// The root certificates that verify the ACME server.
     pub roots: Roots,
-    /// The profile of certificates; none: the authority's usual one.
+    /// The certificate profile; `None` for the authority's default.
     pub profile: Option<String>,
-    /// By which of the two it is proved whose the hosts are; none: by either.
+    /// The only challenge to use; `None` for both.
     pub challenge: Option<Challenge>,
-    /// Where the account and the certificates are kept.
+    /// The folder for the account and the certificates.
     pub folder: PathBuf,
-    /// How fast it is tried again.
+    /// The timing of retries.
     pub retry: RetrySchedule,
 }
 
 impl Settings {
-    /// Certificates of Let's Encrypt, kept in `folder`.
+    /// Returns the settings for a certificate of Let's Encrypt that is stored in `folder`.
     pub fn new(domains: Vec<String>, folder: PathBuf) -> Settings {
         Settings {
             domains,
@@ -56,10 +58,10 @@ impl Settings {
         }
     }
 
-    /// Checks them, and writes names as certificates do.
+    /// Checks the settings, and normalizes the host names.
     ///
     /// # Errors
-    /// The first that is wrong.
+    /// Fails with the first mistake.
     pub fn validate(mut self) -> Result<Settings, BadSettings> {
         if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
@@ -86,24 +88,24 @@ impl Settings {
         Ok(self)
     }
 
-    /// The authority's host.
+    /// Returns the host of the authority.
     pub(crate) fn authority(&self) -> &str {
         let rest = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 }
 
-/// How it is proved whose a host is.
+/// A proof that the server controls a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// By a file over HTTP on port 80 (RFC 8555, 8.3).
+    /// A file over HTTP on port 80 (RFC 8555, 8.3).
     Http,
-    /// By a certificate over TLS on port 443 (RFC 8737).
+    /// A certificate over TLS on port 443 (RFC 8737).
     Tls,
 }
 
 impl Challenge {
-    /// As the protocol names it.
+    /// Returns the name of the challenge in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             Challenge::Http => "http-01",
@@ -111,13 +113,13 @@ impl Challenge {
         }
     }
 
-    /// The one of that name.
+    /// Returns the challenge with this name.
     pub fn from_name(name: &str) -> Option<Challenge> {
         [Challenge::Http, Challenge::Tls].into_iter().find(|challenge| challenge.name() == name)
     }
 }
 
-/// The name in lower case and without the root's dot.
+/// Returns the name in lower case and without the final dot.
 fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
@@ -153,30 +155,30 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     Ok(name)
 }
 
-/// What is wrong with what is wished for, each with its remedy.
+/// A mistake in the settings. Each message names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSettings {
-    /// No name, or too many.
+    /// There is no name, or there are too many.
     Count(usize),
-    /// What is no name of a host, or none that there are certificates for.
+    /// A name for which no certificate can be ordered.
     Domain {
-        /// As it was given.
+        /// The name as it was given.
         domain: String,
-        /// What is wrong, and what to do.
+        /// The reason and the remedy.
         why: &'static str,
     },
-    /// What is no address of mail.
+    /// An invalid e-mail address.
     Email(String),
-    /// What is no URL of a directory.
+    /// An invalid URL of a directory.
     Directory(String),
-    /// The terms of the authority with this directory have not been agreed to.
+    /// The user has not agreed to the terms of the authority with this directory.
     Terms(String),
-    /// Neither challenge can be answered, or not the one that was named.
+    /// The server cannot respond to any challenge, or not to the one in the settings.
     Unanswerable(Option<Challenge>),
     /// The folder cannot be used.
     Folder(PathBuf, String),
-    /// Those who sign the authority's own certificate are not to be had.
+    /// The root certificates cannot be used.
     Roots(String),
 }
 

@@ -1,10 +1,12 @@
-//! What is kept: the account, the certificate, and how the attempts went. Only the owner reads any of it.
+//! The stored files: the account, the certificate, and the state of the attempts. Only the owner
+//! can read them.
 //!
 //! ```text
 //! <folder>/<authority>/account.json
-//! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key: one file, so that nobody finds two halves
-//!                             state.json         failures in a row, and when to try again
-//!                             lock               held by the process that orders
+//! <folder>/<authority>/<host>/
+//!     certificate.pem   the certificate chain and its key, in one file so that they always match
+//!     state.json        the number of consecutive failures, and the time of the next attempt
+//!     lock              locked by the process that orders
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -25,53 +27,53 @@ use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
-/// Bytes of a file that are read.
+/// The maximum size of a file that is read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The longest name of a folder that is made of a host's.
+/// The maximum length of a folder name that is made of a host name.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// Where one certificate is kept.
+/// The folders of one certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Storage {
     authority: PathBuf,
     host: PathBuf,
 }
 
-/// The right to order, and nothing that a forked child would hold on to.
+/// The lock of the process that may order. A forked child does not keep it.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    // Before the file: a descriptor that was closed may be somebody else's by now.
+    // Dropped before the file, because the number of a closed descriptor may be in use again.
     _close_in_child: CloseInChild,
     _file: File,
 }
 
-/// How the attempts went.
+/// The state of the attempts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
-    /// Failures in a row, one that goes on included.
+    /// The number of consecutive failures. An attempt in progress counts as one.
     pub(crate) failures: u32,
-    /// When the last attempt began.
+    /// The start of the last attempt.
     pub(crate) attempted: Option<SystemTime>,
-    /// When the next may begin.
+    /// The earliest start of the next attempt.
     pub(crate) next: Option<SystemTime>,
     pub(crate) renewal_info: Option<RenewalInfo>,
 }
 
-/// What an authority said of the renewal of one certificate.
+/// The renewal window of one certificate, as the authority suggests it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RenewalInfo {
-    /// How it knows the certificate.
+    /// The identifier of the certificate in renewal requests.
     pub(crate) certificate: String,
-    /// None: nothing.
+    /// The window; `None` if the authority has suggested none.
     pub(crate) window: Option<Window>,
-    /// When it is to be asked again.
+    /// The time from which on the window must be requested again.
     pub(crate) until: SystemTime,
 }
 
 impl State {
-    /// Returns how long a process that has not made the last attempt itself has to wait before the
-    /// next one. A recorded time that lies after `now` is ignored.
+    /// Returns the wait before the next attempt, for a process that did not make the last attempt
+    /// itself. A recorded time after `now` is ignored.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
@@ -85,10 +87,10 @@ impl State {
 }
 
 impl Storage {
-    /// Makes the folders.
+    /// Creates the folders.
     ///
     /// # Errors
-    /// When they cannot be made, or not be written to.
+    /// Fails if the folders cannot be created or written to.
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
         let rest =
             settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
@@ -97,7 +99,7 @@ impl Storage {
             Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
         DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
-            // Made by somebody else, or with another umask.
+            // The folder was created by another program, or with another umask.
             if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
                 fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             }
@@ -107,18 +109,19 @@ impl Storage {
         Ok(storage)
     }
 
-    /// The file of certificate and key.
+    /// Returns the path of the file with the certificate and its key.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.host.join("certificate.pem")
     }
 
-    /// The certificate that is kept, if it is for all of these hosts.
+    /// Returns the stored certificate, if it is valid for all hosts.
     pub(crate) fn issued(&self, domains: &[String]) -> Option<IssuedCertificate> {
         let issued = IssuedCertificate::read(&read_small_file(&self.certificate())?)?;
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Other certificates of the authority that are for some of these hosts and have not ended: of before a name was added.
+    /// Returns other certificates of the authority that are valid for some of the hosts and have
+    /// not expired. They date from before a name was added.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
@@ -140,7 +143,8 @@ impl Storage {
         write_atomically(&self.certificate(), pem.as_bytes())
     }
 
-    /// Whoever holds it orders; `None` while another process does. It is let go when it is dropped, and when the process ends.
+    /// Takes the lock that allows this process to order; `None` if another process has it. The lock
+    /// ends when it is dropped, and when the process exits.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file = OpenOptions::new()
@@ -197,14 +201,14 @@ impl Storage {
         let kept = json!({
             "failures": state.failures,
             "attempted": state.attempted.map(seconds),
-            // The whole second behind it: it is not to be too early.
+            // Rounded up to a whole second, so that the next attempt is not too early.
             "next": state.next.map(|next| seconds(next) + 1),
             "window": window,
         });
         write_atomically(&self.host.join("state.json"), kept.to_string().as_bytes())
     }
 
-    /// The account that is kept.
+    /// Returns the stored account.
     pub(crate) fn account(&self) -> Option<Account> {
         let kept: Value =
             serde_json::from_slice(&read_small_file(&self.authority.join("account.json"))?).ok()?;
@@ -227,13 +231,13 @@ impl Storage {
         write_atomically(&self.authority.join("account.json"), kept.to_string().as_bytes())
     }
 
-    /// Forgets an account that the authority does not know.
+    /// Removes an account that the authority does not know.
     pub(crate) fn forget_account(&self) -> io::Result<()> {
         fs::remove_file(self.authority.join("account.json"))
     }
 }
 
-/// A folder's name of what may have other characters in it.
+/// Returns a folder name for a text that may contain other characters.
 fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
     let name: String = text
@@ -241,11 +245,11 @@ fn folder_name(text: &str) -> String {
         .map(|char| if is_plain(&char) { char } else { '_' })
         .take(MAX_NAME_LENGTH)
         .collect();
-    // No folder of its own is called so.
+    // Names that begin with a dot, such as `..`, have a special meaning.
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-/// The folder of a certificate for these hosts, whatever their order.
+/// Returns the folder name of a certificate, which does not depend on the order of its hosts.
 fn certificate_folder(domains: &[String]) -> String {
     let first = folder_name(domains.first().map_or("", String::as_str));
     if domains.len() < 2 && first.len() < MAX_NAME_LENGTH {
@@ -263,10 +267,11 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
-/// Nobody sees half of it, also when the machine stops meanwhile, and nobody else may read it.
+/// Writes a file so that other processes see either the old or the new content, also after a crash
+/// of the machine. Only the owner can read the file.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
-    // Of a process with this number that was killed.
+    // A process with the same id may have been killed while it wrote.
     let _ = fs::remove_file(&next);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
     let written =
@@ -365,7 +370,7 @@ mod tests {
         assert_eq!(storage.state().remaining_wait(at(150)), Duration::from_secs(50));
         assert_eq!(storage.state().remaining_wait(at(300)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(100)), Duration::from_secs(100));
-        // The clock was set back: what it said before is no reason to wait, not even for as long as was meant.
+        // The clock was set back, so the recorded time is no reason to wait at all.
         assert_eq!(storage.state().remaining_wait(at(99)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(1)), Duration::ZERO);
         let endless =
