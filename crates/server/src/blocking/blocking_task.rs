@@ -1,8 +1,8 @@
-//! Work on threads that may block: files, spools, compression.
+//! Tasks on threads that may block, such as file access, spooling and compression.
 //!
-//! There are few of them, so where a disk stands still work waits for long, and the client that wanted it may leave
-//! meanwhile. So what the work holds is charged with it: its [`Charge`](rookery_exchange::Charge) goes along and is given
-//! back when the work has been done or thrown away.
+//! There are few such threads, so that tasks wait for long if a disk hangs, and the client may
+//! disconnect in the meantime. Therefore a task owns the [`Charge`](rookery_exchange::Charge) for
+//! the memory that it uses, until the task is done or dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// Work that has been handed over. Dropped, it is thrown away if it has not begun.
+/// A task on a thread that may block. Dropping the value cancels the task unless it has begun.
 #[derive(Debug)]
 pub(crate) struct BlockingTask<T>(JoinHandle<io::Result<T>>);
 
@@ -32,7 +32,8 @@ impl<T> Future for BlockingTask<T> {
 
 impl<T> Drop for BlockingTask<T> {
     fn drop(&mut self) {
-        // The thread that would have done it drops what it holds.
+        // If the task has not begun, the thread that would have run it drops the task and the
+        // memory that it holds.
         self.0.abort();
     }
 }

@@ -1,4 +1,5 @@
-//! What may block, and so never happens on the I/O thread; and how to ask for less.
+//! Operations that may block, which run on other threads than the I/O thread, and file operations
+//! that fail instead of blocking.
 
 pub(crate) mod blocking_task;
 pub(crate) mod file_state;

@@ -1,4 +1,5 @@
-//! One coarse clock for all deadlines of an I/O thread: a peer that moves touches a cell, and the sweep compares.
+//! The coarse clock of an I/O thread, which is used for all deadlines. Activity of a client only
+//! stores the current tick. The periodic sweep compares the stored ticks with the limits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use super::rate::{Rate, ticks};
 use crate::config::Limits;
 
-/// The limits in time, in ticks of the sweep.
+/// The time limits, in ticks of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimits {
     pub(crate) length: Duration,
@@ -25,7 +26,8 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// A second each, or a fourth of the shortest limit.
+    /// Converts the limits to ticks. A tick lasts one second, or a quarter of the shortest limit if
+    /// that is less.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
             limits.handshake_time,
@@ -59,7 +61,7 @@ impl TimeLimits {
     }
 }
 
-/// The tick of an I/O thread, which its sweep moves on.
+/// The clock of an I/O thread. Each sweep advances it by one tick.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
@@ -71,12 +73,13 @@ impl Clock {
         Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
     }
 
-    /// The tick; it wraps, so only differences mean anything.
+    /// Returns the current tick. The number wraps around, so only differences of ticks have a
+    /// meaning.
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
     }
 
-    /// The next tick.
+    /// Advances the clock and returns the new tick.
     pub(crate) fn advance(&self) -> u32 {
         self.now.set(self.now.get().wrapping_add(1));
         self.now.get()

@@ -1,11 +1,12 @@
-//! Small random numbers for model tests: from a seed, so that a failure can be seen again.
+//! Random sequences of operations for model tests. They depend only on a seed, so that failures can
+//! be reproduced.
 
-/// A generator of numbers (xorshift).
+/// A generator of random numbers (xorshift).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Makes one that gives the same numbers for the same seed.
+    /// Makes a generator. Generators with the same seed return the same numbers.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -19,8 +20,9 @@ impl Random {
     }
 }
 
-/// Runs `holds` on sequences of up to `longest` operations below `kinds`, and fails with the shortest prefix of one that does not
-/// hold.
+/// Runs `holds` on random sequences of up to `longest` operations, each of which is a number below
+/// `kinds`. If a sequence fails, removes operations as long as it still fails, and panics with the
+/// rest.
 pub(crate) fn for_all_sequences(
     kinds: usize,
     longest: usize,
@@ -31,7 +33,7 @@ pub(crate) fn for_all_sequences(
         let len = 1 + random.below(longest);
         let mut operations: Vec<usize> = (0..len).map(|_| random.below(kinds)).collect();
         let Err(mut why) = holds(&operations) else { continue };
-        // Without each operation in turn, for as long as it still fails.
+        // Each operation in turn is left out if the sequence fails without it too.
         let mut at = 0;
         while at < operations.len() {
             let mut fewer = operations.clone();
