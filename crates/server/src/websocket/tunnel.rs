@@ -95,13 +95,13 @@ enum TunnelState {
     /// A close frame of the server is waiting for a frame boundary or has been inserted. Later
     /// bytes of the upstream process are discarded.
     Closing,
-    /// One side has ended its direction, and the other side is expected to end, too.
+    /// One side has ended its direction; the other side is expected to end as well.
     Ending,
     /// The tunnel is over, and both connections are dropped.
     Closed,
 }
 
-/// One direction of a tunnel.
+/// The buffer and state of one direction of a tunnel.
 #[derive(Debug, Default)]
 struct Direction {
     /// Bytes that have been read and not completely written yet.

@@ -37,7 +37,7 @@ pub(crate) enum HandshakeResult {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing has been read.
+    /// The initial state, before the first byte was read.
     New,
     Handshake,
     Open,
