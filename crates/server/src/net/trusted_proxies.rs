@@ -1,11 +1,12 @@
-//! Which peers are proxies whose word is taken.
+//! The trusted proxies of a listener, whose forwarding headers are used.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The proxies of a listener, whose `X-Forwarded-Proto` is believed: addresses, networks, and whoever comes over a Unix
-/// socket. None by default: anybody could send the header.
+/// The trusted proxies of a listener, whose forwarding headers are used. They are given as
+/// addresses, networks, and `unix` for all clients of a Unix socket. By default there are none,
+/// because any client can send such headers.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Option<Arc<[TrustedProxy]>>);
 
@@ -15,7 +16,7 @@ enum TrustedProxy {
     Unix,
 }
 
-/// What is no proxy.
+/// The error of a text that is not a proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InvalidProxy(String);
 
@@ -33,10 +34,10 @@ impl fmt::Display for InvalidProxy {
 impl std::error::Error for InvalidProxy {}
 
 impl TrustedProxies {
-    /// Of their texts: `192.0.2.1`, `2001:db8::/32`, `unix`.
+    /// Parses texts such as `192.0.2.1`, `2001:db8::/32` and `unix`.
     ///
     /// # Errors
-    /// The first that is none of these.
+    /// Returns the first text that has none of these forms.
     pub fn parse<'a>(
         texts: impl IntoIterator<Item = &'a str>,
     ) -> Result<TrustedProxies, InvalidProxy> {
@@ -51,7 +52,8 @@ impl TrustedProxies {
         self.0.is_none()
     }
 
-    /// Whether a peer is one of them; `None` is one on a Unix socket.
+    /// Returns true if a client with this address is a trusted proxy. `None` stands for a client of
+    /// a Unix socket.
     pub(crate) fn contains(&self, peer: Option<IpAddr>) -> bool {
         self.0.iter().flat_map(|proxies| proxies.iter()).any(|proxy| match (proxy, peer) {
             (TrustedProxy::Unix, None) => true,
@@ -79,9 +81,10 @@ impl TrustedProxy {
     }
 }
 
-/// Whether an address begins with the bits of a network.
+/// Returns true if the first `bits` bits of the address are those of the network.
 fn is_in_network(address: IpAddr, network: IpAddr, bits: u8) -> bool {
-    // Shifting by all bits there are is no shift.
+    // `checked_shr` returns `None` if the shift has the full width, which means that no bits are
+    // compared.
     let same =
         |a: u128, b: u128, most: u32| (a ^ b).checked_shr(most - u32::from(bits)).unwrap_or(0) == 0;
     match (address, network) {

@@ -118,7 +118,7 @@ fn an_authority_is_answered_over_tls_and_others_are_served_meanwhile() {
     let asks = offering(&[b"acme-tls/1"]);
     let refused = |name: &str| shake(app.address, &asks, name).err().expect("an alert").to_string();
     assert!(refused("app.example.org").contains("NoApplicationProtocol"));
-    challenges.answer_tls("app.example.org", "token.thumbprint").unwrap();
+    challenges.set_tls_response("app.example.org", "token.thumbprint").unwrap();
     let mut shown = shake(app.address, &asks, "APP.example.org").unwrap();
     let tls = shown.tls.as_ref().unwrap();
     assert_eq!(tls.alpn_protocol(), Some(&b"acme-tls/1"[..]));
@@ -167,7 +167,7 @@ fn an_authority_is_answered_in_the_clear() {
     let folder = tempfile::tempdir().unwrap();
     let challenges = Challenges::new(vec!["app.example.org".to_owned()]);
     let (app, listener, _) = served(&folder, &challenges);
-    challenges.answer_http("abc-_1", "abc-_1.thumbprint");
+    challenges.set_http_response("abc-_1", "abc-_1.thumbprint");
     let ask = |method: &str, path: &str| {
         let mut client = Client::connect(listener.local_addr().unwrap());
         client.send(format!("{method} {path} HTTP/1.1\r\nHost: app.example.org\r\n\r\n"));
