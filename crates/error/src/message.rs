@@ -48,10 +48,10 @@ impl Write for LineBuffer {
     }
 }
 
-/// Makes an [`Error`] of a message, which is formatted only if necessary.
+/// Makes an [`Error`](crate::Error) of a message, which is formatted only if necessary.
 ///
 /// A literal without braces becomes a static message and allocates nothing. Other messages are
-/// formatted by [`Error::format`], with one allocation for up to 256 bytes.
+/// formatted by [`Error::format`](crate::Error::format), with one allocation for up to 256 bytes.
 ///
 /// ```
 /// use rookery_error::error;

@@ -1,4 +1,4 @@
-//! The word that an [`Error`] consists of, and almost all `unsafe` code of the crate.
+//! The word that an [`Error`](crate::Error) consists of, and almost all `unsafe` code of the crate.
 //!
 //! The low two bits of the word are a tag that says where the error is:
 //!
@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use crate::content::{Concrete, Content, Object};
 use crate::text::{InlineText, StaticText};
 
-/// An error for a `static`. Making an [`Error`] of it allocates nothing, and cloning or dropping
-/// that accesses no memory.
+/// An error for a `static`. Making an [`Error`](crate::Error) of it allocates nothing, and cloning
+/// or dropping that accesses no memory.
 ///
 /// ```
 /// use rookery_error::{Error, StaticError};

@@ -1,8 +1,9 @@
-//! Tasks on threads that may block, such as file access, spooling and compression.
+//! Tasks on threads that may block: file operations, spooling and compression.
 //!
-//! There are few such threads, so that tasks wait for long if a disk hangs, and the client may
-//! disconnect in the meantime. Therefore a task owns the [`Charge`](rookery_exchange::Charge) for
-//! the memory that it uses, until the task is done or dropped.
+//! There are few such threads. If a disk does not respond, tasks wait for long, and their clients
+//! may disconnect meanwhile. The memory that a task holds therefore remains charged: the task owns
+//! the [`Charge`](rookery_exchange::Charge), which is dropped when the task has run or has been
+//! cancelled.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// A task on a thread that may block. Dropping the value cancels the task unless it has begun.
+/// A task that was passed to a thread. Dropping it cancels the task if it has not started.
 #[derive(Debug)]
 pub(crate) struct BlockingTask<T>(JoinHandle<io::Result<T>>);
 
@@ -32,8 +33,7 @@ impl<T> Future for BlockingTask<T> {
 
 impl<T> Drop for BlockingTask<T> {
     fn drop(&mut self) {
-        // If the task has not begun, the thread that would have run it drops the task and the
-        // memory that it holds.
+        // The thread that would have run the task drops what the task owns.
         self.0.abort();
     }
 }

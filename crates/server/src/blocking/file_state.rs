@@ -1,4 +1,4 @@
-//! The properties by which two versions of a file are told apart.
+//! The attributes of a file that show whether it has changed.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,16 +7,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WouldBlock;
 
-/// The identity, length and times of a file, by which two versions of its content are told apart.
-/// The state changes when a program writes to the file, renames another file over it, or sets its
-/// times, unless two changes happen within one step of the file system's clock.
+/// The attributes of a file that change with its content. Writing to the file, renaming another
+/// file over it and setting its times all change the state, unless two changes take place within
+/// one step of the system's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState {
     pub(crate) device: u64,
     pub(super) inode: u64,
     pub(crate) len: u64,
     pub(super) modified: Stamp,
-    /// The time of the last change of content or metadata (ctime), which programs cannot set.
+    /// The time of the last change of any attribute, which programs cannot set.
     pub(super) changed: Stamp,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Stamp {
     pub(super) nanos: u32,
 }
 
-/// The type of a file.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Regular,
@@ -47,12 +47,12 @@ impl FileState {
         }
     }
 
-    /// Returns the time of modification.
+    /// Returns the time at which the content was last modified, as the file system reports it.
     pub(crate) fn modified(&self) -> SystemTime {
         self.modified.time()
     }
 
-    /// Returns true if neither content nor metadata have changed for `time`.
+    /// Returns true if neither the content nor the attributes have changed for `time`.
     pub(crate) fn is_older_than(&self, time: Duration, now: SystemTime) -> bool {
         let is_old = |stamp: Stamp| now.duration_since(stamp.time()).is_ok_and(|age| age >= time);
         is_old(self.modified) && is_old(self.changed)
@@ -60,7 +60,7 @@ impl FileState {
 }
 
 impl Stamp {
-    /// Returns the time, or 1970 if `SystemTime` cannot represent it.
+    /// Converts the time stamp. A time that cannot be represented becomes 1970.
     fn time(self) -> SystemTime {
         let seconds = Duration::from_secs(self.seconds.unsigned_abs());
         let whole = match self.seconds {
@@ -73,10 +73,11 @@ impl Stamp {
     }
 }
 
-/// Returns true if an error of the system means that there is no file at a path. This includes a
-/// file where a directory should be, and a name that is too long for the file system. httpuv
-/// responds to those with 500 even with `fallthrough`, so that an app with static files at `/`
-/// never receives requests with long paths (httpuv issue 267).
+/// Returns true if an error means that a path names no file.
+///
+/// This includes a file in the place of a directory, and names that are too long for the file
+/// system. httpuv responds to these with 500 and never passes such requests on to the application,
+/// so that apps with static files at `/` never get long paths (httpuv's issue 267).
 pub(crate) fn is_missing(error: i32) -> bool {
     matches!(error, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
 }

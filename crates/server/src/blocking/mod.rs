@@ -1,5 +1,5 @@
-//! Operations that may block, which run on other threads than the I/O thread, and file operations
-//! that fail instead of blocking.
+//! Operations that may block, and that therefore never run on the I/O thread, and variants of file
+//! operations that do not block.
 
 pub(crate) mod blocking_task;
 pub(crate) mod file_state;

@@ -1,12 +1,13 @@
-//! File operations for the I/O thread that never wait for a disk. They succeed if the kernel has
-//! the data in memory, and otherwise fail with [`WouldBlock`].
+//! File operations that never wait for a disk: each operation uses what the kernel has in memory,
+//! or fails with [`WouldBlock`].
 //!
-//! After [`WouldBlock`], the caller repeats the operation on a thread that may block. A kernel that
-//! lacks one of the system calls, or a sandbox that forbids it, therefore only costs time.
+//! The I/O thread calls these functions, and passes operations that would block to another thread.
+//! A kernel without one of these system calls, or a sandbox that forbids it, therefore costs only
+//! time.
 //!
-//! Looking up a path never blocks, whatever the file system. Opening a file can block, despite all
-//! flags, on a file system of a daemon or another machine (FUSE, NFS). Therefore [`open`] may only
-//! be used on a device for which [`is_local`] has returned true, on a thread that may block.
+//! A lookup never waits, whatever the file system. Opening a file does wait if a daemon or another
+//! machine provides the file system (FUSE, NFS), whatever the flags. [`open`] is therefore only for
+//! devices for which [`is_local`] has returned true on a thread that may block.
 
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -18,8 +19,8 @@ use rustix::io::ReadWriteFlags;
 
 use super::file_state::{FileState, Kind, Stamp, WouldBlock, is_missing};
 
-/// True if `openat2` with `RESOLVE_CACHED` is available, which is so since Linux 5.12, except in
-/// sandboxes that forbid it.
+/// Whether `openat2` and its flag exist. Linux has them since version 5.12, and some sandboxes do
+/// not allow them.
 static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     rustix::fs::openat2(
         CWD,
@@ -31,15 +32,14 @@ static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
     .is_ok()
 });
 
-/// Returns the type and state of the file that a path leads to, without opening it. Follows
-/// symbolic links. Returns `None` if there is no file.
+/// Returns the kind and the state of the file at a path, without opening it, or `None` if there is
+/// no such file. Follows symbolic links.
 pub(crate) fn look(path: &[u8]) -> Result<Option<(Kind, FileState)>, WouldBlock> {
     let Some(found) = open_known(path, OFlags::PATH)? else { return Ok(None) };
     state(&found).map(Some)
 }
 
-/// Opens a file, or returns `None` if there is none. The returned type and state may differ from
-/// those that [`look`] returned before, because the path may lead to another file by now.
+/// Opens a file if it exists. The file may be another one than that which [`look`] has found.
 pub(crate) fn open(path: &[u8]) -> Result<Option<(File, Kind, FileState)>, WouldBlock> {
     // `NONBLOCK` prevents that opening a FIFO blocks the thread.
     let Some(file) = open_known(path, OFlags::NONBLOCK | OFlags::NOCTTY)? else { return Ok(None) };
@@ -60,8 +60,8 @@ fn open_known(path: &[u8], flags: OFlags) -> Result<Option<rustix::fd::OwnedFd>,
 }
 
 fn state(fd: &impl AsFd) -> Result<(Kind, FileState), WouldBlock> {
-    // `STATX_DONT_SYNC` accepts what a network file system has cached, because a file on such a
-    // file system is not opened by this module.
+    // What a network file system has cached is sufficient, because files on such a system are not
+    // served from here.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found =
         rustix::fs::statx(fd, c"", flags, StatxFlags::BASIC_STATS).map_err(|_| WouldBlock)?;
@@ -86,7 +86,7 @@ fn state_of(found: &Statx) -> FileState {
     }
 }
 
-/// Fills `buffer` with the bytes from offset `at`, if all of them are in the page cache.
+/// Fills `buffer` from an offset of a file if all of these bytes are in the page cache.
 pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldBlock> {
     if buffer.is_empty() {
         return Ok(());
@@ -98,9 +98,9 @@ pub(crate) fn read(file: &File, buffer: &mut [u8], at: u64) -> Result<(), WouldB
     }
 }
 
-/// Returns true if a part of a local file is in the page cache, so that sending the part does not
-/// wait for a disk. This needs Linux 6.5, and works for files that this process owns or may write
-/// to.
+/// Returns true if a part of a local file is in the page cache, so that sending it does not wait
+/// for a disk. The system reports this since Linux 6.5, and only to the owner of a file and to
+/// those who may write to it.
 pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, WouldBlock> {
     #[repr(C)]
     struct Part {
@@ -119,8 +119,8 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
     let part = Part { at, len: len as u64 };
     let mut counts = Counts::default();
     let (part_at, counts_at) = (&raw const part, &raw mut counts);
-    // SAFETY: the kernel reads `part` and writes `counts`, both of which have the layout of
-    // uapi/linux/mman.h.
+    // SAFETY: The kernel reads the first struct and writes the second one. Both have the layout
+    // that it expects (uapi/linux/mman.h).
     let told = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), part_at, counts_at, 0) };
     if told != 0 {
         return Err(WouldBlock);
@@ -132,10 +132,10 @@ pub(crate) fn is_resident(file: &File, at: u64, len: usize) -> Result<bool, Woul
         && !is_arriving(file, last))
 }
 
-/// Returns true if the page at offset `at` is still being read from disk. The kernel already counts
-/// such a page as cached. Since the kernel reads ahead in runs, checking the first and the last
-/// page of a part is enough. If the file system does not support the check (tmpfs), cached pages
-/// are complete.
+/// Returns true if a page is still being read. The system counts a page as cached as soon as it
+/// starts to read it. It reads ahead in runs, so that within a part only the first or the last page
+/// can be incomplete. Returns false on file systems without this information, such as tmpfs, whose
+/// cached pages are complete.
 fn is_arriving(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let read =
@@ -143,19 +143,20 @@ fn is_arriving(file: &File, at: u64) -> bool {
     read == Err(rustix::io::Errno::AGAIN)
 }
 
-/// The number of the system call `cachestat`, equal on all architectures that Rust's standard
-/// library supports, except Alpha and MIPS, on which the call fails.
+/// The number of the system call `cachestat`. It is the same on all architectures of Rust's
+/// standard library except Alpha and MIPS, where the call fails.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Returns true if a file system is local to this machine, so that opening its files does not wait
-/// for a daemon or another machine. The check itself may block.
+/// Returns true if only this machine provides the file system of a file, so that looking up and
+/// opening its files does not wait for another machine or process. Asking the file system may
+/// block.
 pub(crate) fn is_local(file: &File) -> bool {
     rustix::fs::fstatfs(file)
         .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| LOCAL.contains(&kind)))
 }
 
-/// The type numbers of local file systems, which are ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs,
-/// and overlayfs, on which containers have their files.
+/// The magic numbers of ext2 to ext4, XFS, Btrfs, F2FS, tmpfs, ramfs, and overlayfs, which
+/// containers use.
 const LOCAL: [u64; 7] =
     [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x0102_1994, 0x8584_58F6, 0x794C_7630];
 
@@ -172,13 +173,13 @@ mod tests {
         file.write_all(&vec![b'x'; LEN]).unwrap();
         file.sync_all().unwrap();
         let readable = |at: u64| read(&file, &mut [0], at).is_ok();
-        // The test needs a file system that supports reading without waiting, unlike tmpfs and
-        // overlayfs, and Linux 6.5.
+        // tmpfs and overlayfs do not support reading without waiting, and `cachestat` exists since
+        // Linux 6.5.
         if !readable(0) || is_resident(&file, 0, LEN) != Ok(true) {
             return;
         }
         for _ in 0..50 {
-            // SAFETY: the calls have no pointers and give advice about an open file.
+            // SAFETY: No pointers are involved; both calls are advice on an open file.
             unsafe {
                 assert_eq!(
                     libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED),

@@ -1,5 +1,5 @@
-//! The file operations of `nonblocking_file` for systems that lack the system calls. Each operation
-//! fails with `WouldBlock`.
+//! The file operations of `nonblocking_file` for systems that cannot avoid waiting for a disk. All
+//! of them fail with [`WouldBlock`].
 
 use std::fs::File;
 

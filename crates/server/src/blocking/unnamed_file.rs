@@ -1,10 +1,10 @@
-//! Temporary files without a name, which are closed on another thread. The last close of such a
-//! file frees its blocks, which takes a good part of a second for gigabytes.
+//! Temporary files without a name. The last close of such a file frees its disk space, which takes
+//! a considerable part of a second for gigabytes, and therefore happens on another thread.
 
 use std::fs::File;
 use std::ops::Deref;
 
-/// A file that has no name any more. Dropping the value closes the file on another thread.
+/// An open file that no longer has a name.
 #[derive(Debug)]
 pub(crate) struct UnnamedFile(Option<File>);
 
@@ -13,7 +13,7 @@ impl UnnamedFile {
         UnnamedFile(Some(file))
     }
 
-    /// Closes the file on the current thread.
+    /// Closes the file on this thread.
     pub(crate) fn close(&mut self) {
         self.0 = None;
     }
@@ -34,8 +34,8 @@ impl Deref for UnnamedFile {
 impl Drop for UnnamedFile {
     fn drop(&mut self) {
         let Some(file) = self.0.take() else { return };
-        // During the unwinding of a panic, the file is closed here. If no thread could be started,
-        // `spawn_blocking` would panic, and a second panic would abort the process.
+        // A thread must not be started while a panic unwinds, because a failure to start it would
+        // panic again and abort the process.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if !std::thread::panicking() => {
                 drop(runtime.spawn_blocking(move || drop(file)))
@@ -56,19 +56,18 @@ mod tests {
     #[test]
     fn an_unnamed_file_is_closed_on_another_thread() {
         let mut ends = [0; 2];
-        // SAFETY: `ends` has space for two descriptors.
+        // SAFETY: room for two descriptors.
         assert_eq!(
             unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) },
             0
         );
-        // SAFETY: both descriptors were just created, and nothing else owns them.
+        // SAFETY: both were just made and are owned by nobody else.
         let [mut read, write] = ends.map(|fd| File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         let (goes_on, waits) = mpsc::channel::<()>();
         runtime.block_on(async {
-            // The only thread for blocking tasks is busy, so that the file stays open until the
-            // thread is free.
+            // The only such thread is busy: nothing is closed until it is free.
             let busy = tokio::task::spawn_blocking(move || waits.recv());
             drop(UnnamedFile::new(write));
             let is_open = |read: &mut File| read.read(&mut [0]).is_err();

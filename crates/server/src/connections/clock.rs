@@ -1,5 +1,5 @@
-//! The coarse clock of an I/O thread, which is used for all deadlines. Activity of a client only
-//! stores the current tick. The periodic sweep compares the stored ticks with the limits.
+//! The clock of an I/O thread. It advances by coarse ticks, so that noting progress costs one write
+//! to a cell, and the sweep compares the noted ticks with the limits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::rate::{Rate, ticks};
 use crate::config::Limits;
 
-/// The time limits, in ticks of the clock.
+/// The time limits of [`Limits`], in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimits {
     pub(crate) length: Duration,
@@ -26,8 +26,7 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// Converts the limits to ticks. A tick lasts one second, or a quarter of the shortest limit if
-    /// that is less.
+    /// Converts the limits. A tick lasts a second, or a fourth of the shortest limit.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
             limits.handshake_time,
@@ -61,7 +60,7 @@ impl TimeLimits {
     }
 }
 
-/// The clock of an I/O thread. Each sweep advances it by one tick.
+/// The current tick of an I/O thread, which the sweep advances.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
@@ -73,13 +72,12 @@ impl Clock {
         Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
     }
 
-    /// Returns the current tick. The number wraps around, so only differences of ticks have a
-    /// meaning.
+    /// Returns the current tick. It wraps around, so that only differences are meaningful.
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
     }
 
-    /// Advances the clock and returns the new tick.
+    /// Advances to the next tick, and returns it.
     pub(crate) fn advance(&self) -> u32 {
         self.now.set(self.now.get().wrapping_add(1));
         self.now.get()

@@ -1,53 +1,52 @@
-//! Minimum transfer rates for clients.
+//! The minimum rate at which a client must send or read.
 //!
-//! With only a deadline for progress, a client could hold a connection by transferring single
-//! bytes. Therefore, while the server waits for a client to send or to read, the client must reach
-//! a minimum rate. The client may fall behind by as many bytes as the rate amounts to during the
-//! grace period. A client without progress is closed at the end of that period, and a client that
-//! is slower than the rate somewhat later. Bytes beyond the rate give no credit for later.
+//! A deadline alone is not enough, because a client can meet it by moving one byte at a time. A
+//! client that is expected to send or to read must therefore keep a rate, and may fall behind by as
+//! many bytes as the rate brings within the grace. A client that makes no progress can use all of
+//! the grace, a client that is too slow lasts a little longer, and a client that keeps the rate may
+//! take any time. A client cannot save up bytes for later by being faster.
 
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A minimum rate with its grace period, in ticks of the sweep.
+/// A minimum rate and its grace, in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// The number of bytes per tick.
+    /// The bytes that the client must move in each tick.
     tick: u64,
     grace: u32,
 }
 
 impl Rate {
-    /// Converts a rate in bytes per second. The result is at least one byte per tick, unless `rate`
-    /// is 0, which means that there is no minimum.
+    /// Converts a rate in bytes per second. A rate of 0 demands nothing. Any other rate demands at
+    /// least one byte per tick.
     pub(crate) fn new(rate: u32, grace: Duration, tick: Duration) -> Rate {
         let bytes = u64::from(rate) * tick.as_nanos() as u64 / 1_000_000_000;
         Rate { tick: if rate == 0 { 0 } else { bytes.max(1) }, grace: ticks(grace, tick) }
     }
 }
 
-/// Converts a duration to ticks, rounded down.
+/// Converts a duration to ticks, and rounds down.
 pub(crate) fn ticks(time: Duration, tick: Duration) -> u32 {
-    // The maximum is half the range of the clock, because the clock wraps around, and a longer time
-    // would appear to be over at once.
+    // The clock wraps around, so that a limit of more ticks would be exceeded at once.
     u32::try_from(time.as_nanos() / tick.as_nanos())
         .map_or(u32::MAX / 2, |ticks| ticks.min(u32::MAX / 2))
 }
 
-/// The record of how far one client is behind a minimum rate. Counting costs one addition per read
-/// or write, and the sweep does the rest.
+/// The measurement of how far a client is behind its rate. Counting costs one addition for each
+/// read or write; the sweep does the rest.
 #[derive(Debug, Default)]
 pub(crate) struct RateMeter {
-    /// The number of bytes since the last tick.
+    /// The bytes moved since the last tick.
     moved: Cell<u32>,
-    /// The number of bytes that the client should have transferred and has not.
+    /// The bytes that the client should have moved and has not moved.
     behind: Cell<u64>,
-    /// The number of bytes that were in the socket's send buffer at the last tick.
+    /// The bytes that were in the socket's send buffer at the last tick.
     unsent: Cell<u32>,
 }
 
 impl RateMeter {
-    /// Resets all counts, because the server begins to wait for the client.
+    /// Starts a measurement, because the client is expected to send or to read from now on.
     pub(crate) fn start(&self) {
         self.moved.set(0);
         self.behind.set(0);
@@ -58,23 +57,25 @@ impl RateMeter {
         self.moved.set(self.moved.get().saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX)));
     }
 
-    /// Returns the number of bytes that were counted since the last tick, and resets the count.
+    /// Returns the bytes counted since the last tick, and resets the count.
     pub(crate) fn take(&self) -> u64 {
         u64::from(self.moved.take())
     }
 
-    /// Returns the number of bytes that the client has read since the last tick. `unsent` is the
-    /// number of bytes in the socket's send buffer. The number of written bytes is not a
-    /// substitute, because the system accepts more only when a third of the buffer, about a
-    /// megabyte, is free. At a few kilobytes per second, that takes minutes.
+    /// Returns the bytes that the client has read since the last tick, where `unsent` is the number
+    /// of bytes in the socket's send buffer.
+    ///
+    /// The bytes written to the socket are no measure: the system accepts more only when a third of
+    /// the send buffer is free, which is a megabyte, and takes minutes at a few kilobytes per
+    /// second.
     pub(crate) fn taken(&self, unsent: Option<u32>) -> u64 {
         let written = self.take();
         let Some(unsent) = unsent else { return written };
         (u64::from(self.unsent.replace(unsent)) + written).saturating_sub(u64::from(unsent))
     }
 
-    /// Records a tick in which `moved` bytes were transferred. Returns true if the client is too
-    /// far behind.
+    /// Ends a tick in which `moved` bytes were moved. Returns true if the client is further behind
+    /// than the grace allows.
     pub(crate) fn tick(&self, rate: Rate, moved: u64) -> bool {
         let behind = (self.behind.get() + rate.tick).saturating_sub(moved);
         self.behind.set(behind);
@@ -94,8 +95,8 @@ impl RateMeter {
 mod tests {
     use super::*;
 
-    /// Returns the number of ticks after which a client that transfers `moved(tick)` bytes in each
-    /// tick is too far behind.
+    /// Returns the tick at which a client that moves this many bytes in each tick is too far
+    /// behind.
     fn ends(rate: Rate, moved: impl Fn(u32) -> u64) -> Option<u32> {
         let pace = RateMeter::default();
         (1..10_000).find(|at| pace.tick(rate, moved(*at)))
@@ -107,9 +108,9 @@ mod tests {
         assert_eq!(ends(rate, |_| 0), Some(11));
         assert_eq!(ends(rate, |_| 50), Some(21));
         assert_eq!(ends(rate, |_| 100), None);
-        // The client transfers nine times the bytes in every ninth tick, as happens with sockets.
+        // Sockets move bytes in bursts.
         assert_eq!(ends(rate, |at| if at % 9 == 0 { 900 } else { 0 }), None);
-        // A fast start gives no credit for later.
+        // A fast start is not saved up.
         assert_eq!(ends(rate, |at| if at == 1 { 1 << 30 } else { 0 }), Some(12));
     }
 
