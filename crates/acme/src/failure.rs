@@ -1,4 +1,4 @@
-//! The failure of an attempt to get a certificate.
+//! The error of an attempt to get a certificate.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) text: String,
-    /// The last part of the type of the authority's problem document, such as `rateLimited` (RFC
-    /// 8555, 6.7).
+    /// The last part of the type in the authority's problem document (RFC 8555, 6.7), such as
+    /// `rateLimited`.
     pub(crate) problem: Option<String>,
-    /// The time that the authority requests before the next attempt.
+    /// The time after which the authority accepts the next request.
     pub(crate) retry_after: Option<Duration>,
 }
 

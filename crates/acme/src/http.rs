@@ -1,5 +1,5 @@
-//! One request to the authority and its response, over HTTPS. Each request has a connection of its
-//! own, because an authority gets only about a dozen requests in two months.
+//! A request over HTTPS and its response. Each request uses a new connection, because an authority
+//! receives only about a dozen requests in two months.
 
 use std::io;
 use std::net::IpAddr;
@@ -23,19 +23,19 @@ use tokio_rustls::TlsConnector;
 
 use crate::failure::Failure;
 
-/// How long an authority may take for one response.
+/// The maximum time that an authority may take for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the connection to one of the authority's addresses may take.
+/// The maximum time for connecting to one address of an authority.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The maximum size of a response. A certificate chain has about ten thousand bytes.
+/// The maximum length of a response in bytes. A certificate chain has about ten thousand.
 const MAX_RESPONSE_SIZE: usize = 1 << 20;
 
-/// The `User-Agent`, which RFC 8555, 6.1 requires.
+/// The `User-Agent` header, which RFC 8555, 6.1 requires.
 const USER_AGENT_TEXT: &str = concat!("rookery/", env!("CARGO_PKG_VERSION"));
 
-/// The parts of a URL that a request needs.
+/// The target of a request.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     uri: Uri,
@@ -45,7 +45,7 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses an `https:` URL (RFC 8555, 6.1), or an `http:` URL of this machine, as tests use.
+    /// Parses an HTTPS URL (RFC 8555, 6.1), or an HTTP URL with a loopback address.
     pub(crate) fn parse(url: &str) -> Result<Endpoint, Failure> {
         let wrong = || Failure::new(format!("{url} is not the URL of an ACME authority"));
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -76,7 +76,8 @@ impl Response {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the time in `Retry-After`, which is in seconds or a date (RFC 9110, 10.2.3).
+    /// Returns the wait in the `Retry-After` header, which is a number of seconds or a date (RFC
+    /// 9110, 10.2.3).
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {
@@ -87,7 +88,7 @@ impl Response {
     }
 }
 
-/// A client that sends requests to the authority.
+/// A client that sends requests to an authority.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClient(pub(crate) Arc<ClientConfig>);
 
@@ -134,8 +135,8 @@ impl HttpClient {
     }
 }
 
-/// Connects to the first address that responds. Each address gets a limited time, because packets
-/// to an IPv6 address may be lost without an error.
+/// Connects to the first address that responds. Each address has a time limit, because connections
+/// to an IPv6 address may hang.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
@@ -184,13 +185,13 @@ where
             body: read_body(body, endpoint).await?,
         })
     };
-    // The connection is polled until the response is complete, and then dropped.
+    // The connection is polled while the response is being read, and dropped afterwards.
     let mut response = std::pin::pin!(response);
     let mut connection = std::pin::pin!(connection);
     let mut is_over = false;
     std::future::poll_fn(|cx| {
         if !is_over {
-            // An error of the connection is also an error of the response.
+            // An error of the connection also fails the response.
             is_over = connection.as_mut().poll(cx).is_ready();
         }
         response.as_mut().poll(cx)

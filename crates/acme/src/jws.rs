@@ -1,5 +1,4 @@
-//! The key of the account, and the signatures made with it: ECDSA over P-256 with SHA-256 (RFC
-//! 7515; RFC 7518, 3.4).
+//! The account's key and its signatures (RFC 7515; ECDSA over P-256 with SHA-256, RFC 7518, 3.4).
 
 use std::fmt;
 
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Encodes bytes in the base64 form of JSON signatures (RFC 7515, 2).
+/// Encodes bytes as base64url without padding, which JWS uses (RFC 7515, 2).
 pub(crate) fn base64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
@@ -24,8 +23,8 @@ pub(crate) struct AccountKey {
     random: SystemRandom,
 }
 
-/// The identity in a signature: the URL of an account, or a public key that the authority does not
-/// know yet.
+/// The identification of the signer in a signature: the URL of an account, or the public key of an
+/// account that the authority does not know yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Signer<'a> {
     Account(&'a str),
@@ -40,7 +39,8 @@ impl AccountKey {
         AccountKey::from_pkcs8(pkcs8.as_ref())
     }
 
-    /// Reads a key that [`to_text`](Self::to_text) wrote.
+    /// Decodes the text that [`to_text`](Self::to_text) returned. Returns `None` if the text is not
+    /// a valid key.
     pub(crate) fn from_text(text: &str) -> Option<AccountKey> {
         AccountKey::from_pkcs8(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()
     }
@@ -54,27 +54,27 @@ impl AccountKey {
         Ok(AccountKey { pkcs8: pkcs8.to_vec(), pair, random })
     }
 
-    /// Returns the private key as text, for storage.
+    /// Encodes the private key as text for storage.
     pub(crate) fn to_text(&self) -> String {
         base64(&self.pkcs8)
     }
 
-    /// Returns the public key as JSON (RFC 7517). The order of the fields is that of the
-    /// thumbprint.
+    /// Returns the public key as a JWK (RFC 7517). The order of its fields is the one required for
+    /// the thumbprint.
     fn public_jwk(&self) -> String {
-        // A point consists of one byte for "not compressed", followed by the two coordinates.
+        // The first byte states that the point is uncompressed; the two coordinates follow.
         let point = self.pair.public_key().as_ref();
         let (x, y) = (base64(&point[1..33]), base64(&point[33..65]));
         format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#)
     }
 
-    /// Returns the text that proves to the authority that a response to a challenge belongs to this
-    /// account (RFC 8555, 8.1).
+    /// Returns the key authorization for a token, which proves that the response to a challenge
+    /// comes from this account (RFC 8555, 8.1).
     pub(crate) fn key_authorization(&self, token: &str) -> String {
         format!("{token}.{}", base64(digest(&SHA256, self.public_jwk().as_bytes())))
     }
 
-    /// Signs `payload` for one request to `url`.
+    /// Signs `payload` for a single use at one URL.
     pub(crate) fn sign(
         &self,
         signer: Signer<'_>,
@@ -100,7 +100,7 @@ impl AccountKey {
     }
 }
 
-/// Omits the private key.
+/// Omits the key.
 impl fmt::Debug for AccountKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccountKey").finish_non_exhaustive()

@@ -1,28 +1,29 @@
-//! Certificates from an ACME authority (RFC 8555), which are ordered and renewed while a server
-//! runs.
+//! An ACME client (RFC 8555), which orders certificates from an authority and renews them while a
+//! server runs.
 //!
-//! [`Acme::prepare`] checks the settings and opens the storage. [`Acme::start_renewer`] starts a
-//! thread that communicates with the authority until the [`Renewer`] is dropped. The server
-//! responds to the authority's challenges ([`Challenges`](rookery_server::tls::Challenges)).
-//! Nothing here runs on the server's I/O thread.
+//! [`Acme::prepare`] checks the settings and the storage folder, and provides what the server needs
+//! to set up TLS. [`Acme::start_renewer`] starts a thread that communicates with the authority
+//! until the [`Renewer`] is dropped. The server itself responds to the authority's challenges
+//! ([`Challenges`](rookery_server::tls::Challenges)). No code of this crate runs on the server's
+//! I/O thread.
 //!
-//! The crate is written over hyper, rustls and ring instead of instant-acme 0.8. That crate cannot
-//! be used with ring without rcgen, which needs Rust 1.88 or a version of `time` with an advisory
-//! (RUSTSEC-2026-0009). It also loses the `Retry-After` of an error, gives up after three nonces,
-//! and reads a renewal window only with `time`.
+//! The crate is based on hyper, rustls and ring instead of instant-acme 0.8, for these reasons.
+//! With ring, instant-acme requires rcgen, which needs Rust 1.88 or depends on a version of `time`
+//! with an advisory (RUSTSEC-2026-0009). It also drops the `Retry-After` of errors, gives up after
+//! three nonces, and parses a renewal window only with `time`.
 //!
-//! | file | content |
+//! | file | contents |
 //! |---|---|
-//! | `settings` | the settings of a certificate, and the mistakes in them |
-//! | `storage` | the files: account, certificate, and the state of the attempts |
-//! | `schedule` | the time of renewals and of retries, as arithmetic without a clock |
-//! | `http` | one request over HTTPS, and its response |
+//! | `settings` | the settings, and the errors in them |
+//! | `storage` | the files: account, certificate, and state of the attempts |
+//! | `schedule` | times of renewals and waits after failures, computed without a clock |
+//! | `http` | a request over HTTPS and its response |
 //! | `jws` | the account's key and its signatures (RFC 7515) |
-//! | `protocol` | the authority's directory, nonces and problem documents |
-//! | `order` | one order, from its creation to a certificate |
-//! | `renewer` | the thread that orders and renews |
+//! | `protocol` | the authority's directory, nonces, and problem documents |
+//! | `order` | an order, from its creation to the certificate |
+//! | `renewer` | the thread that renews certificates |
 
-/// Parses bytes of an authority as a problem document and as a time, for the fuzzer.
+/// Parses bytes as the authority's problem document and as a time, for the fuzzer.
 #[doc(hidden)]
 pub fn read_for_fuzzer(bytes: &[u8]) -> (Option<String>, Option<std::time::SystemTime>) {
     let problem = serde_json::from_slice(bytes).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One order, from its creation to a certificate (RFC 8555, 7.4 and 7.5).
+//! An order for a certificate, from its creation to the certificate (RFC 8555, 7.4 and 7.5).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,16 +11,18 @@ use crate::http::Response;
 use crate::protocol::{Account, Authority, describe_problem};
 use crate::settings::{Challenge, Settings};
 
-/// How long an authority may take to validate the hosts, and again to issue the certificate.
+/// The maximum time that an authority may take to validate the challenges, and again to issue the
+/// certificate.
 const POLL_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The shortest and the longest wait before the state of an order is requested again. The wait
-/// doubles each time. A `Retry-After` of the authority is respected within the same bounds.
+/// The first pause before the order's status is requested again. The pause doubles each time, up to
+/// the maximum. A `Retry-After` of the authority takes precedence within the same bounds.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The longest pause between two requests for the order's status.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Orders a certificate and responds to the challenges. Returns the certificate chain and the key
-/// in PEM.
+/// Orders a certificate and responds to the authority's challenges. Returns the certificate with
+/// its chain and its private key, in PEM.
 pub(crate) async fn order(
     authority: &Authority,
     account: &Account,
@@ -38,7 +40,7 @@ pub(crate) async fn order(
         .filter_map(Value::as_str)
         .map(str::to_owned)
         .collect();
-    // The server stops responding to the challenges when the guard is dropped, also after an error.
+    // The server responds to the challenges until this guard is dropped, however the order ends.
     let guard = ChallengeGuard(challenges);
     for url in &authorizations {
         answer_challenge(authority, account, settings, url, &guard, challenge).await?;
@@ -79,7 +81,7 @@ pub(crate) async fn order(
     Ok(format!("{}\n{}", chain.trim_end(), key.pem()))
 }
 
-/// A guard that stops the responses to challenges when it is dropped.
+/// Removes all responses to challenges when dropped.
 struct ChallengeGuard<'a>(&'a Challenges);
 
 impl Drop for ChallengeGuard<'_> {
@@ -92,8 +94,7 @@ fn status(object: &Value) -> &str {
     object["status"].as_str().unwrap_or_default()
 }
 
-/// Prepares the response to the challenge for one host, and requests its validation. Does nothing
-/// if the authority has validated the host already.
+/// Makes the authority validate one host, unless the authority has validated it before.
 async fn answer_challenge(
     authority: &Authority,
     account: &Account,
@@ -123,7 +124,7 @@ async fn answer_challenge(
             challenge.name()
         )));
     };
-    // The token becomes part of a response of this server (RFC 8555, 8.1).
+    // Checked because the token becomes a part of the server's response (RFC 8555, 8.1).
     if !token.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
         return Err(Failure::new("the authority sent an invalid challenge token"));
     }
@@ -140,7 +141,7 @@ async fn answer_challenge(
     authority.post(account, url, Some("{}")).await.map(drop)
 }
 
-/// Compares hosts. An IP address has several text forms.
+/// Returns true if two hosts are equal. The same IP address can be written in several ways.
 fn is_same_host(one: &str, other: &str) -> bool {
     match (one.parse::<IpAddr>(), other.parse::<IpAddr>()) {
         (Ok(one), Ok(other)) => one == other,
@@ -172,11 +173,11 @@ async fn wait_for_validation(
         Challenge::Tls => (443, "a TLS handshake"),
     };
     Err(Failure {
-        // With this problem, the next attempt uses the other challenge.
+        // This type makes the next attempt use the other challenge.
         problem: Some("unauthorized".to_owned()),
         ..Failure::new(format!(
-            "the authority could not verify that {host} is this server, by {what} to port {port} \
-             ({}): {error}",
+            "the authority could not verify that {host} is this server, by {what} to port \
+             {port} ({}): {error}",
             challenge.name()
         ))
     })
@@ -188,7 +189,7 @@ fn order_failure(order: &Value, what: &str) -> Failure {
     Failure { problem, ..Failure::new(format!("{what}: {why}")) }
 }
 
-/// Requests the object at `url` again and again until `done` returns true for it.
+/// Requests the object at `url` repeatedly until it is `done`.
 async fn poll_until(
     authority: &Authority,
     account: &Account,

@@ -1,4 +1,5 @@
-//! The authority's directory, nonces and problem documents (RFC 8555, 6 and 7.1).
+//! The protocol of an ACME authority: its directory, nonces, and problem documents (RFC 8555, 6 and
+//! 7.1).
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -13,14 +14,14 @@ use crate::jws::{AccountKey, Signer, base64};
 use crate::schedule::{Window, parse_rfc3339, window_lifetime};
 use crate::settings::Settings;
 
-/// How many times a request is sent if its nonce is rejected. An authority whose servers do not
-/// share their nonces rejects half of them.
+/// The maximum number of times a request is sent with a new nonce. An authority whose servers do
+/// not share their nonces rejects half of them.
 const NONCE_ATTEMPTS: usize = 12;
 
-/// The number of bytes of an authority's message that are passed on.
+/// The maximum length in bytes of a message from the authority that is logged.
 const MAX_MESSAGE_LENGTH: usize = 500;
 
-/// An account at the authority.
+/// An account with the authority.
 #[derive(Debug)]
 pub(crate) struct Account {
     /// The URL that identifies the account.
@@ -29,17 +30,17 @@ pub(crate) struct Account {
     pub(crate) emails: Vec<String>,
 }
 
-/// An authority, for the duration of one attempt.
+/// An authority: its directory, and the nonce for the next request.
 #[derive(Debug)]
 pub(crate) struct Authority {
     http: HttpClient,
     directory: Value,
-    /// The nonce of the last response.
+    /// The nonce in the last response.
     nonce: RefCell<Option<String>>,
 }
 
 impl Authority {
-    /// Requests the directory of the authority.
+    /// Requests the authority's directory.
     pub(crate) async fn connect(
         http: HttpClient,
         settings: &Settings,
@@ -49,14 +50,14 @@ impl Authority {
         Ok(Authority { http, directory, nonce: RefCell::new(None) })
     }
 
-    /// Returns a URL of the directory.
+    /// Returns a URL in the directory.
     fn endpoint_url(&self, name: &str) -> Result<&str, Failure> {
         self.directory[name]
             .as_str()
             .ok_or_else(|| Failure::new(format!("the authority's directory has no `{name}`")))
     }
 
-    /// Checks that the authority offers the profile.
+    /// Checks that the authority offers certificates with this profile.
     pub(crate) fn check_profile(&self, profile: Option<&str>) -> Result<(), Failure> {
         let Some(wanted) = profile else { return Ok(()) };
         let offered = self.directory["meta"]["profiles"].as_object();
@@ -71,7 +72,7 @@ impl Authority {
         )))
     }
 
-    /// Registers an account, or finds the existing account of the key.
+    /// Creates an account, or finds the existing account of the key.
     pub(crate) async fn register(
         &self,
         key: AccountKey,
@@ -79,8 +80,8 @@ impl Authority {
     ) -> Result<Account, Failure> {
         if self.directory["meta"]["externalAccountRequired"].as_bool() == Some(true) {
             return Err(Failure::new(
-                "the authority requires external account binding, which is not supported: choose \
-                 another authority",
+                "the authority requires external account binding, which is not supported: \
+                 choose another authority",
             ));
         }
         let payload = json!({ "termsOfServiceAgreed": true, "contact": contact(emails) });
@@ -94,7 +95,7 @@ impl Authority {
         Ok(Account { id: id.to_owned(), emails: emails.to_vec(), key })
     }
 
-    /// Replaces the contact addresses of the account.
+    /// Changes the account's e-mail addresses.
     pub(crate) async fn set_emails(
         &self,
         account: &Account,
@@ -104,7 +105,7 @@ impl Authority {
         self.post(account, &account.id, Some(&payload)).await.map(drop)
     }
 
-    /// Creates an order. Returns its URL and its state.
+    /// Creates an order for a certificate, and returns the order's URL and its JSON object.
     pub(crate) async fn order(
         &self,
         account: &Account,
@@ -150,8 +151,8 @@ impl Authority {
         Ok((url.to_owned(), order))
     }
 
-    /// Sends a signed request. Without a payload, it only requests the object at the URL
-    /// (POST-as-GET).
+    /// Sends a signed request to a URL and returns the response with its JSON object. Without a
+    /// payload, the request fetches the object (POST-as-GET).
     pub(crate) async fn post(
         &self,
         account: &Account,
@@ -164,7 +165,7 @@ impl Authority {
         Ok((json_or_problem(&response)?, response))
     }
 
-    /// Downloads the certificate chain in PEM.
+    /// Downloads a certificate with its chain, in PEM.
     pub(crate) async fn download(&self, account: &Account, url: &str) -> Result<String, Failure> {
         let response =
             self.post_signed(&account.key, Signer::Account(&account.id), url, "").await?;
@@ -175,7 +176,9 @@ impl Authority {
             .map_err(|_| Failure::new("the authority sent a certificate that is not text"))
     }
 
-    /// Returns the renewal window of a certificate, and how long the window is valid (RFC 9773, 4).
+    /// Requests the window in which the authority wants the certificate renewed, and returns it
+    /// with its lifetime (RFC 9773, 4). Returns `None` if the authority does not offer renewal
+    /// information.
     pub(crate) async fn renewal_info(
         &self,
         issued: &IssuedCertificate,
@@ -239,12 +242,12 @@ fn contact(emails: &[String]) -> Vec<String> {
     emails.iter().map(|email| format!("mailto:{email}")).collect()
 }
 
-/// Returns the identifier of a certificate in renewal requests (RFC 9773, 4.1).
+/// Returns the identifier of a certificate in renewal information (RFC 9773, 4.1).
 pub(crate) fn renewal_id(issued: &IssuedCertificate) -> Option<String> {
     Some(format!("{}.{}", base64(issued.authority_key.as_ref()?), base64(&issued.serial)))
 }
 
-/// Returns the JSON body of a response, or the failure that an error response describes.
+/// Returns the JSON object of a successful response, or the problem of any other.
 fn json_or_problem(response: &Response) -> Result<Value, Failure> {
     if !response.status.is_success() {
         return Err(problem_of(response));
@@ -253,7 +256,7 @@ fn json_or_problem(response: &Response) -> Result<Value, Failure> {
         .map_err(|_| Failure::new("the authority's response is not valid JSON"))
 }
 
-/// Returns the failure that an error response describes.
+/// Returns the problem that a response describes.
 fn problem_of(response: &Response) -> Failure {
     let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let (text, problem) = describe_problem(&body);
@@ -263,7 +266,7 @@ fn problem_of(response: &Response) -> Failure {
     Failure { text, problem, retry_after: response.retry_after() }
 }
 
-/// Returns a problem document (RFC 9457) as one line, and the last part of its type.
+/// Returns a problem document (RFC 9457) as one line of text, and the last part of its type.
 pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<String>) {
     let kind = problem["type"].as_str().and_then(|kind| kind.rsplit(':').next()).map(printable);
     let mut text = problem["detail"].as_str().map(str::to_owned);
@@ -282,7 +285,7 @@ pub(crate) fn describe_problem(problem: &Value) -> (Option<String>, Option<Strin
     (text, kind)
 }
 
-/// Replaces control characters and cuts the text, so that it can be logged as one line.
+/// Replaces control characters by spaces, and truncates the text to [`MAX_MESSAGE_LENGTH`].
 pub(crate) fn printable(text: &str) -> String {
     let clean = text.chars().map(|char| if char.is_control() { ' ' } else { char });
     let mut out = String::new();
@@ -304,7 +307,10 @@ mod tests {
     fn a_problem_is_a_line() {
         let body = json!({
             "type": "urn:ietf:params:acme:error:rejectedIdentifier", "detail": "no\nway",
-            "subproblems": [{ "detail": "forbidden", "identifier": { "type": "dns", "value": "a.b" } }, 7],
+            "subproblems": [
+                { "detail": "forbidden", "identifier": { "type": "dns", "value": "a.b" } },
+                7,
+            ],
         });
         let (text, kind) = describe_problem(&body);
         assert_eq!(text.as_deref(), Some("no way; a.b: forbidden (rejectedIdentifier)"));
@@ -317,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_certificate_is_known_by_its_authority_and_number() {
-        // The example of RFC 9773, 4.1.
+        // The example in RFC 9773, 4.1.
         let issued = IssuedCertificate {
             begins: std::time::SystemTime::UNIX_EPOCH,
             ends: std::time::SystemTime::UNIX_EPOCH,

@@ -1,4 +1,4 @@
-//! The thread that orders a certificate if there is none, and renews it in time.
+//! The renewer, a thread that orders a missing certificate and renews an existing one in time.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,26 +25,28 @@ use crate::schedule::{
 use crate::settings::{BadSettings, Challenge, Settings};
 use crate::storage::{Lock, RenewalInfo, State, Storage};
 
-/// How long one attempt may take in total.
+/// The maximum duration of one attempt to get a certificate.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 
-/// The certificate of one set of hosts, and what is needed to order and renew it.
+/// A certificate that is managed through ACME, whether or not it has been issued yet.
 #[derive(Debug, Clone)]
 pub struct Acme {
     settings: Settings,
     storage: Storage,
     http: HttpClient,
     challenges: Challenges,
-    /// Certificates for some of the hosts, which are served until there is one for all hosts.
+    /// Stored certificates for some of the hosts, which are served until the certificate for all
+    /// hosts has been issued.
     partial_certificates: Vec<PathBuf>,
 }
 
 impl Acme {
-    /// Checks the settings and creates the folder for the files. Sends no requests, but blocks for
-    /// file access.
+    /// Checks the settings and creates the storage folder. Sends no request. Blocks for access to
+    /// files.
     ///
     /// # Errors
-    /// Fails if a setting is wrong, or if the folder cannot be used.
+    /// Returns [`BadSettings`] if a setting is invalid, or if the root certificates or the folder
+    /// cannot be used.
     pub fn prepare(settings: Settings) -> Result<Acme, BadSettings> {
         let settings = settings.validate()?;
         let http = HttpClient(
@@ -60,9 +62,9 @@ impl Acme {
             let bad = |error: String| BadSettings::Folder(acme.settings.folder.clone(), error);
             match load_tls(pair(&existing)) {
                 Ok(_) => {}
-                // The certificate may still be good, so it is not replaced.
+                // The certificate may be valid once it can be read, so it is kept.
                 Err(error @ TlsError::Unreadable { .. }) => return Err(bad(error.to_string())),
-                // A file that somebody has changed is set aside, and a new certificate is ordered.
+                // A certificate that is damaged cannot be served, so a new one is ordered.
                 Err(_) => std::fs::rename(&existing, existing.with_extension("unusable"))
                     .map_err(|error| bad(error.to_string()))?,
             }
@@ -78,31 +80,33 @@ impl Acme {
         Ok(acme)
     }
 
-    /// Returns the certificate files for
-    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs). The first file does not
-    /// exist until the first certificate is issued. Certificates for some of the hosts follow, so
-    /// that adding a name does not interrupt the service of the others.
+    /// Returns the files of the certificate, for
+    /// [`TlsSettings::pairs`](rookery_server::tls::TlsSettings::pairs), and after them those of
+    /// stored certificates for some of the hosts. The latter are served until the certificate has
+    /// been issued, so that adding a host does not interrupt TLS for the others.
     pub fn pairs(&self) -> Vec<CertificatePair> {
         let own = self.storage.certificate();
         [&own].into_iter().chain(&self.partial_certificates).map(|file| pair(file)).collect()
     }
 
-    /// Returns the responses to challenges for
+    /// Returns the responses to the authority's challenges, for
     /// [`TlsSettings::challenges`](rookery_server::tls::TlsSettings::challenges).
     pub fn challenges(&self) -> Challenges {
         self.challenges.clone()
     }
 
-    /// Returns the host names of the certificate.
+    /// Returns the host names for which the certificate is issued.
     pub fn domains(&self) -> &[String] {
         &self.settings.domains
     }
 
-    /// Returns the challenges that the server can respond to. `over_http` is true if there is a
-    /// redirect port, and `over_tls` if clients need no certificate.
+    /// Returns the challenges that the server can respond to. `over_http` states that there is a
+    /// port from which requests are redirected to HTTPS, and `over_tls` that clients need no
+    /// certificate.
     ///
     /// # Errors
-    /// Fails if the server can respond to none of the challenges that the settings allow.
+    /// Returns [`BadSettings::Unanswerable`] if the server can respond to none of the permitted
+    /// challenges.
     pub fn usable_challenges(
         &self,
         over_http: bool,
@@ -120,10 +124,10 @@ impl Acme {
     }
 
     /// Starts the thread that orders and renews the certificate. The server must be listening
-    /// already. `notice` is called on that thread with lines for the log.
+    /// already. The thread calls `notice` with each line to be logged.
     ///
     /// # Errors
-    /// Fails if the thread cannot be started.
+    /// Returns an error if the thread or its runtime cannot be started.
     pub fn start_renewer(
         &self,
         tls: Tls,
@@ -147,7 +151,7 @@ impl Acme {
                         never = task.run() => match never {},
                     }
                 });
-                // A name lookup may block for any length of time.
+                // A name lookup may block for any length of time, so do not wait for it.
                 runtime.shutdown_background();
             })
         })?;
@@ -159,13 +163,13 @@ fn pair(file: &Path) -> CertificatePair {
     CertificatePair { certificate: Pem::File(file.to_owned()), key: Pem::File(file.to_owned()) }
 }
 
-/// Checks that a certificate and its key can be served.
+/// Checks that a certificate with its key can be served.
 fn load_tls(pair: CertificatePair) -> Result<Tls, TlsError> {
     Tls::new(TlsSettings { pairs: vec![pair], ..TlsSettings::default() }, |_| ())
 }
 
 /// Checks that an issued certificate, whose key is in the same text, can be served and is valid for
-/// all hosts.
+/// all of these hosts.
 fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, String> {
     let text = || Pem::Text(pem.to_owned());
     load_tls(CertificatePair { certificate: text(), key: text() })
@@ -178,8 +182,8 @@ fn check_issued(pem: &str, domains: &[String]) -> Result<IssuedCertificate, Stri
     }
 }
 
-/// The thread that renews a certificate. The thread stops when this is dropped. An unfinished order
-/// is abandoned, and counts as a failed attempt after a restart.
+/// The handle of the renewal thread, which ends when the handle is dropped. An unfinished order is
+/// abandoned; the next start continues after the usual wait.
 #[derive(Debug)]
 pub struct Renewer {
     stop: Option<oneshot::Sender<()>>,
@@ -190,13 +194,13 @@ impl Drop for Renewer {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // The thread returns nothing, and a panic has been logged already.
+            // The thread returns nothing, and a panic has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// The data of the thread.
+/// The data of the renewal thread.
 struct RenewalTask {
     acme: Acme,
     tls: Tls,
@@ -213,7 +217,7 @@ impl RenewalTask {
         self.acme.settings.domains.join(", ")
     }
 
-    /// Returns the end of a log line: what clients get until there is a new certificate.
+    /// Returns a sentence on what clients receive until the next attempt.
     fn served_meanwhile(&self, issued: Option<&IssuedCertificate>, now: SystemTime) -> String {
         match issued {
             None if !self.acme.partial_certificates.is_empty() => {
@@ -242,8 +246,8 @@ impl RenewalTask {
                 }
                 Err(error) => {
                     format!(
-                        "the certificate for {} cannot be renewed, because its lock file cannot \
-                         be used: {error}",
+                        "the certificate for {} cannot be renewed, because its lock \
+                         file cannot be used: {error}",
                         self.names()
                     )
                 }
@@ -255,16 +259,16 @@ impl RenewalTask {
         }
     }
 
-    /// Orders and renews for as long as the thread runs and holds the lock.
+    /// Orders and renews the certificate while this process holds the lock.
     async fn renew_while_locked(&self, _lock: Lock) -> Infallible {
         let storage = &self.acme.storage;
         let check_interval = self.acme.settings.retry.check_interval;
         let mut is_logged = false;
         let mut is_first = true;
-        // Kept in memory as well, so that a full disk does not cause a request in each iteration.
+        // Kept in memory in addition to the file, so that a full disk does not cause a request to
+        // the authority in each iteration.
         let mut window = storage.state().renewal_info;
-        // This process uses a monotonic clock. The time in the file is for the process that renews
-        // the certificate next.
+        // On a monotonic clock. The times in the file are for the process that takes over later.
         let mut next = Instant::now() + storage.state().remaining_wait(SystemTime::now());
         let mut timer = RenewalTimer::default();
         loop {
@@ -278,8 +282,8 @@ impl RenewalTask {
             let now = SystemTime::now();
             let until_due = timer.wait(until_due, now, Instant::now());
             let state = storage.state();
-            // After a success the wait applies only to renewals: if somebody removes the
-            // certificate, a new one is ordered at once.
+            // After a success, the wait applies only to renewals: an operator who removes a
+            // certificate wants a new one.
             let must_wait = issued.is_some() || state.failures > 0;
             let wait_time = if must_wait {
                 next.saturating_duration_since(Instant::now())
@@ -288,8 +292,8 @@ impl RenewalTask {
             };
             if is_first && until_due.is_zero() && !wait_time.is_zero() && state.failures > 0 {
                 self.log(&format!(
-                    "the last attempt to get a certificate for {} failed or was interrupted; the \
-                     next attempt is in {}{}",
+                    "the last attempt to get a certificate for {} failed or was interrupted; \
+                     the next attempt is in {}{}",
                     self.names(),
                     duration_text(wait_time),
                     self.served_meanwhile(issued.as_ref(), now)
@@ -298,19 +302,19 @@ impl RenewalTask {
             is_first = false;
             let wait = until_due.max(wait_time);
             if !wait.is_zero() {
-                // The sleep is short, because meanwhile the clock may be set, the machine may be
-                // suspended, or the file may be removed.
+                // Only a short sleep, because the clock may be set, the machine may be suspended,
+                // or the file may be removed meanwhile.
                 tokio::time::sleep(wait.min(check_interval)).await;
                 continue;
             }
             match self.attempt(issued.as_ref(), state).await {
                 Ok(wait_time) => next = Instant::now() + wait_time,
                 Err(error) => {
-                    // Without a state on the disk, each start of the server would order again.
+                    // Without the state on disk, each start of the server would order again.
                     if !std::mem::replace(&mut is_logged, true) {
                         self.log(&format!(
-                            "no certificate for {} is ordered, because {} cannot be written to: \
-                             {error}",
+                            "no certificate for {} is ordered, because \
+                             {} cannot be written to: {error}",
                             self.names(),
                             self.acme.settings.folder.display()
                         ));
@@ -321,8 +325,8 @@ impl RenewalTask {
         }
     }
 
-    /// Returns the renewal window that the authority suggests. It is requested again when the known
-    /// one is no longer valid.
+    /// Returns the window in which the authority wants the certificate renewed. Requests the window
+    /// again once it has expired.
     async fn renewal_window(
         &self,
         issued: &IssuedCertificate,
@@ -338,23 +342,21 @@ impl RenewalTask {
             let authority = Authority::connect(self.acme.http.clone(), &self.acme.settings).await?;
             authority.renewal_info(issued).await
         };
-        // Without a new response the previous window is kept, because a missing response is neither
-        // a reason to order nor a reason not to.
+        // If the authority does not respond, its previous window remains in effect. The failure is
+        // neither a reason to renew nor a reason not to.
         let (window, time) = match asked.await {
             Ok(Some((window, time))) => (Some(window), time),
             Ok(None) | Err(_) => (before.and_then(|info| info.window), window_lifetime(None)),
         };
         *known = Some(RenewalInfo { certificate: id, window, until: now + time });
         let storage = &self.acme.storage;
-        // If the file cannot be written, the window is requested again after a restart.
+        // If the state cannot be stored, the window is requested again later.
         let _ = storage.save_state(&State { renewal_info: known.clone(), ..storage.state() });
         window
     }
 
-    /// Makes one attempt, and returns the wait before the next one.
-    ///
-    /// # Errors
-    /// Fails if the state cannot be written to the disk. Nothing has been ordered then.
+    /// Orders a certificate, and returns the time for which no other attempt may begin. Returns an
+    /// error only if the state cannot be stored, in which case nothing has been ordered.
     async fn attempt(
         &self,
         issued: Option<&IssuedCertificate>,
@@ -367,8 +369,8 @@ impl RenewalTask {
         let now = SystemTime::now();
         state.failures = state.failures.saturating_add(1);
         state.attempted = Some(now);
-        // The attempt is recorded as failed first, so that a process that is killed during each
-        // attempt orders no more often than one whose attempts fail.
+        // The state is stored as if the attempt had failed, so that a process that is killed
+        // repeatedly during orders does not order more often than that.
         state.next = Some(now + wait(state.failures, None));
         storage.save_state(&state)?;
         let what = if issued.is_some() { "renewing the" } else { "ordering a" };
@@ -389,7 +391,7 @@ impl RenewalTask {
             )))
         });
         let kept = ordered.and_then(|pem| {
-            // The current certificate is replaced only by one that can be served.
+            // The existing certificate is replaced only by one that can be served.
             let issued = check_issued(&pem, &settings.domains).map_err(Failure::new)?;
             storage.save_certificate(&pem).map_err(|error| {
                 Failure::new(format!("the certificate cannot be stored: {error}"))
@@ -399,16 +401,16 @@ impl RenewalTask {
         match kept {
             Ok(issued) => {
                 if let Err(error) = self.tls.reload() {
-                    // The certificate is not ordered again, because the server tries to read it
-                    // until it can be served.
+                    // The certificate is stored, so it is not ordered again. The server tries to
+                    // load it until it can be served.
                     self.log(&format!(
                         "the certificate for {} is stored but cannot be served yet: {error}",
                         self.names()
                     ));
                 }
-                // This wait applies whatever the renewal window or the clock says.
+                // The wait is independent of the authority's window and of the certificate's dates.
                 let wait_time = min_interval(&issued);
-                // If the state cannot be written, the next process may order too early.
+                // If the state cannot be stored, only the wait is lost.
                 let _ = storage.save_state(&State {
                     attempted: Some(now),
                     next: Some(now + wait_time),
@@ -448,8 +450,8 @@ impl RenewalTask {
         let ordered =
             order::order(&authority, &account, settings, challenges, challenge, replaces).await;
         match ordered {
-            // The authority has deleted the account, or has lost its data, as test authorities do
-            // at a restart.
+            // The account was removed, or the authority has lost its data, which test authorities
+            // do.
             Err(failure) if failure.is("accountDoesNotExist") => {
                 storage.forget_account().map_err(|error| Failure::new(error.to_string()))?;
                 let account = self.account(&authority).await?;
@@ -467,7 +469,7 @@ impl RenewalTask {
         if let Some(mut account) = storage.account() {
             if account.emails != settings.emails {
                 match authority.set_emails(&account, &settings.emails).await {
-                    // The order will fail with the same problem, which is handled there.
+                    // The order will fail with the same problem, which then creates a new account.
                     Err(failure) if failure.is("accountDoesNotExist") => return Ok(account),
                     told => told?,
                 }
@@ -486,12 +488,12 @@ impl RenewalTask {
 /// Returns a random number from 0 to 1.
 fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without random numbers no order can be signed either.
+    // Without random bytes no certificate could be ordered anyway.
     let _ = SystemRandom::new().fill(&mut bytes);
     fraction(&bytes)
 }
 
-/// Returns a duration as short text, such as `2 min`.
+/// Formats a duration for log messages.
 fn duration_text(time: Duration) -> String {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     match seconds {

@@ -1,5 +1,4 @@
-//! The settings of a certificate, and the mistakes in them, which are found before a request is
-//! sent.
+//! The settings for ACME, which are checked before any request is sent.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,38 +11,38 @@ use crate::schedule::RetrySchedule;
 /// The directory of Let's Encrypt.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The directory of Let's Encrypt's staging environment, for trials. Browsers do not trust its
-/// certificates, and its rate limits are high.
+/// The directory of Let's Encrypt's staging environment. Clients do not trust its certificates, and
+/// its rate limits are high.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// The maximum number of names in a certificate of Let's Encrypt.
+/// The maximum number of names in a certificate, which is the limit of Let's Encrypt.
 const MAX_DOMAINS: usize = 100;
 
-/// The settings of a certificate from an ACME authority.
+/// The settings for certificates from an ACME authority.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The host names or IP addresses of the certificate.
+    /// The host names or IP addresses for which the certificate is issued.
     pub domains: Vec<String>,
-    /// The contact addresses for the authority; may be empty.
+    /// The e-mail addresses at which the authority can reach the operator. May be empty.
     pub emails: Vec<String>,
-    /// Whether the user agrees to the authority's terms of service.
+    /// Whether the operator agrees to the authority's terms of service.
     pub agrees_to_terms: bool,
     /// The URL of the authority's directory.
     pub directory: String,
-    /// The root certificates that verify the ACME server.
+    /// The root certificates that the authority's own certificate is verified against.
     pub roots: Roots,
-    /// The certificate profile; `None` for the authority's default.
+    /// The profile of certificates; `None` for the authority's default.
     pub profile: Option<String>,
-    /// The only challenge to use; `None` for both.
+    /// The only challenge to use; `None` for any that the server can respond to.
     pub challenge: Option<Challenge>,
-    /// The folder for the account and the certificates.
+    /// The folder in which the account and the certificates are stored.
     pub folder: PathBuf,
-    /// The timing of retries.
+    /// The speed of retries.
     pub retry: RetrySchedule,
 }
 
 impl Settings {
-    /// Returns the settings for a certificate of Let's Encrypt that is stored in `folder`.
+    /// Creates settings for certificates from Let's Encrypt that are stored in `folder`.
     pub fn new(domains: Vec<String>, folder: PathBuf) -> Settings {
         Settings {
             domains,
@@ -58,10 +57,10 @@ impl Settings {
         }
     }
 
-    /// Checks the settings, and normalizes the host names.
+    /// Checks the settings, and converts host names to the form that certificates contain.
     ///
     /// # Errors
-    /// Fails with the first mistake.
+    /// Returns the first error that is found.
     pub fn validate(mut self) -> Result<Settings, BadSettings> {
         if self.domains.is_empty() || self.domains.len() > MAX_DOMAINS {
             return Err(BadSettings::Count(self.domains.len()));
@@ -88,19 +87,19 @@ impl Settings {
         Ok(self)
     }
 
-    /// Returns the host of the authority.
+    /// Returns the authority's host.
     pub(crate) fn authority(&self) -> &str {
         let rest = self.directory.split_once("://").map_or(&*self.directory, |(_, rest)| rest);
         rest.split('/').next().unwrap_or(rest)
     }
 }
 
-/// A proof that the server controls a host.
+/// A challenge by which the authority validates that a host is this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Challenge {
-    /// A file over HTTP on port 80 (RFC 8555, 8.3).
+    /// A file that the authority requests over HTTP on port 80 (RFC 8555, 8.3).
     Http,
-    /// A certificate over TLS on port 443 (RFC 8737).
+    /// A certificate that the authority requests over TLS on port 443 (RFC 8737).
     Tls,
 }
 
@@ -119,7 +118,8 @@ impl Challenge {
     }
 }
 
-/// Returns the name in lower case and without the final dot.
+/// Converts a host name to lower case without a trailing dot, or returns why no certificate can be
+/// ordered for it.
 fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     let name = domain.strip_suffix('.').unwrap_or(domain).to_ascii_lowercase();
     let wrong = |why| Err(BadSettings::Domain { domain: domain.to_owned(), why });
@@ -128,8 +128,8 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     }
     if name.starts_with("*.") {
         return wrong(
-            "a wildcard certificate needs a DNS record, which this server cannot create: list \
-             each name",
+            "a wildcard certificate needs a DNS record, which this server \
+             cannot create: list each name",
         );
     }
     if !name.is_ascii() {
@@ -155,30 +155,30 @@ fn normalized(domain: &str, is_public: bool) -> Result<String, BadSettings> {
     Ok(name)
 }
 
-/// A mistake in the settings. Each message names the remedy.
+/// An error in the settings. The message contains the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadSettings {
-    /// There is no name, or there are too many.
+    /// The number of names is 0 or too large.
     Count(usize),
-    /// A name for which no certificate can be ordered.
+    /// A domain is not a host name, or no certificate can be ordered for it.
     Domain {
-        /// The name as it was given.
+        /// The domain as the operator wrote it.
         domain: String,
-        /// The reason and the remedy.
+        /// The problem and its remedy.
         why: &'static str,
     },
-    /// An invalid e-mail address.
+    /// The text is not an e-mail address.
     Email(String),
-    /// An invalid URL of a directory.
+    /// The text is not the URL of a directory.
     Directory(String),
-    /// The user has not agreed to the terms of the authority with this directory.
+    /// The operator has not agreed to the terms of the authority with this directory.
     Terms(String),
-    /// The server cannot respond to any challenge, or not to the one in the settings.
+    /// The server can respond to neither challenge, or not to the one that was chosen.
     Unanswerable(Option<Challenge>),
     /// The folder cannot be used.
     Folder(PathBuf, String),
-    /// The root certificates cannot be used.
+    /// The root certificates for the authority's own certificate cannot be loaded.
     Roots(String),
 }
 
@@ -208,7 +208,7 @@ impl fmt::Display for BadSettings {
                     }
                     _ => format!(
                         "the authority at {url}, which publishes its terms of service \
-                                  there"
+                         there"
                     ),
                 };
                 write!(f, "certificates come from {whose}: agree to these terms")

@@ -1,12 +1,12 @@
-//! The stored files: the account, the certificate, and the state of the attempts. Only the owner
-//! can read them.
+//! The files in which the account, the certificate and the state of the attempts are stored. Only
+//! the owner can read them.
 //!
 //! ```text
 //! <folder>/<authority>/account.json
-//! <folder>/<authority>/<host>/
-//!     certificate.pem   the certificate chain and its key, in one file so that they always match
-//!     state.json        the number of consecutive failures, and the time of the next attempt
-//!     lock              locked by the process that orders
+//! <folder>/<authority>/<host>/certificate.pem    the certificate, its chain, and its key, in one
+//!                                                file so that they always belong together
+//!                             state.json         failures in a row, time of the next attempt
+//!                             lock               held by the process that orders certificates
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -27,53 +27,55 @@ use crate::protocol::Account;
 use crate::schedule::{MAX_WAIT, Window};
 use crate::settings::Settings;
 
-/// The maximum size of a file that is read.
+/// The maximum size in bytes of a file that is read.
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// The maximum length of a folder name that is made of a host name.
+/// The maximum length of a folder's name that is derived from a host name.
 const MAX_NAME_LENGTH: usize = 100;
 
-/// The folders of one certificate.
+/// The paths of the files for one certificate.
 #[derive(Debug, Clone)]
 pub(crate) struct Storage {
     authority: PathBuf,
     host: PathBuf,
 }
 
-/// The lock of the process that may order. A forked child does not keep it.
+/// The exclusive right to order a certificate. A forked child process does not inherit it.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    // Dropped before the file, because the number of a closed descriptor may be in use again.
+    // This field precedes the file, because after the file is closed its descriptor's number may
+    // belong to another file.
     _close_in_child: CloseInChild,
     _file: File,
 }
 
-/// The state of the attempts.
+/// The state of the attempts to get a certificate.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct State {
-    /// The number of consecutive failures. An attempt in progress counts as one.
+    /// The number of failures in a row, including an attempt in progress.
     pub(crate) failures: u32,
-    /// The start of the last attempt.
+    /// The time at which the last attempt began.
     pub(crate) attempted: Option<SystemTime>,
-    /// The earliest start of the next attempt.
+    /// The earliest time of the next attempt.
     pub(crate) next: Option<SystemTime>,
     pub(crate) renewal_info: Option<RenewalInfo>,
 }
 
-/// The renewal window of one certificate, as the authority suggests it.
+/// The renewal information that an authority sent for one certificate.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RenewalInfo {
-    /// The identifier of the certificate in renewal requests.
+    /// The identifier of the certificate in renewal information.
     pub(crate) certificate: String,
-    /// The window; `None` if the authority has suggested none.
+    /// The window in which the authority wants the certificate renewed, if it has sent one.
     pub(crate) window: Option<Window>,
-    /// The time from which on the window must be requested again.
+    /// The time at which this information expires.
     pub(crate) until: SystemTime,
 }
 
 impl State {
-    /// Returns the wait before the next attempt, for a process that did not make the last attempt
-    /// itself. A recorded time after `now` is ignored.
+    /// Returns how long a process that has not made the last attempt itself must wait before the
+    /// next attempt. If the recorded time of the last attempt is in the future, the process need
+    /// not wait.
     pub(crate) fn remaining_wait(&self, now: SystemTime) -> Duration {
         let Some(next) = self.next else { return Duration::ZERO };
         match self.attempted {
@@ -90,7 +92,7 @@ impl Storage {
     /// Creates the folders.
     ///
     /// # Errors
-    /// Fails if the folders cannot be created or written to.
+    /// Returns an error if the folders cannot be created or written to.
     pub(crate) fn open(settings: &Settings) -> io::Result<Storage> {
         let rest =
             settings.directory.split_once("://").map_or(&*settings.directory, |(_, rest)| rest);
@@ -99,7 +101,7 @@ impl Storage {
             Storage { host: authority.join(certificate_folder(&settings.domains)), authority };
         DirBuilder::new().recursive(true).mode(0o700).create(&storage.host)?;
         for folder in [&storage.authority, &storage.host] {
-            // The folder was created by another program, or with another umask.
+            // The folder may have been created by another program or with another umask.
             if fs::metadata(folder)?.permissions().mode() & 0o077 != 0 {
                 fs::set_permissions(folder, Permissions::from_mode(0o700))?;
             }
@@ -109,19 +111,19 @@ impl Storage {
         Ok(storage)
     }
 
-    /// Returns the path of the file with the certificate and its key.
+    /// Returns the path of the file that contains the certificate and its key.
     pub(crate) fn certificate(&self) -> PathBuf {
         self.host.join("certificate.pem")
     }
 
-    /// Returns the stored certificate, if it is valid for all hosts.
+    /// Returns the stored certificate, if it is valid for all of these hosts.
     pub(crate) fn issued(&self, domains: &[String]) -> Option<IssuedCertificate> {
         let issued = IssuedCertificate::read(&read_small_file(&self.certificate())?)?;
         domains.iter().all(|domain| issued.hosts.contains(domain)).then_some(issued)
     }
 
-    /// Returns other certificates of the authority that are valid for some of the hosts and have
-    /// not expired. They date from before a name was added.
+    /// Returns the authority's other unexpired certificates that are valid for some of these hosts.
+    /// They remain from before a host was added.
     pub(crate) fn partial_certificates(&self, domains: &[String], now: SystemTime) -> Vec<PathBuf> {
         let folders = fs::read_dir(&self.authority).into_iter().flatten().filter_map(Result::ok);
         let mut found: Vec<PathBuf> = folders
@@ -143,8 +145,8 @@ impl Storage {
         write_atomically(&self.certificate(), pem.as_bytes())
     }
 
-    /// Takes the lock that allows this process to order; `None` if another process has it. The lock
-    /// ends when it is dropped, and when the process exits.
+    /// Acquires the lock for ordering, or returns `None` if another process holds it. The lock is
+    /// released when it is dropped or the process ends.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let path = self.host.join("lock");
         let file = OpenOptions::new()
@@ -237,7 +239,8 @@ impl Storage {
     }
 }
 
-/// Returns a folder name for a text that may contain other characters.
+/// Converts a text to a folder name by replacing other characters than letters, digits, `-`, `.`
+/// and `_`.
 fn folder_name(text: &str) -> String {
     let is_plain = |char: &char| char.is_ascii_alphanumeric() || matches!(char, '-' | '.' | '_');
     let name: String = text
@@ -245,11 +248,11 @@ fn folder_name(text: &str) -> String {
         .map(|char| if is_plain(&char) { char } else { '_' })
         .take(MAX_NAME_LENGTH)
         .collect();
-    // Names that begin with a dot, such as `..`, have a special meaning.
+    // A name must not be `..` or begin with a dot.
     if name.starts_with('.') { format!("_{name}") } else { name }
 }
 
-/// Returns the folder name of a certificate, which does not depend on the order of its hosts.
+/// Returns the name of the folder for a certificate for these hosts, in any order.
 fn certificate_folder(domains: &[String]) -> String {
     let first = folder_name(domains.first().map_or("", String::as_str));
     if domains.len() < 2 && first.len() < MAX_NAME_LENGTH {
@@ -267,11 +270,11 @@ fn read_small_file(path: &Path) -> Option<Vec<u8>> {
     (metadata.is_file() && metadata.len() <= MAX_FILE_SIZE).then(|| fs::read(path).ok())?
 }
 
-/// Writes a file so that other processes see either the old or the new content, also after a crash
-/// of the machine. Only the owner can read the file.
+/// Writes a file so that no reader and no crash of the machine ever leaves a part of the contents,
+/// and so that only the owner can read the file.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let next = path.with_extension(format!("new{}", std::process::id()));
-    // A process with the same id may have been killed while it wrote.
+    // Left by a process with the same id that was killed.
     let _ = fs::remove_file(&next);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next)?;
     let written =
@@ -370,7 +373,7 @@ mod tests {
         assert_eq!(storage.state().remaining_wait(at(150)), Duration::from_secs(50));
         assert_eq!(storage.state().remaining_wait(at(300)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(100)), Duration::from_secs(100));
-        // The clock was set back, so the recorded time is no reason to wait at all.
+        // The clock was set back, so the recorded time is no reason to wait.
         assert_eq!(storage.state().remaining_wait(at(99)), Duration::ZERO);
         assert_eq!(storage.state().remaining_wait(at(1)), Duration::ZERO);
         let endless =
