@@ -66,8 +66,8 @@ impl Application for ClosureApplication {
         std::mem::swap(&mut *self.commands.borrow_mut(), commands);
     }
 
-    /// Always returns true, because an echoed message waits in the send queue of its WebSocket, which
-    /// has a limit of its own.
+    /// Always returns true, because an echoed message waits in the send queue of its WebSocket,
+    /// which has a limit of its own.
     fn poll_capacity(&self) -> bool {
         true
     }
