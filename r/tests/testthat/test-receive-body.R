@@ -195,7 +195,7 @@ test_that("an app whose onHeaders returns NULL gets the body as usual", {
   expect_equal(post(client, "/in", "chunks")$text, "received")
 })
 
-test_that("a body that is refused while it arrives does not end with "done"", {
+test_that("a body that is refused while it arrives ends with the reason stop", {
   log <- new.env()
   server <- local_server(unfinished(log))
   client <- local_client(server)
