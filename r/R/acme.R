@@ -83,7 +83,9 @@ acme <- function(
 ) {
   arguments_of("acme()", "rookery_bad_tls", {
     others <- c("email", "agree_tos", "staging", "directory", "profile", "challenge", "ca", "dir")
-    domain <- take_deprecated(list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others)$domain
+    domain <- take_deprecated(
+      list(domain = domain), list(...), c(domains = "domain"), "acme()", known = others
+    )$domain
     check_texts(domain, "domain", "host names, such as \"app.example.org\"")
     if (!is.null(email)) {
       check_texts(email, "email", "email addresses")
@@ -93,7 +95,10 @@ acme <- function(
     if (!is.null(directory)) {
       check_string(directory, "directory")
       if (staging) {
-        abort_argument("`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each other: give only one.")
+        abort_argument(
+          "`staging` (of Let's Encrypt) and `directory` (of another authority) exclude each ",
+          "other: give only one."
+        )
       }
     }
     if (!is.null(profile)) {
@@ -137,7 +142,12 @@ acme <- function(
     class = "rookery_acme"
   )
   problem <- .Call(ffi_acme_check, acme_options(made))
-  if (is.character(problem)) abort(paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"), argument = "domain")
+  if (is.character(problem)) {
+    abort(
+      paste0("acme(): ", problem, "."), c("rookery_bad_tls", "rookery_bad_argument"),
+      argument = "domain"
+    )
+  }
   made
 }
 

@@ -92,7 +92,8 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
     source <- connection_source(source)
   } else if (!is.function(source)) {
     abort_argument(
-      "`source` must be a function that returns a chunk each time it is called, or a connection, not ", describe(source), "."
+      "`source` must be a function that returns a chunk each time it is called, or a ",
+      "connection, not ", describe(source), "."
     )
   }
   new_source(source, on_close, compress)
@@ -173,14 +174,18 @@ connection_source <- function(con) {
   kind <- summary(con)$class
   if (kind %in% c("url", "url-libcurl", "url-wininet", "pipe", "fifo")) {
     warning(
-      "Reading a connection of class ", kind, " blocks R while it waits: use promises of its chunks, or read it in another process.",
+      "Reading a connection of class ", kind,
+      " blocks R while it waits: use promises of its chunks, or read it in another process.",
       call. = FALSE
     )
   }
   if (!isOpen(con)) {
     open(con, "rb")
   } else if (kind == "textConnection") {
-    abort_argument("`source` is a text connection, which has no bytes: use rawConnection(), or a function that returns strings.")
+    abort_argument(
+      "`source` is a text connection, which has no bytes: use rawConnection(), or a function that ",
+      "returns strings."
+    )
   } else if (summary(con)$text != "binary") {
     abort_argument("`source` is a connection that is open in text mode: open it with \"rb\".")
   }
@@ -208,7 +213,9 @@ await_chunk <- function(promise, source) {
 on_stream_end <- function(source, reason) {
   source$reason <- reason
   pull <- source$pull
-  closing <- if (is.function(pull) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(pull)))) {
+  closing <- if (is.function(
+    pull) && !isTRUE(source$is_spent) && "close" %in% names(formals(args(pull)))
+  ) {
     list(function() pull(close = TRUE))
   }
   told <- lapply(source$on_close, function(func) function() func(reason))
@@ -302,7 +309,9 @@ push_write <- function(source, x) {
   if (is.null(source$handle)) {
     source$early <- list(source$early, x)
     source$early_count <- sum(source$early_count, 1)
-    source$early_bytes <- waiting <- sum(source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes"))
+    source$early_bytes <- waiting <- sum(
+      source$early_bytes, if (is.raw(x)) length(x) else nchar(x, "bytes")
+    )
     if (waiting > most_waiting) {
       source$early <- source$early_count <- source$early_bytes <- NULL
       push_command(source, "cut")
@@ -374,7 +383,9 @@ push_methods <- local({
     on_drain = function(func) invisible(push_add(source, "on_drain", func)),
     on_close = function(func) invisible(push_add(source, "on_close", func)),
     buffered = function() if (is_writable(source)) sum(push_buffered(source), na.rm = TRUE) else 0,
-    is_open = function() is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+    is_open = function() {
+      is_writable(source) && (is.null(source$handle) || !is.na(push_buffered(source)))
+    }
   )
 })
 
@@ -382,7 +393,10 @@ push_methods <- local({
 on_stream_collected <- function(self) {
   source <- self$body
   if (is_writable(source) && !is.null(source$handle)) {
-    text <- "R has collected the stream's object before `$close()`, so the stream was aborted. Keep a reference to the object until it is closed."
+    text <- paste(
+      "R has collected the stream's object before `$close()`, so the stream was aborted.",
+      "Keep a reference to the object until it is closed."
+    )
     .Call(ffi_stream_on_collected, source, text)
   }
 }

@@ -26,7 +26,9 @@ serving <- function(then, env = parent.frame()) {
 }
 
 body_of <- function(started, path = "/") {
-  rawToChar(curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content)
+  rawToChar(
+    curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content
+  )
 }
 
 skip_if_not_installed("processx")

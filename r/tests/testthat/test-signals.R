@@ -76,7 +76,9 @@ test_that("repeated Ctrl-C interrupts handler and loop each time, with the host'
       "cat('seen', seen, 'of', .Call('host_count'), '\\n')"
     ))
     expect_equal(exit_of(it), 0)
-    expect_equal(lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell())
+    expect_equal(
+      lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell()
+    )
     expect_match(it$tell(), "seen 4 of")
   }
 })
@@ -168,7 +170,10 @@ test_that("a previous options(interrupt=) is called, and restored after unloadin
     "cat('seen', seen, deparse(body(getOption('interrupt'))), '\\n')"
   ))
   expect_equal(exit_of(it), 0)
-  expect_equal(lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2, info = it$tell())
+  expect_equal(
+    lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2,
+    info = it$tell()
+  )
   expect_match(it$tell(), "seen 2 cat\\(\"mine")
 })
 
@@ -201,7 +206,9 @@ test_that("SIGHUP ends R's serve() otherwise", {
 
 test_that("a child of a process that ignores SIGHUP ignores it as well", {
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
-  file <- withr::local_tempfile(lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R")
+  file <- withr::local_tempfile(
+    lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R"
+  )
   command <- paste("trap '' HUP; exec", shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
   it <- local_process(c("-c", command), program = "/bin/sh")
   url <- expect_serving(it)

@@ -62,7 +62,13 @@ test_that("a removed folder results in status 507 and a message, and a new serve
   expect_equal(exit_of(it), 0)
   told <- grep("507", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   expect_length(told, 1)
-  expect_match(told, paste0("^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"), ".*No such file"))
+  expect_match(
+    told,
+    paste0(
+      "^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"),
+      ".*No such file"
+    )
+  )
 })
 
 test_that("the option of the session applies to a path as well", {

@@ -29,7 +29,9 @@ test_that("a worker leaves signals to its supervisor while that runs", {
 
 test_that("a worker ends if its supervisor is killed, whatever signals it got before", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
+  dir <- local_app(
+    app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))"
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
@@ -57,7 +59,11 @@ test_that("a single R process continues after SIGUSR2", {
 
 test_that("a signal ends R at once while the app is loading", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = c("cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"))
+  dir <- local_app(
+    app.R = c(
+      "cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"
+    )
+  )
   for (signal in c(tools::SIGTERM, tools::SIGINT)) {
     it <- local_cli("serve", dir, "--port", "0", "--no-log")
     expect_true(wait_until(function() grepl("loading", it$tell())))
