@@ -15,7 +15,11 @@ conversation <- function(process, path, output, who, env) {
   it$ask <- function(...) {
     process$write_input(paste0(paste(...), "\n"))
     answer <- character()
-    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90)) {
+    has_answer_or_ended <- function() {
+      answer <<- process$read_output_lines(1)
+      length(answer) == 1 || !process$is_alive()
+    }
+    if (!wait_until(has_answer_or_ended, 90)) {
       stop("the ", who, " does not answer:\n", it$tell())
     }
     if (length(answer) == 0) stop("the ", who, " has ended:\n", it$tell())

@@ -194,7 +194,7 @@ test_that("every exported function reports a bad argument at once", {
   expect_setequal(setdiff(takes, called), others)
 })
 
-test_that("apps may be NULL, an empty list, an environment, a function or an object, as in httpuv", {
+test_that("apps may be NULL, empty lists, environments, functions or objects, as in httpuv", {
   methods::setClass("AppS4", representation(call = "function"), where = environment())
   apps <- list(
     NULL, list(), new.env(), hello_app, list(call = NULL), list(call = hello_app, onWSOpen = NULL),

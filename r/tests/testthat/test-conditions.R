@@ -90,7 +90,10 @@ test_that("serve() suggests the argument for a misspelt one, and passes other ar
   expect_match(near(work = 2), "Did you mean `workers`?", fixed = TRUE)
   expect_match(near(Host = "::"), "Did you mean `host`?", fixed = TRUE)
   expect_match(near(lim = list()), "Did you mean `limits`?", fixed = TRUE)
-  for (name in c("launch.browser", "quiet", "display.mode", "test.mode", "docs", "debug", "block", "silent", "shiny_args", "open")) {
+  for (name in c(
+    "launch.browser", "quiet", "display.mode", "test.mode", "docs", "debug", "block", "silent",
+    "shiny_args", "open"
+  )) {
     expect_match(
       do.call(near, stats::setNames(list(TRUE), name)), "`nowhere` does not exist", info = name
     )
@@ -150,7 +153,10 @@ test_that("constructors check their arguments, and name the wrong one", {
       eval(case[[1]]), case[[2]], fixed = TRUE, class = "rookery_error", info = deparse(case[[1]])
     )
   }
-  for (fine in list(quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))), quote(workers_config("4", max_memory = 0)))) {
+  for (fine in list(
+    quote(workers_config(2, max_memory = 2e9, drain = 5, warmup = c("/", "/x"))),
+    quote(workers_config("4", max_memory = 0))
+  )) {
     expect_s3_class(eval(fine), "rookery_workers")
   }
   expect_equal(

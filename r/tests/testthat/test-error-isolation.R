@@ -17,7 +17,7 @@ expect_failure <- function(handler, body, log, path = "/fails") {
   expect_identical(get(client, "/ok")$text, "ok")
 }
 
-test_that("an error results in status 500 with its message, and in a line with route, stage and class", {
+test_that("an error results in status 500 with its message and a line with route, stage and class", {
   expect_failure(function(req) stop("b\u00f6"), "ERROR: b\u00f6", "GET /fails (call): b\u00f6")
   expect_failure(
     function(req) {
@@ -349,7 +349,7 @@ test_that("an interrupt in a WebSocket callback closes the connection and ends t
   expect_identical(closed, 1)
 })
 
-test_that("the request of onHeaders is released if the client disconnects before its body arrives", {
+test_that("the request of onHeaders is released if the client disconnects before the body", {
   seen <- 0
   gone <- 0
   server <- local_server(list(
@@ -391,7 +391,7 @@ test_that("names that differ in `_` and `-` are separate in HEADERS", {
   ))
 })
 
-test_that("a response may be an environment, R6 object or reference class object, or a promise of one", {
+test_that("a response may be an environment, R6 or reference class object, or a promise of one", {
   answer <- function(body) list(status = 202L, headers = list("X-A" = "1"), body = body)
   Six <- R6::R6Class("SixAnswer", public = answer("six"))
   Active <- R6::R6Class(
@@ -420,7 +420,7 @@ test_that("a response may be an environment, R6 object or reference class object
   expect_identical(ask(client, "/", "PUT")$text, "env")
 })
 
-test_that("an environment whose elements cannot be read, or are in its parent, results in status 500", {
+test_that("an environment with unreadable or inherited elements results in status 500", {
   broken <- list2env(list(status = 200L))
   makeActiveBinding("body", function() stop("no body today"), broken)
   expect_failure(function(req) broken, "An exception occurred.", "no body today")

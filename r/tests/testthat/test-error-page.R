@@ -45,7 +45,7 @@ page_of <- function(server, path = "/", headers = browser_of(server), method = "
   answer
 }
 
-test_that("a browser on this machine gets a page with the error, its calls with lines, and the request", {
+test_that("a browser on this machine gets a page with the error, its calls and the request", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no such column")
   answer <- page_of(server, "/table?rows=5", browser_of(server, "X-Plain: seen"))
@@ -57,7 +57,9 @@ test_that("a browser on this machine gets a page with the error, its calls with 
   expect_match(answer$text, "Request <code>[0-9a-f]{32}</code>")
   # The line, and up to three lines before and after it.
   expect_match(answer$text, "<b>4   stop(what)</b>", fixed = TRUE)
-  for (line in c("1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())")) {
+  for (line in c(
+    "1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())"
+  )) {
     expect_match(answer$text, line, fixed = TRUE)
   }
   expect_match(answer$text, "<code>base::stop(what)</code>|<code>stop\\(what\\)</code>")

@@ -152,7 +152,7 @@ test_that("a jump out of onError does not affect the report, its id and the resp
   }
 })
 
-test_that("an interrupt of onError reaches the loop after the error was reported and the response sent", {
+test_that("an interrupt of onError reaches the loop after the report and the response", {
   skip_if_not_installed("rlang")
   withr::local_options(rookery.error_detail = "none")
   server <- local_server(list(

@@ -154,7 +154,10 @@ test_that("onError may have fewer arguments, fail, or return an invalid response
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   path <- "/fails"
-  for (on_error in list(function() heard <<- heard + 1, function(cond) stop("in onError"), function(...) list(status = "x"))) {
+  for (on_error in list(
+    function() heard <<- heard + 1, function(cond) stop("in onError"),
+    function(...) list(status = "x")
+  )) {
     server <- local_server(failing_app(on_error))
     client <- local_client(server)
     # A repetition within 10 s would be reported later.
@@ -168,7 +171,7 @@ test_that("onError may have fewer arguments, fail, or return an invalid response
   expect_match(said, "the response of onError: `status` must be", all = FALSE)
 })
 
-test_that("a response of onError with a missing file is replaced by the default response with the id", {
+test_that("a response of onError with a missing file is replaced by the default response", {
   withr::local_options(rookery.error_detail = "none")
   bodies <- list(c(file = "/nonexistent/file"), list(file = "/nonexistent/file"))
   for (at in seq_along(bodies)) {
@@ -187,7 +190,7 @@ test_that("a response of onError with a missing file is replaced by the default 
   }
 })
 
-test_that("a traceback has at most 50 frames of 60 characters, and is made only for unhandled errors", {
+test_that("a traceback has at most 50 frames of 60 characters, and only for unhandled errors", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n, data) if (n == 0) stop("deep") else deep(n - 1, data)
   traces <- list()

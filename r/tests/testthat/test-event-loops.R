@@ -80,7 +80,7 @@ test_that("a client whose loop was destroyed gets its close event in the global 
   expect_equal(code, 3001)
 })
 
-test_that("requests are handled in the loop that was current at the server's start, and in any service()", {
+test_that("requests are handled in the loop of the server's start, and in any service()", {
   stopAllServers()
   loop <- later::create_loop(parent = NULL)
   withr::defer(later::destroy_loop(loop))

@@ -53,7 +53,9 @@ test_that("names are not addresses, whatever their bytes", {
 })
 
 test_that("only one string is accepted (httpuv: NA_character_ is -1)", {
-  for (ip in list(NA, NA_character_, NULL, c("::1", "1.2.3.4"), 1, character(0), factor("::1"), list("::1"), TRUE)) {
+  for (ip in list(
+    NA, NA_character_, NULL, c("::1", "1.2.3.4"), 1, character(0), factor("::1"), list("::1"), TRUE
+  )) {
     expect_error(ipFamily(ip), "`ip` must be one string.", fixed = TRUE)
   }
 })

@@ -22,7 +22,7 @@ test_that("limits have units", {
   expect_match(capture.output(print(server_limits())), "all defaults")
 })
 
-test_that("an unknown limit is an error with the nearest name, and a wrong value one with an example", {
+test_that("errors name the nearest limit for an unknown name and an example for a wrong value", {
   expect_error(
     server_limits(maxbodysize = 1), "`maxbodysize` is no limit. Did you mean `max_body_size`",
     class = "rookery_bad_limit"

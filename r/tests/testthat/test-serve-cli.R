@@ -113,7 +113,7 @@ test_that("settings of the command line take precedence over .Rprofile", {
   expect_match(wrong$tell(), "`body_byte` is no limit. Did you mean `max_body_size`?", fixed = TRUE)
 })
 
-test_that("an app in a folder with an unusual name is served, with paths relative to the working directory", {
+test_that("an app in a folder with an unusual name is served, with paths relative to getwd()", {
   dir <- local_app("it's 100% \u00e9/app.R" = "function(req) list(status = 200L, headers = list(), body = basename(getwd()))")
   it <- local_cli("serve", "it's 100% \u00e9", "--port", "0", "--log", "access.log", dir = dir)
   expect_equal(

@@ -78,7 +78,7 @@ run_with_profile <- function(profile, text, ...) {
   )
 }
 
-test_that("in .Rprofile, use_compat() loads rookery with one shared object, without the parts for servers", {
+test_that("in .Rprofile, use_compat() loads rookery without the parts for servers", {
   skip_if_not_installed("processx")
   skip_if_not_installed("rlang")
   did <- run_with_profile(
@@ -137,7 +137,7 @@ test_that("in .Rprofile, use_compat() reads few files, and none of other package
   expect_lt(length(packages), 20)
 })
 
-test_that("in .Rprofile, use_compat() warns if it is too late, and the rest of the file is evaluated", {
+test_that("in .Rprofile, a use_compat() that is too late warns, and the rest is evaluated", {
   skip_if_not_installed("processx")
   own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
   skip_if(own$stdout == "0", "httpuv itself is not installed")

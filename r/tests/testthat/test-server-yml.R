@@ -108,7 +108,9 @@ as_type_of <- function(example, text) if (is.numeric(example)) as.numeric(text) 
 
 test_that("each key is read with the type of its setting", {
   read <- function(options) rookery:::server_file(local_yml(options))$values
-  for (name in setdiff(names(option_keys), c("limits", "ws_compression", "log", "request_timeout"))) {
+  for (name in setdiff(
+    names(option_keys), c("limits", "ws_compression", "log", "request_timeout")
+  )) {
     value <- option_keys[[name]][[1]]
     found <- read(values_of(option_keys[name]))
     text <- c(
@@ -284,7 +286,7 @@ test_that("a Unix socket in a _server.yml is relative to the file", {
   expect_equal(fetch("http://localhost/", path = file.path(dir, "s"))$text, "by socket")
 })
 
-test_that("launch_server() of a hosting service ignores workers and HTTPS of the file, with one message", {
+test_that("launch_server() of a hosting service ignores workers and HTTPS, with one message", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
   file <- local_yml(list(

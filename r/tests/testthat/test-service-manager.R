@@ -103,7 +103,7 @@ test_that("a busy R process does not trigger the watchdog", {
   }))
 })
 
-test_that("clients of a stopped server get the next server of the worker, and not one without an app", {
+test_that("clients of a stopped server get the worker's next server that has an app", {
   it <- local_service(local_app("app.R" = c(
     "none <- rookery::startServer('127.0.0.1', 0, list())",
     "first <- rookery::startServer('127.0.0.1', 1, function(req) list(status = 200L, body = 'first'))",

@@ -49,7 +49,7 @@ test_that("an edit of app.R affects running workers only through a successful re
   expect_true(wait_until(function() grepl("^200 .*third.*new helper", it$page())))
 })
 
-test_that("an app with ui.R, server.R and global.R is pinned as well, and a reload finds a broken server.R", {
+test_that("an app with ui.R, server.R and global.R is pinned, and a reload finds a broken server.R", {
   dir <- local_app(
     "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}",
     "global.R" = "shared <- 'old global'",

@@ -65,7 +65,7 @@ interrupted_code <- c(
   "}"
 )
 
-test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler installed", {
+test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler", {
   skip_if_not_installed("callr")
   host <- local_host()
   for (install in c("host_stay", "host_chain")) {
@@ -83,7 +83,7 @@ test_that("repeated Ctrl-C interrupts handler and loop each time, with the host'
   }
 })
 
-test_that("Ctrl-C ends serve() repeatedly, whether the host's handler is behind or in front of ours", {
+test_that("Ctrl-C ends serve() repeatedly, with the host's handler behind or in front of ours", {
   skip_if_not_installed("callr")
   host <- local_host()
   it <- local_r(c(
@@ -221,7 +221,7 @@ test_that("a child of a process that ignores SIGHUP ignores it as well", {
   expect_false(is_alive(child))
 })
 
-test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve app & in a script", {
+test_that("an ignored SIGINT stays ignored, as for `rookery serve app &` in a script", {
   skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
   # Sys.sleep() installs a handler of its own.
   app <- local_app("app.R" = "function(req) { Sys.sleep(1); list(status = 200L, headers = list(), body = 'hello') }")

@@ -41,7 +41,7 @@ test_that("a folder that is not writable is an error when the server is started"
   expect_error(startServer("127.0.0.1", 0, size_app), "not a folder that this user can write to")
 })
 
-test_that("a removed folder results in status 507 and a message, and a new server creates it again", {
+test_that("a removed folder results in status 507, and a new server creates the folder again", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- normalizePath(withr::local_tempdir())

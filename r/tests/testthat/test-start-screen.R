@@ -164,7 +164,7 @@ test_that("projects of `rookery new` pass `rookery check` and are served", {
   }
 })
 
-test_that("an app that fails at its start is reported once, with the message first and without its callers", {
+test_that("an app that fails at its start is reported once, without its callers", {
   skip_if_not_installed("processx")
   dir <- local_app(
     "app.R" = c("connect <- function() stop('the database is away')", "connect()", "1")

@@ -167,7 +167,7 @@ test_that("a second expression is an error (httpuv: ignored)", {
   )
 })
 
-test_that("flags are TRUE or FALSE (httpuv: a vector or a string fails when the server starts, NA is TRUE)", {
+test_that("flags must be TRUE or FALSE (httpuv refuses vectors later and takes NA as TRUE)", {
   expect_true(options_of(indexhtml = 1)$indexhtml)
   for (flag in list(NA, "x", logical(0), c(TRUE, FALSE))) {
     expect_error(

@@ -152,7 +152,7 @@ test_that("pushed streams and events are compressed only on request", {
   }
 })
 
-test_that("a client that reads nothing for `idle_timeout` is disconnected with \"timeout\", and a silent app is not", {
+test_that("`idle_timeout` disconnects a client that reads nothing, and not a silent app", {
   reasons <- list()
   later_chunk <- NULL
   server <- local_limited(function(req) {

@@ -56,7 +56,10 @@ test_that("`hsts` adds Strict-Transport-Security", {
   )
   all <- list(max_age = 31536000, include_subdomains = TRUE, preload = TRUE)
   expect_equal(told("/", hsts = all), "max-age=31536000; includeSubDomains; preload")
-  for (wrong in list(TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1), list(max_age = 1, max_age = 2))) {
+  for (wrong in list(
+    TRUE, NULL, -1, "1", NA, 1.5, c(1, 2), Inf, list(), list(60), list(age = 1),
+    list(max_age = 1, max_age = 2)
+  )) {
     expect_error(
       tls_config(pair$cert, pair$key, hsts = wrong),
       "`hsts` must be FALSE, a number of seconds, or a list"

@@ -92,7 +92,7 @@ test_that("the value of on*() removes only its callback, once", {
   expect_identical(closed, 10)
 })
 
-test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end, and onDrain() is called", {
+test_that("send() returns FALSE above a megabyte and after the end, and onDrain() is called", {
   seen <- opened()
   expect_invisible(seen$ws$send("one"))
   expect_identical(seen$ws$send("two"), TRUE)

@@ -95,7 +95,7 @@ test_that("a close by the server is passed on with code and reason", {
   expect_equal(wait_for(it, "close")$code, 1001L)
 })
 
-test_that("callbacks can be removed, a failing one does not stop others, and none follows the end", {
+test_that("callbacks can be removed, a failing one stops no others, and none follows the end", {
   echo <- local_echo()
   ws <- WebSocketClient$new(echo$url)
   heard <- character()
@@ -269,7 +269,7 @@ test_that("wss: a custom authority, and an unknown one", {
   expect_error(WebSocketClient$new(echo$url, ca = "/no/such.pem"), "/no/such.pem cannot be read")
 })
 
-test_that("a client without callbacks is closed when R collects it, and one with callbacks stays open", {
+test_that("R's collection closes a client without callbacks, and not one with callbacks", {
   echo <- local_echo()
   make <- function(listens) {
     ws <- WebSocketClient$new(echo$url)

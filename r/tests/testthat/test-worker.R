@@ -163,7 +163,7 @@ test_that("a Shiny app gets the worker's clients, and the supervisor learns that
   expect_identical(worker$ask("receive"), "end")
 })
 
-test_that("an R Markdown document, and another engine with its own port, get the worker's clients", {
+test_that("R Markdown documents, and engines with their own port, get the worker's clients", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available())
   dir <- local_app(
@@ -200,7 +200,10 @@ test_that("a worker that was told to stop finishes its requests, however often i
   ))
   # By its supervisor twice, which then ends; and by a signal to its process group, before and after
   # the supervisor's request.
-  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"), c("send s", "kill 15", "kill 15", "close"))) {
+  for (asked in list(
+    c("send s", "send d", "close"), c("kill 15", "send s", "close"),
+    c("send s", "kill 15", "kill 15", "close")
+  )) {
     worker <- local_serving_worker(dir)
     worker$expect_ready()
     asking <- local_requests("http://worker/", 1, worker$path)

@@ -129,7 +129,7 @@ test_that("a change of static paths is in force when R continues", {
   expect_no_match(it$tell(), "has not confirmed")
 })
 
-test_that("R continues with a warning if the supervisor does not confirm, and ends if it has died", {
+test_that("R warns if the supervisor does not confirm, and ends if the supervisor has died", {
   folder <- withr::local_tempdir()
   go <- file.path(folder, "go")
   took <- file.path(folder, "took")

@@ -60,7 +60,7 @@ test_that("a reload replaces all workers, and no request fails", {
   expect_length(intersect(pids_of(it), before), 0)
 })
 
-test_that("a worker that is busy with one task for too long is killed, or interrupted first on request", {
+test_that("a worker that is busy for too long is killed, or interrupted first if configured", {
   lines <- c(
     "list(call = function(req) {",
     "  if (req$PATH_INFO == '/sleep') Sys.sleep(600)",
@@ -92,7 +92,7 @@ test_that("a worker that is busy with one task for too long is killed, or interr
   ))
 })
 
-test_that("a request that waits too long gets 503, and a reload with surge = 0 replaces all workers", {
+test_that("a request that waits too long gets 503, and reload with surge = 0 replaces workers", {
   hold <- withr::local_tempfile()
   lines <- c(
     "list(call = function(req) {",
@@ -426,7 +426,10 @@ test_that("an upload that Shiny refuses for its size is refused before it was se
     "shinyApp(function(req) tags$p('page'), function(input, output) {})"
   ), "--workers", "2")
   # These bodies are never sent, so a response shows that they are not awaited.
-  for (lines in c("Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue", "Transfer-Encoding: chunked")) {
+  for (lines in c(
+    "Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue",
+    "Transfer-Encoding: chunked"
+  )) {
     expect_match(announce(it, "/", lines), "^HTTP/1.1 413 ", info = lines)
   }
   expect_match(
