@@ -5,8 +5,8 @@
 
 # Serves an app as the command line says, and ends the process with the app's exit status.
 cli_main <- function(text) {
-  asked <- cli_read(text)
-  if (identical(asked$interrupt, "ignored")) {
+  arguments <- cli_read(text)
+  if (identical(arguments$interrupt, "ignored")) {
     .Call(ffi_signals_ignore_interrupt)
   }
   status <- tryCatch(
@@ -16,11 +16,11 @@ cli_main <- function(text) {
         # starts.
         .libPaths(c(compat_library(), .libPaths()))
         Sys.setenv(R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep))
-        if (!validEnc(asked$target)) {
+        if (!validEnc(arguments$target)) {
           # R's functions for paths do not accept such a path.
           abort(
             paste0(
-              "`", iconv(asked$target, "", "UTF-8", sub = "byte"),
+              "`", iconv(arguments$target, "", "UTF-8", sub = "byte"),
               "` is not valid text in the encoding of this locale: rename it, or start with ",
               "LC_ALL=C in the environment."
             ),
@@ -28,12 +28,12 @@ cli_main <- function(text) {
           )
         }
         settings <- list(
-          cli = cli_settings(asked), environment = cli_settings(asked, "environment:"),
-          file = cli_settings(asked, "file:")
+          cli = cli_settings(arguments), environment = cli_settings(arguments, "environment:"),
+          file = cli_settings(arguments, "file:")
         )
         serve_here(
-          detect_target(asked$target), NULL, cli_address(asked), list(), cli_log(asked), settings,
-          list(at = asked[["admin"]], label = asked$target), !is.null(asked[["open"]])
+          detect_target(arguments$target), NULL, cli_address(arguments), list(), cli_log(arguments), settings,
+          list(at = arguments[["admin"]], label = arguments$target), !is.null(arguments[["open"]])
         )
         0L
       },
@@ -107,25 +107,25 @@ cli_read <- function(text) {
 }
 
 # Returns the address as serve_address() does; the program has checked host and port.
-cli_address <- function(asked) {
-  port <- if (!is.null(asked$port)) as.integer(asked$port)
+cli_address <- function(arguments) {
+  port <- if (!is.null(arguments$port)) as.integer(arguments$port)
   list(
-    host = asked$host, port = port, socket = asked$socket,
-    tls = tls_of_settings(cli_settings(asked, "tls:"))
+    host = arguments$host, port = port, socket = arguments$socket,
+    tls = tls_of_settings(cli_settings(arguments, "tls:"))
   )
 }
 
 # Returns the settings from one source in the form of setting_of(). The source is the command line,
 # which has priority over .Rprofile, or the one whose names begin with `place`.
-cli_settings <- function(asked, place = "cli:") {
-  asked <- asked[startsWith(names(asked), place)]
-  names(asked) <- substring(names(asked), nchar(place) + 1L)
-  typed_values(asked)
+cli_settings <- function(arguments, place = "cli:") {
+  arguments <- arguments[startsWith(names(arguments), place)]
+  names(arguments) <- substring(names(arguments), nchar(place) + 1L)
+  typed_values(arguments)
 }
 
 # Returns the log destination in the form of log_target().
-cli_log <- function(asked) {
-  list(to = asked$log, path = asked$log_file, call = NULL, format = asked$log_format)
+cli_log <- function(arguments) {
+  list(to = arguments$log, path = arguments$log_file, call = NULL, format = arguments$log_format)
 }
 
 #' Put `rookery` on PATH

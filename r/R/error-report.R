@@ -192,13 +192,16 @@ package_of <- function(func) {
 # ---- reports ----
 
 # C calls three functions for an error, one after the other, so that the error is reported whatever
-# happens in `onError`. Their argument `report` is a list with app, detail        the app, and the
-# error detail for its clients stage, label       the stage of the request: `info$stage`, and in
-# words route, request_id  "METHOD /path", and the id of the request condition, text    the
-# condition; `text` if there is none trace              the value of trace_of(), or NULL req,
-# seconds       the request and the time since R began with it, if known is_answerable      whether
-# the client can still get a response format             "text", "json", or "page" for a browser of
-# this machine
+# happens in `onError`. Their argument `report` is a list with these elements:
+#
+# - app, detail: the app, and the detail that error responses to its clients may contain
+# - stage, label: the stage of the request, as in `info$stage` and in words
+# - route, request_id: "METHOD /path", and the id of the request
+# - condition, text: the condition, or the text of an error without a condition
+# - trace: the value of trace_of(), or NULL
+# - req, seconds: the request, and the time since R began to handle it, if known
+# - is_answerable: TRUE if a response can still be sent to the client
+# - format: "text", "json", or "page" for a browser on this machine
 
 # Adds the request id to a report, and converts its route to valid UTF-8.
 complete_error_report <- function(report) {
@@ -509,25 +512,25 @@ error_response <- function(report) {
       status = 500L, headers = list("Content-Type" = "text/plain; charset=UTF-8"), body = text
     ))
   }
-  told <- list(title = "Internal Server Error", status = 500L, instance = report$request_id)
+  problem <- list(title = "Internal Server Error", status = 500L, instance = report$request_id)
   if (report$detail != "none") {
-    told$detail <- summary_of(condition_of(report))
+    problem$detail <- summary_of(condition_of(report))
   }
   if (report$detail == "full") {
     if (identical(report$format, "page") && report$stage != "stream") {
       return(page_response(report))
     }
-    told$trace <- trace_lines(report)
+    problem$trace <- trace_lines(report)
   }
   if (identical(report$format, "json")) {
     return(list(
       status = 500L, headers = list("Content-Type" = "application/problem+json"),
-      body = json_object(told)
+      body = json_object(problem)
     ))
   }
   lines <- c(
-    "500 Internal Server Error", if (nzchar(told$instance)) paste("Request", told$instance),
-    told$detail, told$trace
+    "500 Internal Server Error", if (nzchar(problem$instance)) paste("Request", problem$instance),
+    problem$detail, problem$trace
   )
   list(
     status = 500L,

@@ -64,8 +64,8 @@ hook_router <- function(router, depth = 0) {
   }
 }
 
-# Runs around an endpoint or filter. plumber passes what it is about to call as `.next`, unless the
-# client has sent a parameter of that name.
+# Runs around an endpoint or filter. plumber passes the function that it will call as `.next`,
+# unless the client has sent a parameter of that name.
 plumber_hook <- function(req, res, ..., .next) {
   if (!is.function(.next)) {
     given <- parent.frame()$hookArgs

@@ -16,11 +16,11 @@
 randomPort <- function(min = 1024L, max = 49151L, host = "127.0.0.1", n = 20) {
   call <- sys.call()
   if (ipFamily(host) == -1L) {
-    said <- paste0(
+    text <- paste0(
       "`host` must be an IP address of this machine, such as \"127.0.0.1\", not ", describe(host),
       "."
     )
-    stop(error_unavailable_port(said, call))
+    stop(error_unavailable_port(text, call))
   }
   ends <- c(check_count(min, "min"), check_count(max, "max"))
   if (any(is.finite(ends) & ends != trunc(ends))) {

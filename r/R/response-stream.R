@@ -17,8 +17,8 @@
 #' concatenated, or a promise of either. `raw(0)` and `""` mean that no data is
 #' available yet; the server calls the function again after 10 ms. `NULL` ends
 #' the stream, and so does the value by which generators of package coro signal
-#' their end. A generator can therefore be a body as it is, and so can an async
-#' generator such as `chat$stream_async()` of package ellmer returns. Any other
+#' their end. A generator can therefore be used as a body, and so can an async
+#' generator such as that of `chat$stream_async()` of package ellmer. Any other
 #' value is an error.
 #'
 #' The function is called on R's thread, one call at a time, and only while less
@@ -113,7 +113,7 @@ stream_body <- function(source, ..., on_close = NULL, compress = TRUE) {
 #' * `$flush()` sends status and headers now. Otherwise they are sent with the
 #'   first chunk, or after one second.
 #' * `$close()` ends the stream. `$abort()` closes the connection abnormally,
-#'   which tells the client that the response is incomplete.
+#'   which commands the client that the response is incomplete.
 #' * `$on_drain(func)` adds a function without arguments that is called when
 #'   more can be written after `$write()` has returned `FALSE`.
 #' * `$on_close(func)` adds a function that is called once at the end of the
@@ -218,9 +218,9 @@ on_stream_end <- function(source, reason) {
   ) {
     list(function() pull(close = TRUE))
   }
-  told <- lapply(source$on_close, function(func) function() func(reason))
+  callbacks <- lapply(source$on_close, function(func) function() func(reason))
   source$on_close <- source$on_drain <- list()
-  c(closing, told)
+  c(closing, callbacks)
 }
 
 # Returns the functions to call when the client can receive more.
@@ -233,8 +233,8 @@ on_stream_drained <- function(source) {
 # Called after the response was sent: sends what the app wrote before.
 start_stream <- function(source) {
   chunks <- early_chunks(source)
-  tells <- source$early_commands
-  if (is.null(chunks) && is.null(tells)) {
+  commands <- source$early_commands
+  if (is.null(chunks) && is.null(commands)) {
     return()
   }
   early <- c("early", "early_count", "early_bytes", "early_commands")
@@ -245,7 +245,7 @@ start_stream <- function(source) {
       for (chunk in chunks) {
         .Call(ffi_stream_write, source, chunk)
       }
-      for (what in tells) {
+      for (what in commands) {
         missing <- .Call(ffi_stream_command, source, what)
         if (missing > 0) abort_too_short(missing)
       }

@@ -1,4 +1,4 @@
-# The address to serve on, and the error messages if the server cannot listen on it.
+# The address to listen on, and the error messages if the server cannot listen on it.
 
 # Returns list(host =, port =, socket =), and with HTTPS also `tls`. Either `socket` is the path of
 # a Unix socket, or `host` and `port` are set.
@@ -79,7 +79,7 @@ probe <- function(address) {
   tls <- .globals$tls
   .globals$tls <- NULL
   on.exit(.globals$tls <- tls)
-  said <- utils::capture.output(
+  output <- utils::capture.output(
     type = "message",
     tryCatch(
       server <- if (is.null(address$socket)) {
@@ -96,7 +96,7 @@ probe <- function(address) {
     )
   )
   if (is.null(server)) {
-    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(said, reason)[[1]]))
+    abort_address(address, sub("^create(Tcp|Pipe)Server: ", "", c(output, reason)[[1]]))
   }
   if (is.null(address$socket) && address$port == 0) {
     address$port <- as.integer(server$getPort())
@@ -167,12 +167,12 @@ port_holder <- function(port) {
   if (length(inodes) == 0) {
     return(NULL)
   }
-  wanted <- paste0("socket:[", inodes, "]")
+  sockets <- paste0("socket:[", inodes, "]")
   for (pid in list.files("/proc", "^[0-9]+$")) {
     links <- suppressWarnings(Sys.readlink(
       list.files(file.path("/proc", pid, "fd"), full.names = TRUE)
     ))
-    if (any(links %in% wanted)) {
+    if (any(links %in% sockets)) {
       return(describe_process(pid))
     }
   }
@@ -205,7 +205,7 @@ describe_process <- function(pid) {
     command <- paste0(substr(command, 1, 117), "...")
   }
   whose <- if (pid == as.character(Sys.getpid())) "this R session" else name[[1]]
-  # The command line of an R process alone says little about what it serves.
+  # The command line of an R process does not always show what it serves, so its folder is added.
   folder <- Sys.readlink(file.path("/proc", pid, "cwd"))
   about <- c(
     if (nzchar(command)) paste0(": ", command), if (nzchar(folder)) paste0(", in ", folder)

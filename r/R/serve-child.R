@@ -6,13 +6,13 @@
 serve_in_child <- function(
   found, address, dots, log, settings = list(), admin = list(), open = FALSE
 ) {
-  told <- tempfile("rookery-address-")
-  on.exit(unlink(told))
+  address_file <- tempfile("rookery-address-")
+  on.exit(unlink(address_file))
   command <- child_command(
     found, address, dots, log, settings,
-    parent = Sys.getpid(), admin = admin, open = if (isFALSE(open)) FALSE else told
+    parent = Sys.getpid(), admin = admin, open = if (isFALSE(open)) FALSE else address_file
   )
-  run_child(command, found$label, opener(open, told))
+  run_child(command, found$label, opener(open, address_file))
 }
 
 # Runs a program that serves `label` until it ends, and calls `look` meanwhile.

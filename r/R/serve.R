@@ -121,7 +121,7 @@ serve <- function(
   check_open(open)
   target <- with_compat(target)
   found <- if (is.character(target)) detect_target(target)
-  asked <- if (!is.null(found) && is_own_file(found)) {
+  resolved <- if (!is.null(found) && is_own_file(found)) {
     # Arguments take precedence over the file.
     settings_read(found$path, list(
       host = if (!missing(host)) host, port = if (!missing(port)) port,
@@ -135,13 +135,13 @@ serve <- function(
       admin = check_admin(admin)
     )
   }
-  address <- asked$address
-  log <- asked$log
-  workers <- asked$workers
-  admin <- asked$admin
-  settings <- list(argument = check_limits(limits), file = asked$settings)
+  address <- resolved$address
+  log <- resolved$log
+  workers <- resolved$workers
+  admin <- resolved$admin
+  settings <- list(argument = check_limits(limits), file = resolved$settings)
   if (!is.null(found)) {
-    check_worker_fields(asked, found$path)
+    check_worker_fields(resolved, found$path)
     if (!is.null(workers)) {
       workers$admin <- admin %||% workers$admin
       return(invisible(

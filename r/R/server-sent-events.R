@@ -23,8 +23,8 @@
 #' it received. Check this value before you use it, because clients can send any
 #' text. A response with status 204 tells the browser to stop reconnecting.
 #' While the queue of requests is full, and while the server stops, clients that
-#' accept events are asked to retry after 5 seconds; a browser would give up for
-#' good after a status 503.
+#' accept events get a response that makes them retry after 5 seconds, because a
+#' browser would not retry after status 503.
 #'
 #' Over HTTP/1.1 a browser opens at most six connections to a server, shared by
 #' all tabs, and each event stream takes one of them. A seventh page would have
@@ -109,7 +109,7 @@ sse_body <- function(
   takes_event <- "event" %in% names(formals(args(map)))
   events <- events_source(source, on_close, heartbeat, compress)
   events$map <- function(value) {
-    # An empty value means that there is no data yet, and is not an event.
+    # An empty value means that no data is available yet, and is not an event.
     if ((is.raw(value) || is.character(value)) && !any(nzchar(value))) {
       return("")
     }

@@ -94,20 +94,20 @@ launch_server <- function(settings, host = NULL, port = NULL, ...) {
   check_serve_dots(setdiff(names(dots), names(formals(serve))))
   of_serve <- names(dots) %in% setdiff(names(formals(serve)), c("target", "..."))
   given <- c(list(host = host, port = port), dots[of_serve])
-  asked <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
-  check_worker_fields(asked, settings)
+  file <- settings_read(settings, given, is_hosted = !is.null(host) || !is.null(port))
+  check_worker_fields(file, settings)
   limits <- check_limits(given[["limits"]])
   open <- given[["open"]] %||% FALSE
   check_open(open)
   dots <- dots[!names(dots) %in% names(given)]
-  if (!is.null(asked$workers) && !is_worker()) {
+  if (!is.null(file$workers) && !is_worker()) {
     return(invisible(
-      serve_with_workers(settings, asked$address, dots, asked$log, limits, asked$workers, open)
+      serve_with_workers(settings, file$address, dots, file$log, limits, file$workers, open)
     ))
   }
-  about <- list(at = asked$admin, label = normalizePath(settings, winslash = "/"))
-  sources <- list(argument = limits, file = asked$settings)
-  invisible(serve_here(asked$found, NULL, asked$address, dots, asked$log, sources, about, open))
+  about <- list(at = file$admin, label = normalizePath(settings, winslash = "/"))
+  sources <- list(argument = limits, file = file$settings)
+  invisible(serve_here(file$found, NULL, file$address, dots, file$log, sources, about, open))
 }
 
 # Returns the settings of a `_server.yml` in the form that serve() uses. The arguments of serve() in
@@ -195,12 +195,12 @@ workers_of_file <- function(fields) {
 }
 
 # Raises an error for options about workers if there is no supervisor.
-check_worker_fields <- function(asked, settings) {
-  if (is.null(asked$workers) && length(asked$for_workers) > 0) {
+check_worker_fields <- function(file, settings) {
+  if (is.null(file$workers) && length(file$for_workers) > 0) {
     abort_file(
       settings,
       paste0(
-        "its `", asked$for_workers[[1]],
+        "its `", file$for_workers[[1]],
         ":` needs `workers:`, such as `workers: 1`, or `rookery serve`"
       )
     )

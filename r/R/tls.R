@@ -30,7 +30,7 @@
 #' `X-Forwarded-Proto`. The server uses this header only if it comes from a
 #' proxy that the option `rookery.trusted_proxies` lists when the server is
 #' started. The option has addresses (`"192.0.2.1"`), networks (`"10.0.0.0/8"`),
-#' or `"unix"` for all connections to a Unix socket; the default is none.
+#' or `"unix"` for all connections to a Unix socket; the default is no proxy.
 #'
 #' A proxy that forwards connections without reading them, such as HAProxy or a
 #' cloud load balancer, can send the client's address by the PROXY protocol.

@@ -8,7 +8,7 @@
 #' this client. `NULL` accepts the WebSocket as well, and a response refuses it.
 #'
 #' The subprotocol is the first one in `protocol` that the client offers. If
-#' there is none in common, the WebSocket is opened without a subprotocol, and
+#' they have no subprotocol in common, the WebSocket is opened without one, and
 #' `ws$protocol` is `""`. To require a subprotocol, return a response with
 #' status 400 instead.
 #'

@@ -43,7 +43,7 @@ test_that("errors of acme() name the argument and the remedy", {
     format(all),
     c(
       "  a.org, b.org, from Let's Encrypt",
-      "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"
+      "  contact me@a.org, profile shortlived, by http-01 only", "  kept in /d"
     )
   )
 })
