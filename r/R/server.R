@@ -214,7 +214,7 @@ listServers <- function() {
   .globals$servers
 }
 
-# One argument, as packages that call this function by `:::` expect.
+# The function has one argument, as packages that call it with `:::` expect.
 registerServer <- function(server) {
   .globals$servers <- c(.globals$servers, server)
 }

@@ -78,8 +78,8 @@ rookery_options <- function(...) {
   )
 }
 
-# Also accepts the names of settings: `rookery_options()["max_body_size"]`. A result without all of
-# the columns is a plain data frame.
+# Extracts rows also by the names of settings: `rookery_options()["max_body_size"]`. A result without
+# all of the columns is a plain data frame.
 #' @export
 `[.rookery_options` <- function(x, ...) {
   is_by_name <- nargs() == 2 && is.character(..1) && !any(..1 %in% names(x))

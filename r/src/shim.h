@@ -216,7 +216,7 @@ void log_error(const char* where, SEXP condition, const char* text);
 // The maximum length of a route in reports, in bytes.
 enum { ROUTE_MAX = 218 };
 
-// Where an error of an app occurred. Unknown fields are 0 or NULL.
+// The place and request of an error of an app. Unknown fields are 0 or NULL.
 struct error_report {
     uint32_t listener;
     uint32_t slot;
@@ -296,7 +296,8 @@ struct app {
     int loop;                  // the index of the event loop of package later
 };
 
-// What error reports need of an app; `app` is R_NilValue after the listener was stopped.
+// The data about an app that error reports contain. `app` is R_NilValue after the listener was
+// stopped.
 struct app_facts {
     SEXP app;
     const char* detail;

@@ -219,8 +219,8 @@ static void on_signal(int signal_number, siginfo_t* info, void* context) {
         // Sys.sleep().
         kill((pid_t)child, SIGTERM);
     } else if (stage == NOT_WATCHING || (stage == OVERDUE && signal_number == SIGINT)) {
-        // Another handler in front of ours has called it; or an interrupt is passed on to the event
-        // loop.
+        // Another handler in front of this one has called it, or an interrupt is passed on to the
+        // event loop.
         do_as_before(index_of(signal_number), info, context);
     } else if (asks_for_reload(signal_number, info)) {
         is_reload = 1;
@@ -273,7 +273,7 @@ static void watch(void) {
     // No SA_RESTART, so that system calls in which R waits return.
     struct sigaction ours_alarm = {.sa_handler = on_alarm, .sa_mask = ours.sa_mask};
     sigaction(SIGALRM, &ours_alarm, &before_alarm);
-    // Not ignored, because processes that R starts would inherit that.
+    // SIG_IGN is not used, because processes that R starts would inherit it.
     struct sigaction idle = {.sa_handler = do_nothing, .sa_flags = SA_RESTART};
     sigemptyset(&idle.sa_mask);
     for (int i = 0; i < idle_count(); i++) {

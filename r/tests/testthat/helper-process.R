@@ -31,7 +31,8 @@ local_process <- function(
     tell = function() {
       iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte")
     },
-    # Not the method of processx, which loses the exit status of a process that ends at once.
+    # The method of processx is not used, because it loses the exit status of a process that ends at
+    # once.
     signal = function(number) {
       if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
     }

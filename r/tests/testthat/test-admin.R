@@ -125,7 +125,7 @@ test_that("`rookery status` finds the process by default, by app, by process id 
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
-  # Its files are removed at its end.
+  # The server removes its files when it ends.
   expect_false(file.exists(it$socket))
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)

@@ -61,7 +61,7 @@ test_that("errors have `$argument`, the name of the argument that is wrong, or `
   expect_equal(argument_of(stopServer(1)), "server")
   expect_equal(argument_of(tls_config("c", http2 = NA)), "http2")
   expect_equal(argument_of(acme("a.org")), "agree_tos")
-  # Also if another constructor was called within the arguments.
+  # acme() is called within the arguments of tls_config(), and its own argument is named.
   expect_equal(argument_of(tls_config(acme = acme(3))), "domain")
   expect_equal(argument_of(serve(identity, 8080)), "host")
   expect_equal(argument_of(serve(identity, log = 1)), "log")

@@ -243,7 +243,7 @@ test_that("every new function has its options after `...`", {
     function(name) is.function(getExportedValue("rookery", name)), getNamespaceExports("rookery")
   )
   for (name in setdiff(exports, c(httpuvs, deprecated))) {
-    # Only names of httpuv are in camelCase.
+    # Only arguments that come from httpuv have names in camelCase.
     expect_no_match(name, "[a-z][A-Z]")
     arguments <- names(formals(getExportedValue("rookery", name)))
     if (length(arguments) > 1) expect_true("..." %in% arguments, info = name)

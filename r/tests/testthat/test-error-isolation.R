@@ -474,7 +474,7 @@ test_that("the request of a WebSocket has the client's values, even if onHeaders
   expect_identical(upgrade(client, "/path?query")$status, 101L)
   serve_until(function() !is.null(seen))
   before <- seen$mine
-  # As in httpuv, bindings about the body are not reset.
+  # Bindings for the body are not reset, as in httpuv.
   kept <- c("rook.input", "rook.errors", "httpuv.version")
   expect_setequal(names(seen), c(names(before), "mine"))
   expect_identical(unname(seen[kept]), as.list(rep("changed", 3)))

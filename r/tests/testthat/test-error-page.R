@@ -127,7 +127,7 @@ test_that("text of requests and errors is escaped on the page", {
   )
   expect_match(answer$headers[["content-type"]], "^text/html")
   body <- sub("^.*<body>", "", gsub("\n", " ", answer$text))
-  # Only the page's own tags, with only the attributes that it writes.
+  # The body contains only tags and attributes that the page writes, and none from the error.
   tags <- unique(unlist(regmatches(body, gregexpr("<[^>]*>", body))))
   ours <- c(
     "<header>", "</header>", "<main>", "</main>", "<h1>", "</h1>", "<h2>", "</h2>", "<p>", "</p>",

@@ -1,5 +1,5 @@
-# Where and when errors are reported: never within garbage collection, each once, with the id that
-# the client got, and with the failing line.
+# The log lines of errors: each error is reported once, never within garbage collection, with the
+# request id that the client got, and with the failing line.
 
 test_that("the loop reports a collected stream, and not the finalizer", {
   withr::local_options(rookery.error_detail = "none")

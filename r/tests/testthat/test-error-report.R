@@ -371,7 +371,7 @@ test_that("errors leave R intact under gctorture", {
     ok(info$trace[[1]])
   }))
   client <- local_client(server)
-  # Not on.exit(), which would replace the handlers of withr.
+  # on.exit() would replace the handlers of withr.
   withr::defer(gctorture(FALSE))
   stderr_of({
     gctorture2(2000)

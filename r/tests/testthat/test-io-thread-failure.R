@@ -20,7 +20,7 @@ test_that("if the I/O thread ends, service() raises an error and all servers are
     expect_length(listServers(), 0)
     expect_identical(readBin(client, raw(), 1), raw())
     close(client)
-    # Reported once; a new server works.
+    # The failure is reported only once, and a new server works.
     expect_true(service(NA))
   }
   server <- startServer("127.0.0.1", 0, hello)

@@ -76,7 +76,7 @@ test_that("errors are reported with calls and request id, and plumber responds a
       "rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n"
     )
     expect_match(answer$said, told, fixed = TRUE, info = path)
-    # Reported once, and not also as a response of plumber itself.
+    # Each error is reported once, and not also as a response of plumber itself.
     expect_length(
       grep(
         answer$id,

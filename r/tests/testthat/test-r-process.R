@@ -229,7 +229,7 @@ test_that("a header name past R's limit does not end the process", {
 test_that("the boundary holds under gctorture2()", {
   skip_if_not_installed("processx")
   started <- local_process({
-    # Without the compiler: R compiles a function at its second call, which takes minutes with a
+    # The compiler is off. R compiles a function at its second call, which takes minutes with a
     # collection at every third allocation.
     compiler::enableJIT(0)
     chunks <- function(...) {
@@ -311,7 +311,8 @@ test_that("the boundary holds under gctorture2()", {
         got <- c(got, readBin(socket, "raw", 1e4))
         if (length(got) > 0) break
       }
-      # As raw vectors, because frames are not text, and newer versions of sub() refuse them.
+      # The bytes stay a raw vector, because newer versions of sub() refuse frames, which are not
+      # text.
       rawToChar(got[seq_len(match(as.raw(13), got, nomatch = 1) - 1)])
     }
     get <- function(path) {
@@ -354,7 +355,7 @@ test_that("the boundary holds under gctorture2()", {
   for (path in c("/pull", "/promised", "/push")) {
     expect_match(out, paste("3", path, "HTTP/1.1 200 OK"))
   }
-  # Status 500, or a reset after the head was sent after one second, of which R reads nothing.
+  # The client gets status 500, or a reset if the head was sent after one second.
   expect_match(out, "3 /broken ")
   expect_match(out, "3 /lost HTTP/1.1 500")
   expect_match(out, "3 abc HTTP/1.1 200 OK")

@@ -246,7 +246,7 @@ test_that("WebSockets leak no memory", {
 test_that("an AppWrapper lists the open WebSockets by names that are reused", {
   app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
   server <- local_server(app)
-  # As package livecode looks for them.
+  # Package livecode finds the WebSockets in this way.
   sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
   expect_identical(names(sockets()), character(0))
   clients <- lapply(1:3, function(i) {

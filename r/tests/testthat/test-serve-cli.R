@@ -68,7 +68,7 @@ test_that("R reads what the program passes to it", {
     list(max_body_size = 2e6, idle_timeout = Inf, error_detail = "full")
   )
   expect_length(cli_settings(cli_read("target=/a\n")), 0)
-  # One setting for each source.
+  # Each source of settings has one setting.
   text <- "cli:text:error_detail=full\nfile:text:reconnect=always\nfile:number:max_body_size=5\nenvironment:number:max_body_size=6\n"
   expect_equal(cli_settings(cli_read(text)), list(error_detail = "full"))
   expect_equal(cli_settings(cli_read(text), "file:"), list(reconnect = "always", max_body_size = 5))
@@ -190,7 +190,7 @@ test_that("install_cli() creates a link that works", {
   dir <- withr::local_tempdir()
   expect_message(command <- install_cli(file.path(dir, "bin")), "not on PATH")
   expect_equal(dirname(command), file.path(normalizePath(dir), "bin"))
-  # As a shell runs it: only the link tells where the libraries are.
+  # The program finds R's libraries through the link, as in a shell.
   version <- processx::run(command, "--version", env = c("current", R_TESTS = ""))
   expect_match(version$stdout, "^rookery [0-9]")
   expect_message(install_cli(file.path(dir, "bin")), "Installed")

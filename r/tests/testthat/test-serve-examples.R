@@ -60,7 +60,7 @@ test_that("table.R sends a table without holding it as text", {
   writeLines("5", file.path("/proc", it$process$get_pid(), "clear_refs"))
   before <- kilobytes("VmHWM")
   curl::curl_download(paste0(url, "/table.csv"), file)
-  # As text in R, the table would take more than 30 MB.
+  # A copy of the table as text in R would take more than 30 MB.
   expect_lt(kilobytes("VmHWM") - before, 16 * 1024)
   bytes <- readBin(file, "raw", 1e8)
   expect_equal(sum(bytes == 0x0a), rows + 1)
@@ -99,7 +99,7 @@ test_that("progress.R sends the progress of a job to all pages, also when they j
   read_to(second, "\"done\":100,")
   estimate <- sub("^.*\"done\":100,\"estimate\":([0-9.]+),.*$", "\\1", text_of(second$read))
   expect_equal(as.numeric(estimate), pi, tolerance = 0.01)
-  # It has joined late, and first received the state.
+  # The second client joined later, and received the state first.
   expect_equal(find_raw(second$read, "\"done\":0,"), 0)
   disconnect(second)
   expect_true(wait_until(function() grepl("A page has left: client", it$tell())))

@@ -235,7 +235,7 @@ test_that("a Unix socket is served, and removed afterwards", {
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
-  # There is no client address to log.
+  # A client of a Unix socket has no address.
   expect_match(it$tell(), "\n- - - [", fixed = TRUE)
 })
 

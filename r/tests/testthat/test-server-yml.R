@@ -200,7 +200,7 @@ test_that("an unknown key is an error at any level, with a suggestion", {
   expect_error(detect_target(dirname(file)), "package names are case-sensitive: `rookery`")
 })
 
-# One R process, started in each way, reports its settings and their origins.
+# The app reports its settings and their origins, in an R process started in each way.
 test_that("host, port, log and all settings take effect in one R process", {
   skip_if_not_installed("processx")
   skip_if_not_installed("yaml")
@@ -302,7 +302,7 @@ test_that("launch_server() of a hosting service ignores workers and HTTPS, with 
   ))
   url <- expect_serving(it)
   expect_match(url, "^http://")
-  # This process serves.
+  # The process serves the app itself.
   expect_equal(fetch(url)$text, as.character(it$process$get_pid()))
   said <- "`workers:`, `max_age:`, `tls:` of `.*_server.yml` are ignored, because launch_server\\(\\) was called with the host or port"
   expect_equal(lengths(regmatches(it$tell(), gregexpr(said, it$tell()))), 1, info = it$tell())

@@ -1,4 +1,4 @@
-# One worker as a service, with a service manager for tests (manager.py).
+# One R process as a service, with a service manager for tests (manager.py).
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -12,7 +12,7 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   output <- withr::local_tempfile(lines = character(), .local_envir = env)
   path <- withr::local_tempfile(pattern = "m", tmpdir = "/tmp", .local_envir = env)
   process <- processx::process$new(
-    # As in local_process().
+    # `env` restores the default handling of these signals, as local_process() does.
     Sys.which("env")[[1]],
     as.character(c(
       "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output,

@@ -157,7 +157,7 @@ test_that("projects of `rookery new` pass `rookery check` and are served", {
       expect_match(fetch(paste0(url, path))$text, pages[[kind]][[path]], fixed = TRUE)
     }
     if (kind == "api") expect_equal(fetch(paste0(url, "/eruptions?minutes=x"))$status_code, 400)
-    # One screen, without the label of the worker's R process.
+    # The screen appears once, without the label of the worker's R process.
     expect_length(gregexpr("rookery [0-9.]+: ", it$tell())[[1]], 1)
     it$signal(15)
     expect_equal(exit_of(it), 0)

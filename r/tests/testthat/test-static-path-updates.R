@@ -110,7 +110,7 @@ test_that("a server returns and changes its static paths", {
   expect_identical(names(server$getStaticPaths()), c("/a", "/b"))
   expect_null(server$getStaticPaths()[["/b"]]$options$headers)
   expect_identical(names(expect_invisible(server$setStaticPath(c = dir))), c("/a", "/b", "/c"))
-  # As in Shiny.
+  # Shiny calls the method with `.list`.
   expect_identical(names(server$setStaticPath(.list = c(d = dir))), c("/a", "/b", "/c", "/d"))
   expect_identical(
     names(server$setStaticPath(e = dir, .list = list(f = dir))), paste0("/", letters[1:6])

@@ -18,7 +18,7 @@ test_that("a server uses HTTPS, and the request says so", {
   answer <- fetch_here(secure_url(server), cainfo = pair$cert)
   expect_equal(answer$status_code, 200L)
   expect_equal(answer$text, "https")
-  # Clients do not trust it without its certificate.
+  # Clients that do not have the certificate do not trust the server.
   expect_match(fetch_here(secure_url(server)), "certificate")
   plain <- fetch_here(paste0("http://localhost:", server$getPort(), "/a?b"))
   expect_equal(plain$status_code, 400L)

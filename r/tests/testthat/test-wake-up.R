@@ -208,7 +208,7 @@ unheard <- function(app_of, client, env = parent.frame()) {
     for (i in 1:3) {
       send(i)
       until <- Sys.time() + 60
-      # Not Sys.sleep(), during which R runs its event loop.
+      # A busy loop, because R runs its event loop during Sys.sleep().
       while (file.size(got) < i && Sys.time() < until) NULL
       if (file.size(got) < i) missed <<- missed + 1
     }
@@ -255,7 +255,7 @@ test_that("responses of promises are sent at once, even if the callback continue
         promises::promise(function(resolve, reject) {
           settle[[length(settle) + 1]] <<- resolve
           if (length(settle) == 3) {
-            # As with promises: each callback of package later resolves another promise.
+            # Each callback of package later schedules another one, as promises do.
             later::later(function() {
               send_and_work(function(i) {
                 settle[[i]](ok(as.character(i)))

@@ -14,7 +14,7 @@ test_that("a worker leaves signals to its supervisor while that runs", {
   worker$expect_ready()
   asking <- local_requests("http://worker/slow", 1, worker$path)
   expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
-  # As a signal to a process group: HUP, USR1, USR2 and TERM.
+  # HUP, USR1, USR2 and TERM, as they are sent to a process group.
   for (signal in c(1, 10, 12, 15, 15)) worker$ask("kill", signal)
   asking$wait(60000)
   expect_identical(asking$get_result(), 200L)

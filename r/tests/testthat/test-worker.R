@@ -1,7 +1,7 @@
-# This R process as a worker of a supervisor: its listeners, its messages, and its end.
+# A worker under a supervisor for tests: listeners, messages, and the end of the worker.
 
-# It ignores SIGTERM, so its end takes a while. The last test waits for it, and the others run
-# meanwhile.
+# This worker ignores SIGTERM, so its end takes a while. The last test waits for its end, and the
+# other tests run meanwhile.
 stubborn <- local_supervisor(
   c("sh", "-c", paste0(
     "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"),
@@ -58,7 +58,7 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
 test_that("a further server, and one without an app, listen on their own address", {
   worker <- local_worker(c(
     hello,
-    # As Shiny searches for a port.
+    # Shiny searches for a free port in this way.
     "probe <- startServer('127.0.0.1', 0, list())",
     "port <- probe$getPort()",
     "stopServer(probe)",
@@ -317,7 +317,7 @@ test_that("the scoreboard sums the time that R was busy, and the time for reques
   client$onMessage(function(event) messages <<- c(messages, event$data))
   withr::defer(client$close())
   serve_until(function() length(messages) == 1)
-  # It is recorded when R does something else.
+  # The end of the request is recorded when R does something else.
   expect_true(wait_until(function() worker$board()$r == "idle"))
   board <- worker$board()
   expect_gte(board$busy_ns - board$answering_ns, 0.39 * 1e9)

@@ -157,7 +157,7 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     it$process$wait(60000)
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
-    # Not both: the worker had responded, and its process had ended.
+    # Only one of the two happens, because the worker had responded before its process ended.
     expect_match(
       successor$tell(),
       "until a worker whose supervisor was killed has finished: R \\(process [0-9]+"

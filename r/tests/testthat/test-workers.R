@@ -425,7 +425,7 @@ test_that("an upload that Shiny refuses for its size is refused before it was se
     "options(shiny.maxRequestSize = 3 * 1024^2)",
     "shinyApp(function(req) tags$p('page'), function(input, output) {})"
   ), "--workers", "2")
-  # These bodies are never sent, so a response shows that they are not awaited.
+  # The bodies are never sent, so a response shows that the server does not wait for them.
   for (lines in c(
     "Content-Length: 5000000000", "Content-Length: 3145729\r\nExpect: 100-continue",
     "Transfer-Encoding: chunked"

@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// Tells the status source that a listener ends, because its thread may end as well.
+    /// Notifies the status source that a listener ends, because its thread may end as well.
     pub(crate) fn on_listener_end(&self, listener: ListenerId) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             one.ends(listener);

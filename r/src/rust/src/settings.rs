@@ -38,9 +38,9 @@ fn read_value(name: &str, values: &str) -> Lines {
 }
 
 /// Reads a `_server.yml`. The result is `app`, a line for each value and each `note`; or `wrong`.
-/// It is empty for another engine. If `is_alone`, the file must have all HTTPS settings that belong
-/// together; otherwise the command line or the environment may add some, and the program has
-/// checked them.
+/// The result is empty for another engine. If `is_alone`, the file must have all HTTPS settings
+/// that belong together; otherwise the command line or the environment may add some, and the
+/// program has checked them.
 fn read_file(path: &Path, is_alone: bool) -> Lines {
     let mut lines = Lines::default();
     let bytes = match server_yml::bytes(path) {
