@@ -1,5 +1,5 @@
 # The limits of a server. The Rust core defines their names and defaults
-# (crates/server/src/config/named.rs).
+# (crates/server/src/config/named_limits.rs).
 
 #' Limits of a server
 #'
@@ -94,7 +94,7 @@ renamed_limits <- function() {
   renamed_settings(setting_table[setting_table$is_limit, ])
 }
 
-# Converts names of limits in the core (crates/server/src/config/named.rs), which still has former
+# Converts names of limits in the core (crates/server/src/config/named_limits.rs), which still has former
 # names, to current names.
 limit_name <- function(core) {
   renamed <- core %in% names(renamed_limits())

@@ -63,7 +63,7 @@ detect_folder <- function(dir) {
       )
     )
   }
-  # The program `rookery` serves such a folder without R (crates/cli/src/target.rs).
+  # The program `rookery` serves such a folder without R (crates/cli/src/app_detection.rs).
   if ("index.html" %in% entries && !any(grepl("[.]r$", entries, ignore.case = TRUE))) {
     return(new_target("site", dir, dir, "site"))
   }

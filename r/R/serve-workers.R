@@ -96,7 +96,7 @@ print.rookery_workers <- function(x, ...) {
 }
 
 # Formats named settings as lines `name=value` for the program `rookery`
-# (crates/cli/src/arguments.rs), one line for each element of a list.
+# (crates/cli/src/settings/r_arguments.rs), one line for each element of a list.
 lines_of <- function(settings) {
   unlist(lapply(names(settings), function(name) {
     if (length(settings[[name]]) > 0) paste0(name, "=", texts_of(settings[[name]]))

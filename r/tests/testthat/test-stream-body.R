@@ -1,5 +1,5 @@
 # stream_body() and functions as bodies, over real sockets: only what R adds. crates/server/tests
-# (it/streams/) test the server's part: framing, HTTP/1.0, responses without a body, limits on
+# (it/response_stream/) test the server's part: framing, HTTP/1.0, responses without a body, limits on
 # queued data, the delay after an empty chunk, errors before and after the head, and compression.
 
 test_that("a function is called for chunks until it returns NULL, and the connection stays open", {

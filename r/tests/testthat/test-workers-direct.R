@@ -1,5 +1,5 @@
-# A single worker, which accepts connections itself. crates/supervisor (accepting.rs) and
-# crates/server (public.rs) have the tests without R.
+# A single worker, which accepts connections itself. crates/supervisor and crates/server
+# (tests/it/worker/public_listener.rs) have the tests without R.
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
