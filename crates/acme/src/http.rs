@@ -116,9 +116,8 @@ impl HttpClient {
         body: Option<String>,
     ) -> Result<Response, Failure> {
         let Endpoint { host, port, .. } = endpoint;
-        let unreachable = |error: io::Error| {
-            Failure::new(format!("{host}:{port} cannot be connected to: {error}"))
-        };
+        let unreachable =
+            |error: io::Error| Failure::new(format!("cannot connect to {host}:{port}: {error}"));
         let tcp = connect(host, *port).await.map_err(unreachable)?;
         let _close_in_child = close_in_child(&tcp);
         if !endpoint.is_secure {

@@ -52,7 +52,7 @@ pub(crate) async fn order(
         return Err(order_failure(&order, "the authority rejected the order"));
     }
     let hosts: Vec<&str> = settings.domains.iter().map(String::as_str).collect();
-    let made = SigningKey::generate().and_then(|key| Ok((key.request(&hosts)?, key)));
+    let made = SigningKey::generate().and_then(|key| Ok((key.certificate_request(&hosts)?, key)));
     let (request, key) = made.map_err(|error| Failure::new(error.to_string()))?;
     let payload = serde_json::json!({ "csr": crate::jws::base64(request) }).to_string();
     let finalize = order["finalize"]
@@ -127,11 +127,11 @@ async fn answer_challenge(
     }
     let key_authorization = account.key.key_authorization(token);
     match challenge {
-        Challenge::Http => guard.0.answer_http(token, &key_authorization),
+        Challenge::Http => guard.0.set_http_response(token, &key_authorization),
         Challenge::Tls => {
             guard
                 .0
-                .answer_tls(host, &key_authorization)
+                .set_tls_response(host, &key_authorization)
                 .map_err(|error| Failure::new(error.to_string()))?;
         }
     }

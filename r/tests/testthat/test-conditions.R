@@ -118,13 +118,13 @@ test_that("constructors check their arguments, and name the wrong one", {
     list(quote(client(url, headers = c(a = "x\r\nb: y"))), "WebSocketClient: `headers` has \"a\""),
     list(
       quote(acme("http://a.org", agree_tos = TRUE)),
-      "acme(): there is no certificate for `http://a.org`"
+      "acme(): no certificate can be ordered for `http://a.org`"
     ),
     list(
       quote(acme("a.org", email = "nobody", agree_tos = TRUE)),
-      "acme(): `nobody` is no address of mail"
+      "acme(): `nobody` is not an e-mail address"
     ),
-    list(quote(acme(3)), "acme(): `domain` must be names of hosts"),
+    list(quote(acme(3)), "acme(): `domain` must be host names"),
     list(
       quote(tls_config("c.pem", http2 = NA)), "tls_config(): `http2` must be TRUE or FALSE, not NA"
     ),

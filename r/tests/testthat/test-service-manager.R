@@ -62,7 +62,7 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   expect_match(
     it$tell(),
     paste0(
-      "sockets of the service manager: --host and --port are not used\n.*", where,
+      "sockets of the service manager; --host and --port are not used\n.*", where,
       " \\(Ctrl-C stops\\)$"
     )
   )
@@ -75,7 +75,7 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   expect_heard(it, paste0("^READY=1\\|STATUS=", where))
   expect_equal(it$get(), paste0(port, "  "))
   it$ask("signal", 15)
-  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing what is in hand")
+  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing the requests in progress")
   expect_equal(it$ask("end"), "0")
   # The socket is the manager's.
   expect_true(file.exists(it$path))
@@ -187,7 +187,7 @@ test_that("an unhandled error of the app is reported with its status", {
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
   )), "--no-log", "--start-retries", "0")
-  expect_heard(it, "^STATUS=The app has not started: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
+  expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
   expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
 })

@@ -183,7 +183,7 @@ test_that("an app that fails at its start is reported once, without its callers"
     expect_length(folded, 1)
     expect_no_match(lines, "at rookery::")
     expect_match(
-      it$tell(), "rookery: The app has not started: Error in connect(): the database is away",
+      it$tell(), "rookery: The app did not start: Error in connect(): the database is away",
       fixed = TRUE
     )
   }

@@ -160,7 +160,7 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     # Only one of the two happens, because the worker had responded before its process ended.
     expect_match(
       successor$tell(),
-      "until a worker whose supervisor was killed has finished: R \\(process [0-9]+"
+      "until a worker whose supervisor was killed has finished its requests: R \\(process [0-9]+"
     )
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))

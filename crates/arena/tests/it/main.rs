@@ -1,4 +1,4 @@
-//! The arena seen from outside, with an allocator that counts.
+//! Tests of the public interface of the arena, with an allocator that counts.
 
 mod claims;
 mod collections;

@@ -1,4 +1,4 @@
-//! Pools: what waits, what is remembered and what the limits do.
+//! Pools: the arenas and keys that they keep, and the effects of their limits.
 
 use rookery_arena::collections::String;
 use rookery_arena::{Pool, PoolLimits};
@@ -39,7 +39,7 @@ fn a_new_arena_has_the_size_that_its_key_needs() {
     let pool = Pool::new();
     assert!(use_bytes(&pool, "page", 40_000) > 5, "the first grows from small");
     let waiting = pool.take("page");
-    // The one that waits is in use: this one is made, in one chunk.
+    // The kept arena is in use, so this one is made, in one chunk.
     assert_eq!(use_bytes(&pool, "page", 40_000), 1);
     assert_eq!(pool.high_water(&"page"), Some(40_000));
     drop(waiting);
@@ -76,7 +76,7 @@ fn each_use_counts_from_its_own_beginning() {
     let pool = Pool::new();
     use_bytes(&pool, "page", 40_000);
     assert_eq!(pool.take("page").peak(), 0);
-    // What was taken and not used counts as a use of nothing.
+    // An arena that was taken and not used counts as a use of zero bytes.
     assert_eq!(pool.high_water(&"page"), Some(40_000 / 8 * 7));
     use_bytes(&pool, "page", 100);
     assert_eq!(pool.high_water(&"page"), Some(40_000 / 64 * 49));
@@ -132,7 +132,7 @@ fn an_arena_of_a_forgotten_key_does_not_come_back_as_another() {
     assert_eq!((pool.arenas(), pool.bytes(), pool.keys()), (0, 0, 0));
 }
 
-/// The limits, and nothing else, bound the arenas that wait, whatever their size.
+/// Only the limits bound the arenas that are kept, whatever their size.
 #[test]
 fn large_arenas_wait_as_far_as_the_limits_allow() {
     let large = |pool: &Pool<&'static str>, bytes: usize| {

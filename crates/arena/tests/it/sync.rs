@@ -1,4 +1,4 @@
-//! The arena of several threads. (All interleavings of a few steps: `src/sync/model.rs`, by loom.)
+//! The arena of several threads. (Loom runs all orders of a few steps in `src/sync/model.rs`.)
 
 use std::alloc::Layout;
 
@@ -15,7 +15,8 @@ struct Taken {
     size: usize,
 }
 
-/// Allocates at random, writes its mark everywhere, and reads it back at the end: another thread's mark is an overlap.
+/// Allocates at random, writes a mark everywhere, and reads it back at the end. A mark of another
+/// thread shows an overlap.
 fn take(arena: &SyncArena, seed: u64) -> Vec<Taken> {
     let mut random = Random(seed);
     let taken: Vec<_> = (0..STEPS)
@@ -156,7 +157,8 @@ fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
     assert!(arena.try_alloc_uninit::<[u8; 500_000]>().is_ok());
 }
 
-/// Allocates without writing: what is counted here is memory, and Miri counts every byte written.
+/// Allocates without writing, because only memory is counted here, and Miri counts every byte
+/// written.
 fn bytes(arena: &SyncArena, size: usize) {
     arena.alloc_layout(Layout::from_size_align(size, 1).unwrap());
 }

@@ -1,4 +1,4 @@
-//! Errors of very many layers, on a stack that a recursion over them would overflow.
+//! Errors with very many layers, on a stack that recursion over them would overflow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn many_layers_drop_without_recursion() {
     });
 }
 
-/// A clone of every thousandth layer stays: what is beneath it must live as long.
+/// Keeps a clone of each thousandth layer, so that the layers inside it stay alive.
 #[test]
 fn layers_that_others_hold_are_kept() {
     on_a_small_stack(|| {
@@ -93,7 +93,7 @@ fn many_layers_are_shown_and_searched_without_recursion() {
         assert_eq!(error.to_string(), "retry");
         let shown = format!("{error:#}");
         assert!(shown.len() == LAYERS * "retry: ".len() + 5 && shown.ends_with("retry: cause"));
-        // Miri has no working directory, which the backtrace is shown relative to.
+        // Miri has no working directory, relative to which a backtrace is printed.
         assert!(cfg!(miri) || format!("{error:?}").contains(": cause"));
         let structure = format!("{error:#?}");
         assert!(structure.matches("retry").count() == LAYERS && structure.contains("cause"));

@@ -1,4 +1,4 @@
-//! The hook of a server.
+//! The error hook of a server.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -87,7 +87,8 @@ fn each_error_reaches_its_requests_hook_once_with_the_requests_id() {
     assert!(reports.take().is_none());
 }
 
-/// The life of a connection: one wrapped future, several requests, no reference counted.
+/// The life of a connection: one wrapped future, several requests, and no change of a reference
+/// count.
 #[test]
 fn one_hook_serves_a_connection() {
     let reports = queueing();
@@ -190,7 +191,7 @@ fn the_waker_runs_when_the_queue_stops_being_empty() {
     assert_eq!(wakes.load(Ordering::Relaxed), 2);
 }
 
-/// The observer and the waker run without the lock: they may use the queue.
+/// The observer and the waker run without the lock, so they may use the queue.
 #[test]
 fn observer_sees_every_error_and_may_take_reports() {
     let seen = Arc::<Mutex<Vec<(u64, String)>>>::default();
@@ -214,7 +215,7 @@ fn observer_sees_every_error_and_may_take_reports() {
     reports.set_delivery(Delivery::Queue);
     reports.hook().throw(error!("taken at once"));
     assert!(reports.take().is_none());
-    // Ends the cycle.
+    // Breaks the reference cycle.
     *slot.lock().expect("no panic") = None;
 }
 

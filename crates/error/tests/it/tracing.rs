@@ -1,4 +1,4 @@
-//! The adapter to `tracing`, seen by a subscriber.
+//! The hook for `tracing`, observed by a subscriber.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};

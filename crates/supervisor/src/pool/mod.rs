@@ -195,7 +195,7 @@ impl Application for Pool {
     }
 
     /// Of WebSockets bytes are passed on.
-    fn has_capacity(&self) -> bool {
+    fn poll_capacity(&self) -> bool {
         true
     }
 
@@ -229,7 +229,7 @@ impl Application for Pool {
         None
     }
 
-    fn prepare_to_sleep(&self, _is_slow: bool) -> bool {
+    fn prepare_sleep(&self, _is_slow: bool) -> bool {
         !self.0.has_commands()
     }
 

@@ -14,7 +14,8 @@ use crate::endpoint::adapter::Adapter;
 /// table hold 64 MiB of small messages.
 const KEPT_SEGMENTS: usize = 16;
 
-/// The bytes to be written, in order. After [`Queue::release`] an empty queue holds no buffer.
+/// The bytes to be written, in order. After
+/// [`Endpoint::release`](crate::endpoint::Endpoint::release) an empty queue holds no buffer.
 pub struct Queue<S: Adapter> {
     /// The first frames. The first `written` bytes have been written.
     head: Vec<u8>,

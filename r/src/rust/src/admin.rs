@@ -95,7 +95,7 @@ impl Core {
         {
             return;
         }
-        let (handed, begun) = exchange.times();
+        let (handed, begun) = exchange.queue_and_start_times();
         // The client disconnected before R began with the request, so there is no response.
         if begun == 0 && exchange.is_client_disconnected() {
             return;
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn rk_admin_start(at: *const c_char, target: *const c_char
             [at, target].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
         let Some(address) = AdminAddress::parse(&at) else {
             core::set_error(&format!(
-                "`admin` must be an address with its port, such as 127.0.0.1:9100, or \
+                "`admin` must be an address with a port, such as 127.0.0.1:9100, or \
                  unix:/path/of/a/socket, not `{at}`."
             ));
             return FAILED;

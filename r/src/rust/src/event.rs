@@ -229,13 +229,13 @@ impl Core {
                 event.token = self.token(socket);
                 event
             }
-            Event::Body { call, listener, payload } => {
+            Event::Body { exchange: call, listener, payload } => {
                 let mut event = self.raw_body_event(BODY_CHUNK, call, listener);
                 let payload = self.shown_payload.insert(payload);
                 event.data = Bytes::of(payload.as_bytes());
                 event
             }
-            Event::BodyEnd { call, listener, reason } => {
+            Event::BodyEnd { exchange: call, listener, reason } => {
                 let mut event = self.raw_body_event(BODY_END, call, listener);
                 event.code = reason as i32;
                 self.receivers.remove(&call);

@@ -203,7 +203,7 @@ impl Core {
                 admin.one.begins(exchange, is_head, now);
             } else if exchange.ticket() == 0 {
                 // Requests of direct clients only; the supervisor counts those that it forwards.
-                let (handed, _) = exchange.times();
+                let (handed, _) = exchange.queue_and_start_times();
                 exchange.set_started_at(now);
                 if !is_head {
                     scoreboard.tally().begin(handed, now);
@@ -235,7 +235,7 @@ impl Core {
 fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
     match request {
         SupervisorRequest::Drain => end_process(callbacks),
-        SupervisorRequest::Stop | SupervisorRequest::Gone => {
+        SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
             end_process_later();
             end_process(callbacks);
         }

@@ -30,8 +30,8 @@ pub(crate) fn reject_with_text(connection: &HttpConnection, rejection: Rejection
     let hsts =
         hsts.map(|value| format!("Strict-Transport-Security: {value}\r\n")).unwrap_or_default();
     let head = format!(
-        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}Content-Type: text/plain\r\n\
-         Content-Length: {len}\r\n\r\n",
+        "HTTP/1.1 {status}\r\nDate: {date}\r\nConnection: close\r\n{hsts}\
+         Content-Type: text/plain\r\nContent-Length: {len}\r\n\r\n",
         status = rejection.status_line(),
         date = httpdate::fmt_http_date(std::time::SystemTime::now()),
         len = text.len(),

@@ -28,7 +28,8 @@ pub(super) struct IncomingFrames {
 }
 
 impl IncomingFrames {
-    /// Creates the object. Returns `None` if the memory budget does not allow for unread bytes.
+    /// Charges the session for the bytes that may arrive unread. Returns `None` if the memory
+    /// budget is exhausted.
     pub(super) fn new(frames: RecvStream, session: &Rc<Http2Session>) -> Option<IncomingFrames> {
         BodyReservation::reserve(session, STREAM_WINDOW as usize)
             .map(|reservation| IncomingFrames { frames, _reservation: reservation })

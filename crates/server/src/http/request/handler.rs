@@ -252,7 +252,7 @@ async fn pass_announced_head(
             // sends the head with the body.
             let (id, listener) = (context.id, context.connection.listener);
             context.shared().dispatch.notify(Event::BodyEnd {
-                call: id,
+                exchange: id,
                 listener,
                 reason: StreamEnd::Client,
             });

@@ -1,4 +1,5 @@
-//! 5.1: keys, paths, options and their inheritance, and changes while running.
+//! Tests of section 5.1 of `httpuv-compat.md`, which are about keys, paths, the inheritance of
+//! options, and changes while the server runs.
 
 use super::*;
 
@@ -87,8 +88,8 @@ fn a_lookup_under_way_keeps_what_it_began_with() {
     assert!(matches!(lookup.open(), Found::File { len: 3, .. }));
 }
 
-/// The application changes paths while the I/O thread decides: a request gets a directory and the options that were set
-/// with it, or neither.
+/// Tests that a request which is routed while the application changes paths gets a directory
+/// together with the options that were set for it.
 #[test]
 fn readers_see_whole_states() {
     let site = Site::new(&["one/x", "two/x"], &[]);

@@ -1,4 +1,5 @@
-//! 5.2, steps 1 to 9, and 5.3: which requests are served from where.
+//! Tests of section 5.2, steps 1 to 9, and section 5.3 of `httpuv-compat.md`, which are about the
+//! choice between static files and the application.
 
 use super::*;
 
@@ -111,7 +112,8 @@ fn exclusions_are_the_applications_by_whole_segments() {
     }
 }
 
-/// 5.3: httpuv compares keys with one spelling of a path and opens another.
+/// Tests that no spelling of a path evades an exclusion (section 5.3). httpuv compares one spelling
+/// with the keys and opens another.
 #[test]
 fn no_spelling_evades_an_exclusion() {
     for options in

@@ -189,7 +189,7 @@ pub(crate) fn answer(
                 scoreboard.done(now());
                 if ticket.is_none() {
                     // Of a client of its own.
-                    let (handed, begun) = exchange.times();
+                    let (handed, begun) = exchange.queue_and_start_times();
                     scoreboard.tally().answer(exchange.response().status(), handed, begun, now());
                 }
                 link.send(Command::Respond(exchange));
