@@ -76,7 +76,7 @@ impl Target {
                     Ok(kind_of_document(&self.path))
                 }
                 Some("rmd" | "qmd") => nothing("its front matter does not ask for Shiny"),
-                _ => nothing("it is no R file, document or `_server.yml`"),
+                _ => nothing("it is not an R file, a document or a `_server.yml`"),
             };
         }
         let entries = fs::read_dir(&self.path)
@@ -93,7 +93,7 @@ impl Target {
         };
         for (name, kind) in [
             ("_server.yml", "what _server.yml describes"),
-            ("app.R", "an app of R"),
+            ("app.R", "an R app"),
             ("server.R", "a Shiny app"),
             ("entrypoint.R", "a plumber API"),
             ("plumber.R", "a plumber API"),
@@ -110,7 +110,7 @@ impl Target {
             return Ok(kind_of_document(document));
         }
         nothing(
-            "it has neither `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, a document with Shiny nor `index.html`",
+            "it contains no `_server.yml`, `app.R`, `server.R`, `entrypoint.R`, `plumber.R`, `index.html` or document with Shiny",
         )
     }
 }
@@ -128,7 +128,7 @@ impl Target {
             .as_deref()
             .and_then(Path::file_name)
             .map(|name| name.to_string_lossy().into_owned());
-        let kind = self.kind().unwrap_or("an app of R");
+        let kind = self.kind().unwrap_or("an R app");
         match (kind, file, name) {
             ("what _server.yml describes", Some(file), Some(name)) => {
                 let text = fs::read_to_string(file).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Target {
                 let engine = engine.split('#').next().unwrap_or_default();
                 format!("{name} (engine {})", engine.trim().trim_matches(['"', '\'']))
             }
-            ("an app of R", _, Some(name)) => format!("the app that {name} ends with"),
+            ("an R app", _, Some(name)) => format!("the app that {name} ends with"),
             (kind, _, name) => {
                 let kind = kind.trim_start_matches("an ").trim_start_matches("a ");
                 name.map_or_else(|| kind.to_owned(), |name| format!("{kind} ({name})"))
@@ -182,7 +182,7 @@ fn kind_of_script(path: &Path) -> &'static str {
     let read = File::open(path).and_then(|file| file.take(MAX_SCRIPT_SIZE).read_to_end(&mut bytes));
     let text = String::from_utf8_lossy(&bytes);
     if read.is_err() {
-        return "an app of R";
+        return "an R app";
     }
     let code = || text.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
     let annotations = text.lines().map(str::trim_start).filter_map(|line| {
@@ -196,7 +196,7 @@ fn kind_of_script(path: &Path) -> &'static str {
     } else if code().any(|line| line.contains("Ambiorix$new(")) {
         "an ambiorix app"
     } else {
-        "an app of R"
+        "an R app"
     }
 }
 
@@ -237,12 +237,12 @@ mod tests {
             let kind = |path: &Path| Target::find(path).unwrap().kind().ok();
             (kind(&own), kind(&own.join(name)))
         };
-        assert_eq!(kind("app.R", ""), (Some("an app of R"), Some("an app of R")));
+        assert_eq!(kind("app.R", ""), (Some("an R app"), Some("an R app")));
         let shiny_app = Some("a Shiny app");
         fs::remove_dir_all(folder.path().join("app-R")).unwrap();
         assert_eq!(kind("app.R", "# x\nshinyApp(ui, server)\n"), (shiny_app, shiny_app));
         assert_eq!(kind("api.R", "#* @get /\nfunction() 1\n").1, Some("a plumber API"));
-        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an app of R"));
+        assert_eq!(kind("not.R", "# shinyApp(ui, server)\n1\n").1, Some("an R app"));
         assert_eq!(kind("Server.R", "").0, Some("a Shiny app"));
         assert_eq!(kind("plumber.R", "").0, Some("a plumber API"));
         assert_eq!(kind("index.html", ""), (Some("a site"), None));

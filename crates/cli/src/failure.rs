@@ -42,14 +42,13 @@ impl Failure {
                 message.clone()
             }
             Failure::NeverReady(Some(message)) => {
-                format!("The app has not started: {message}\nNo worker became ready (see above).")
+                format!("The app did not start: {message}\nNo worker became ready (see above).")
             }
-            Failure::NeverReady(None) => "No worker became ready: what the app said is above.".to_owned(),
-            Failure::CrashLoop => "All workers end again and again without having answered anything: what the app said is above \
-                                   (`--fail-fast`)."
+            Failure::NeverReady(None) => "No worker became ready: the app's messages are above.".to_owned(),
+            Failure::CrashLoop => "All workers keep crashing before they respond to a request (`--fail-fast`): the app's messages are above."
                 .to_owned(),
             Failure::WorkerExited(status) => {
-                format!("The worker has ended, and is not started again (`--restart never`): status {status}.")
+                format!("The worker exited with status {status} and is not restarted (`--restart never`).")
             }
         }
     }

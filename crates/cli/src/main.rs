@@ -90,7 +90,7 @@ fn run(args: ServeArgs) -> Result<(), Failure> {
     if target.is_site {
         if serve.admin.is_some() {
             return Err(Failure::CommandLine(
-                "`--admin` tells of an app and its R, and a folder of files has none: leave it out, and probe a file."
+                "`--admin` reports on the R processes of an app, and a static site has none: leave it out, and use a file as the health check."
                     .to_owned(),
             ));
         }

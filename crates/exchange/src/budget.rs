@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_charge_is_given_back_in_full_from_any_thread() {
+    fn a_charge_is_released_in_full_from_any_thread() {
         let budget = Budget::new([100; Share::COUNT]);
         let (one, two) = (Charge::new(&budget, Share::Queues), Charge::new(&budget, Share::Queues));
         one.set(70);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_counted_in_their_order() {
+    fn shares_have_the_discriminants_of_their_order() {
         for (at, share) in Share::ALL.into_iter().enumerate() {
             assert_eq!(share as usize, at);
         }

@@ -362,9 +362,9 @@ impl Exchange {
     /// Returns the id by which logs and error reports refer to the request.
     pub fn request_id(&self) -> RequestId {
         // SAFETY: the slice belongs to this exchange, which is borrowed.
-        let told = unsafe { self.supervisor_request_id.bytes() };
-        let given = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
-        let given = if told.is_empty() { given } else { Some(told) };
+        let supervisor_id = unsafe { self.supervisor_request_id.bytes() };
+        let proxy_id = if self.is_from_trusted_proxy { self.header(b"x-request-id") } else { None };
+        let given = if supervisor_id.is_empty() { proxy_id } else { Some(supervisor_id) };
         RequestId::choose(self.id, given, self.header(b"traceparent"))
     }
 

@@ -155,7 +155,7 @@ impl Link {
     /// link.
     pub fn new(limits: QueueLimits, app_waker: Box<dyn AppWaker>) -> Arc<Link> {
         let app_waker: Arc<dyn AppWaker> = app_waker.into();
-        let releases = Arc::new(ReleaseQueue::telling(Arc::clone(&app_waker)));
+        let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&app_waker)));
         Arc::new(Link {
             limits,
             up: Mutex::default(),

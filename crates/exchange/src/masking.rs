@@ -87,12 +87,12 @@ fn introduces(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"w=") {
         return Some(2);
     }
-    let slash = is_slash(text.strip_prefix(b"session")?)?;
+    let slash = slash_len(text.strip_prefix(b"session")?)?;
     Some(b"session".len() + slash)
 }
 
 /// Returns the length of the slash, percent-encoded or not, with which `text` begins.
-fn is_slash(text: &[u8]) -> Option<usize> {
+fn slash_len(text: &[u8]) -> Option<usize> {
     if text.starts_with(b"/") {
         Some(1)
     } else {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_sessions_and_names_of_workers_are_not_shown() {
+    fn masks_session_tokens_and_worker_ids() {
         for (target, expected) in [
             (format!("/session/{TOKEN}/download/x"), "/session/<...>/download/x"),
             (format!("/app/session/{TOKEN}"), "/app/session/<...>"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_shown_as_it_is() {
+    fn leaves_everything_else_unchanged() {
         for target in [
             "",
             "/",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_has_no_part_of_a_secret() {
+    fn truncated_targets_contain_no_part_of_a_secret() {
         let target = format!("/session/{TOKEN}/download");
         for most in 0..40 {
             let mut out = b"GET ".to_vec();

@@ -126,7 +126,7 @@ pub struct ReleaseQueue {
 
 impl ReleaseQueue {
     /// Creates a queue that notifies `waker` each time the first token is added after a collection.
-    pub(crate) fn telling(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
+    pub(crate) fn with_waker(waker: Arc<dyn AppWaker>) -> ReleaseQueue {
         ReleaseQueue { tokens: Mutex::default(), waker: Some(waker) }
     }
 
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn the_application_is_told_of_the_first_token_after_each_collection() {
+    fn notifies_of_the_first_token_after_each_collection() {
         let count = Arc::new(Count::default());
-        let releases = Arc::new(ReleaseQueue::telling(Arc::clone(&count) as Arc<dyn AppWaker>));
+        let releases = Arc::new(ReleaseQueue::with_waker(Arc::clone(&count) as Arc<dyn AppWaker>));
         let told = || count.0.load(Ordering::SeqCst);
         drop(AppToken::new(1, &releases));
         drop(AppToken::new(2, &releases));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_back_unless_it_was_taken() {
+    fn a_token_is_returned_unless_it_was_taken() {
         let releases = Arc::new(ReleaseQueue::default());
         let mut out = Vec::new();
         assert_eq!(AppToken::new(7, &releases).take(), 7);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_gives_its_token_back_once_from_any_thread() {
+    fn a_lease_returns_its_token_once_from_any_thread() {
         let releases = Arc::new(ReleaseQueue::default());
         let bytes = [7u8; 3];
         // SAFETY: `bytes` outlives the thread below, which is joined.

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn its_own_differ_and_have_one_form() {
+    fn generated_ids_differ_and_share_a_prefix() {
         let ids = [1, 2, u64::MAX].map(|id| RequestId::choose(id, None, None));
         for id in &ids {
             assert!(text(id).len() == 32 && text(id).bytes().all(|byte| byte.is_ascii_hexdigit()));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_is_taken_if_it_is_plain() {
+    fn uses_ids_of_proxies_only_if_they_are_valid() {
         let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let of = |given: Option<&str>, trace: Option<&str>| {
             text(&RequestId::choose(7, given.map(str::as_bytes), trace.map(str::as_bytes)))

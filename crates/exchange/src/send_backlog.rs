@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_told_to_wait_is_told_when_it_has_been_written() {
+    fn a_paused_application_is_notified_once_the_backlog_is_written() {
         let backlog = SendBacklog::default();
         assert_eq!(backlog.count_sent(HIGH_MARK), Some(true));
         assert_eq!(backlog.count_sent(1), Some(false));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_told_while_much_is_on_its_way() {
+    fn no_notification_while_many_bytes_are_on_their_way() {
         let backlog = SendBacklog::default();
         assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
         assert_eq!(backlog.count_sent(2 * HIGH_MARK), Some(false));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_count_is_told_of_what_the_server_has() {
+    fn an_application_that_does_not_count_sees_the_servers_queue() {
         let backlog = SendBacklog::default();
         backlog.on_arrived(HIGH_MARK, HIGH_MARK);
         assert!(!backlog.take_drained());

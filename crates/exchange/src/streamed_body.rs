@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_limits() {
+    fn admits_chunks_up_to_the_marks_and_the_limit() {
         let flow = StreamFlow::new(100 << 10, false);
         assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
         assert_eq!(flow.admit(1), ChunkAdmission::Pause);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_may_be_further_ahead() {
+    fn pulled_streams_have_a_higher_mark() {
         let flow = StreamFlow::new(1 << 20, true);
         assert_eq!(flow.admit(PULL_HIGH_MARK - 1), ChunkAdmission::Continue);
         assert!(flow.has_capacity());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_is_never_refused() {
+    fn a_pulled_chunk_is_never_refused() {
         for most in [1, 30 << 10, 100 << 10, 150 << 10, 1 << 20] {
             for piece in [1, 20 << 10, 64 << 10, 2 << 20] {
                 let flow = StreamFlow::new(most, true);
@@ -310,10 +310,10 @@ mod tests {
     }
 
     #[test]
-    fn who_accepts_events() {
+    fn detects_clients_that_accept_events() {
         for (accept, expected) in [
             ("text/event-stream", true),
-            ("application/json, Text/Event-StreamedBody;q=0.9", true),
+            ("application/json, Text/Event-Stream;q=0.9", true),
             ("*/*", false),
             ("text/event-streams", false),
             ("", false),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_taken_however_large_it_is_while_little_waits() {
+    fn a_chunk_of_any_size_is_admitted_while_little_is_waiting() {
         let flow = StreamFlow::new(100 << 10, false);
         assert_eq!(flow.admit(HIGH_MARK - 1), ChunkAdmission::Continue);
         assert_eq!(flow.admit(1 << 20), ChunkAdmission::Pause);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_length() {
+    fn refuses_bytes_beyond_the_content_length() {
         let flow = StreamFlow::new(1000, false);
         flow.set_length(Some(5));
         assert_eq!(flow.admit(3), ChunkAdmission::Continue);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_of_nothing_are_bounded_too() {
+    fn empty_chunks_are_limited_too() {
         let flow = StreamFlow::new(usize::MAX, false);
         for _ in 0..MAX_CHUNKS {
             assert_eq!(flow.admit(0), ChunkAdmission::Continue);

@@ -9,14 +9,14 @@ const YEAR: f64 = 31_536_000.0;
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
-    wanted: "on, off, or some of level=1 to level=9, threshold=<bytes> and takeover=on, with commas between them",
+    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, separated by commas",
     fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
     read: compression,
     show: show_compression,
 };
 
 pub(crate) static HSTS: Composite = Composite {
-    wanted: "off, or a number of seconds and perhaps subdomains and preload, with commas between them",
+    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, separated by commas",
     fields: &[
         ("max_age", Kind::Seconds),
         ("include_subdomains", Kind::Flag),
@@ -123,7 +123,7 @@ fn hsts(raw: &Raw) -> Result<Value, Rejected> {
     }
     if preload && !(subdomains && age >= YEAR) {
         return Err(Rejected::Because(
-            "preload needs subdomains, and a year or more, such as 31536000,subdomains,preload"
+            "preload needs subdomains and at least a year, such as 31536000,subdomains,preload"
                 .to_owned(),
         ));
     }

@@ -33,7 +33,7 @@ pub(crate) fn clients_need_another_port(
     }
     let port = domain.source.show(table::row("redirect_from"));
     Err(format!(
-        "{} needs {port}, port 80 as a rule, where clients need a certificate: the authority has none.",
+        "{} needs {port}, usually port 80, if clients need a certificate, because the authority has none.",
         domain.name()
     ))
 }
@@ -47,7 +47,7 @@ pub(crate) fn redirects_need_a_port(
         return Ok(());
     }
     Err(format!(
-        "{} is a port beside that of the server: a server on a Unix socket has none.",
+        "{} cannot be used with a Unix socket: leave it out, or use a port.",
         redirect.name()
     ))
 }
@@ -76,7 +76,7 @@ pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<
         return Ok(());
     }
     Err(format!(
-        "The shares of `max_client_memory` are {total} % in all: they must be 100 % at most."
+        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 %."
     ))
 }
 
@@ -116,8 +116,7 @@ mod tests {
             (&[("tls_cert", "a b"), ("tls_key", "k l")], "fine"),
             (
                 &[("domain", "a.org"), ("port", "444"), ("tls_client_ca", "c")],
-                "`--domain` needs `--redirect-from`, port 80 as a rule, where clients need a certificate: the authority \
-                 has none.",
+                "`--domain` needs `--redirect-from`, usually port 80, if clients need a certificate, because the authority has none.",
             ),
             (&[("domain", "a.org"), ("tls_client_ca", "c")], "fine"),
             (
@@ -131,7 +130,7 @@ mod tests {
             ),
             (
                 &[("tls_cert", "c"), ("host", "unix:/s"), ("redirect_from", "80")],
-                "`--redirect-from` is a port beside that of the server: a server on a Unix socket has none.",
+                "`--redirect-from` cannot be used with a Unix socket: leave it out, or use a port.",
             ),
             (&[("tls_cert", "c"), ("host", "unix:/s"), ("redirect_from", "none")], "fine"),
             (
@@ -141,7 +140,7 @@ mod tests {
             (&[("workers", "auto"), ("min_ready", "3")], "fine"),
             (
                 &[("share_replies", "50"), ("share_queues", "50")],
-                "The shares of `max_client_memory` are 160 % in all: they must be 100 % at most.",
+                "The shares of `max_client_memory` add up to 160 %: together they must be at most 100 %.",
             ),
             (&[("share_replies", "10")], "fine"),
         ] {

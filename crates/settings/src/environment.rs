@@ -27,7 +27,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     let variable = |name: &str| -> Result<Option<String>, String> {
         let value = variable(name).map(OsString::into_string).transpose();
         let value =
-            value.map_err(|_| format!("The environment variable {name} is not text in UTF-8."))?;
+            value.map_err(|_| format!("The environment variable {name} is not valid UTF-8."))?;
         Ok(value.filter(|value| !value.is_empty() && !is_service_link(value)))
     };
     let mut environment = Environment::default();

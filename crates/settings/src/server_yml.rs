@@ -44,7 +44,7 @@ pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
 /// Fails with the first mistake and its position.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> {
     if utf16(bytes).is_some_and(|text| names_engine(&text)) {
-        return file_error(Position::START, "the file is text in UTF-16: save it in UTF-8.");
+        return file_error(Position::START, "the file is encoded in UTF-16: save it in UTF-8.");
     }
     // A file of another engine may have any bytes.
     let text = String::from_utf8_lossy(bytes);
@@ -62,7 +62,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     }
     if let Err(error) = std::str::from_utf8(bytes) {
         let at = Position::end_of(&String::from_utf8_lossy(&bytes[..error.valid_up_to()]));
-        return file_error(at, "the file is not text in UTF-8.");
+        return file_error(at, "the file is not valid UTF-8: save it in UTF-8.");
     }
     if let Some(unknown) = fields.iter().find(|field| !KEYS.contains(&field.key.as_str())) {
         let key = normalized(&unknown.key);
@@ -276,7 +276,7 @@ impl Reader<'_> {
 
 fn duplicate(field: &Field, other: &Field) -> Result<(), FileError> {
     let message = format!(
-        "`{}:` and `{}:` in line {} are the same setting, of which one may be given.",
+        "`{}:` and `{}:` in line {} are the same setting: leave one of them out.",
         field.key, other.key, other.at.line
     );
     file_error(field.at, message)
@@ -389,8 +389,7 @@ mod tests {
         );
         assert_eq!(
             wrong("  kill_stuck: 1s\n  worker_timeout: 1s\n"),
-            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same setting, of which one may be \
-             given."
+            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same setting: leave one of them out."
         );
     }
 
@@ -432,7 +431,7 @@ mod tests {
             ("  tls: [a]\n", "line 4, column 8: `tls:` must have fields such as `cert: cert.pem`."),
             (
                 "  log-format: json\n  log_format: json\n",
-                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same setting, of which one may be given.",
+                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same setting: leave one of them out.",
             ),
             (
                 "  tls: {password: x}\n",
@@ -469,7 +468,7 @@ mod tests {
             ("  port: \"\\e]0;x\\a\"\n", "not `\\u{1b}]0;x\\u{7}`."),
             ("  port: {\"a\\e\": 1}\n", "not a field `a\\u{1b}`."),
             ("  \"a\\e\": 1\n  \"a\\e\": 1\n", "`a\\u{1b}:` is given twice"),
-            ("  a: !x%1B y\n", "the tag `!x\\u{1b}` has no meaning"),
+            ("  a: !x%1B y\n", "the tag `!x\\u{1b}` is not supported"),
         ] {
             let said = wrong(options);
             assert!(said.contains(says), "{said}");
@@ -495,14 +494,14 @@ mod tests {
             big.clone(),
         ] {
             let said = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
-            assert_eq!(said, "line 1, column 1: the file is text in UTF-16: save it in UTF-8.");
+            assert_eq!(said, "line 1, column 1: the file is encoded in UTF-16: save it in UTF-8.");
         }
         let other: Vec<u8> =
             "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert!(read(&other, Path::new("_server.yml")).unwrap().is_none());
         let latin =
             read(b"engine: rookery\napp: a.R # \xE9\n", Path::new("_server.yml")).unwrap_err();
-        assert!(latin.to_string().contains("is not text in UTF-8"), "{latin}");
+        assert!(latin.to_string().contains("is not valid UTF-8"), "{latin}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(crate) static HOST: Form = Form {
 };
 
 pub(crate) static ADMIN: Form = Form {
-    wanted: "an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
+    wanted: "an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket",
     accepts: |text| match text.strip_prefix(UNIX) {
         Some(path) => !path.is_empty(),
         None => text.parse::<SocketAddr>().is_ok(),
@@ -34,7 +34,7 @@ pub(crate) static ORIGINS: Form = Form {
 };
 
 pub(crate) static PATHS_OF_REQUESTS: Form = Form {
-    wanted: "paths that begin with / and have no spaces, with commas between them",
+    wanted: "paths that begin with / and contain no spaces, separated by commas",
     // What could end the line of a request, or be its fragment, is refused.
     accepts: |text| {
         text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
@@ -51,10 +51,10 @@ pub(crate) static NAME: Form = Form {
 };
 
 pub(crate) static DOMAINS: Form =
-    Form { wanted: "names of hosts, such as app.example.org", accepts: is_plain };
+    Form { wanted: "host names, such as app.example.org", accepts: is_plain };
 
 pub(crate) static EMAILS: Form =
-    Form { wanted: "addresses of mail, such as ops@example.org", accepts: is_plain };
+    Form { wanted: "e-mail addresses, such as ops@example.org", accepts: is_plain };
 
 pub(crate) static URL: Form = Form {
     wanted: "a URL that begins with https://",

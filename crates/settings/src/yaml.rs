@@ -149,7 +149,7 @@ pub fn parse(text: &str) -> Result<Node, FileError> {
         match reader.next()? {
             (Event::StreamEnd, _) => return Ok(node),
             (Event::DocumentStart(_), at) => {
-                return file_error(at, "a second document begins here; only one is read.");
+                return file_error(at, "a second document begins here, but only one is allowed.");
             }
             _ => {}
         }
@@ -183,7 +183,7 @@ impl<'input> Reader<'input> {
         if self.nodes > MAX_NODES {
             return file_error(
                 at,
-                format!("the file has more than {MAX_NODES} values, counting each alias anew."),
+                format!("the file has more than {MAX_NODES} values, counting those of each alias."),
             );
         }
         Ok(())
@@ -204,10 +204,7 @@ impl<'input> Reader<'input> {
         let (content, anchor) = match event {
             Event::Alias(anchor) => {
                 let Some((node, size)) = self.anchors.get(&anchor) else {
-                    return file_error(
-                        at,
-                        "the alias names an anchor whose value has not ended yet.",
-                    );
+                    return file_error(at, "the alias is within the value of its own anchor.");
                 };
                 let (content, size) = (node.content.clone(), *size);
                 self.count(size, at)?;
@@ -255,7 +252,7 @@ impl<'input> Reader<'input> {
                     check_tag(tag.as_deref(), at)?;
                     (key.into_owned(), style == ScalarStyle::Plain && tag.is_none())
                 }
-                _ => return file_error(at, "a key must be a text."),
+                _ => return file_error(at, "a key must be text."),
             };
             let (event, value_at) = self.next()?;
             let value = self.node(event, value_at, depth + 1)?;
@@ -281,7 +278,7 @@ impl<'input> Reader<'input> {
         // The mapping's own keys override merged ones, and those of the first mapping the others'.
         for node in merged {
             let Content::Fields(others) = node.content else {
-                return file_error(node.at, "`<<:` takes a mapping, or a list of mappings.");
+                return file_error(node.at, "`<<:` needs a mapping or a list of mappings.");
             };
             for field in others {
                 if !fields.iter().any(|own| own.key == field.key) {
@@ -319,7 +316,7 @@ fn check_tag(tag: Option<&Tag>, at: Position) -> Result<(), FileError> {
     match tag {
         Some(tag) if !tag.is_yaml_core_schema() => {
             let tag = escaped(&format!("{}{}", tag.handle, tag.suffix));
-            file_error(at, format!("the tag `{tag}` has no meaning here; leave it out."))
+            file_error(at, format!("the tag `{tag}` is not supported here; leave it out."))
         }
         _ => Ok(()),
     }
@@ -377,7 +374,7 @@ mod tests {
         );
         assert_eq!(
             content("a:\n  <<: 3\n"),
-            "line 2, column 7: `<<:` takes a mapping, or a list of mappings."
+            "line 2, column 7: `<<:` needs a mapping or a list of mappings."
         );
     }
 
@@ -389,16 +386,16 @@ mod tests {
         );
         assert_eq!(
             content("a: !expr system('id')\n"),
-            "line 1, column 4: the tag `!expr` has no meaning here; leave it out."
+            "line 1, column 4: the tag `!expr` is not supported here; leave it out."
         );
         assert_eq!(
             content("a: 1\n---\nb: 2\n"),
-            "line 2, column 1: a second document begins here; only one is read."
+            "line 2, column 1: a second document begins here, but only one is allowed."
         );
-        assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be a text.");
+        assert_eq!(content("[1]: 2\n"), "line 1, column 1: a key must be text.");
         assert_eq!(
             content("!expr a: 1\n"),
-            "line 1, column 1: the tag `!expr` has no meaning here; leave it out."
+            "line 1, column 1: the tag `!expr` is not supported here; leave it out."
         );
         assert_eq!(content("!!str a: 1\n\"b\": 2\n"), r#"{a: "1", b: "2"}"#);
         assert_eq!(content("!!str <<: 1\n"), r#"{<<: "1"}"#);
@@ -416,7 +413,7 @@ mod tests {
         }
         assert!(content(&bomb).contains("more than 10000 values"), "{}", content(&bomb));
         assert!(
-            content("a: &a [*a]\n").contains("has not ended yet"),
+            content("a: &a [*a]\n").contains("within the value of its own anchor"),
             "{}",
             content("a: &a [*a]\n")
         );

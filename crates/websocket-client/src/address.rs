@@ -84,12 +84,12 @@ impl Address {
 impl fmt::Display for AddressError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AddressError::Scheme => "it has to begin with ws:// or wss://",
-            AddressError::Fragment => "it has a #, which is not sent to a server: leave out what is behind it",
+            AddressError::Scheme => "it must begin with ws:// or wss://",
+            AddressError::Fragment => "it contains a fragment (#...), which cannot be sent to a server: leave it out",
             AddressError::UserInfo => {
-                "it has a name or password before the host: send them in a header, such as Authorization"
+                "it contains a user name or password: send these in a header, such as Authorization"
             }
-            AddressError::Malformed => "it is no address of the form ws://host[:port][/path][?query], or has characters that are to be encoded",
+            AddressError::Malformed => "it does not have the form ws://host[:port][/path][?query], or contains characters that must be percent-encoded",
         })
     }
 }

@@ -91,7 +91,7 @@ pub(crate) async fn run(task: ClientTask) {
         biased;
         connected = connect(&address, &settings, tls) => connected,
         // Closed, or abandoned: nothing else is said to one that is not open.
-        _ = commands.recv() => Err(ConnectError::new("it was closed before it was open")),
+        _ = commands.recv() => Err(ConnectError::new("the client was closed before it was open")),
     };
     let (connection, protocol) = match connected {
         Ok(connected) => connected,

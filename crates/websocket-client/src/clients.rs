@@ -266,7 +266,9 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::Request(bad) => bad.fmt(f),
-            OpenError::TooMany => write!(f, "there are {MAX_CLIENTS} clients already: close some"),
+            OpenError::TooMany => {
+                write!(f, "there are already {MAX_CLIENTS} clients: close some of them")
+            }
             OpenError::Roots(bad) => bad.fmt(f),
             OpenError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
         }

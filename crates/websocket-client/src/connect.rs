@@ -72,7 +72,7 @@ pub(crate) async fn connect(
     match tokio::time::timeout(settings.connect_timeout, all).await {
         Ok(connected) => connected,
         Err(_) => Err(ConnectError::new(format!(
-            "{}:{} did not answer within {} s",
+            "{}:{} did not respond within {} s",
             address.host,
             address.port,
             settings.connect_timeout.as_secs_f64()
@@ -85,9 +85,8 @@ async fn open_transport(
     tls: Option<Tls>,
 ) -> Result<Box<dyn Transport>, ConnectError> {
     let Address { host, port, .. } = address;
-    let unreachable = |error: io::Error| {
-        ConnectError::new(format!("{host}:{port} cannot be connected to: {error}"))
-    };
+    let unreachable =
+        |error: io::Error| ConnectError::new(format!("cannot connect to {host}:{port}: {error}"));
     let tcp = if is_localhost(host) {
         connect_any(LOOPBACK.map(|address| SocketAddr::new(address, *port))).await
     } else {
@@ -118,10 +117,10 @@ fn tls_failure(host: &str, error: &io::Error) -> ConnectError {
     };
     let remedy = match inner {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            ": it is from an authority that is not trusted here; give that authority's certificate as `ca`"
+            ": its certificate authority is not trusted here; give the authority's certificate as `ca`"
         }
         rustls::Error::InvalidMessage(_) => {
-            ": does the server speak TLS on this port? Without it the address begins with ws://"
+            ": the server may not use TLS on this port; without TLS the address begins with ws://"
         }
         _ => "",
     };
@@ -135,17 +134,17 @@ fn handshake_failure(error: &Error) -> ConnectError {
                 if (300..400).contains(status) { "; redirects are not followed" } else { "" };
             ConnectError {
                 message: format!(
-                    "the server answered the handshake with status {status}{redirect}"
+                    "the server responded to the handshake with status {status}{redirect}"
                 ),
                 status: Some(*status),
             }
         }
         Error::Handshake(HandshakeError::Request(bad)) => ConnectError::new(bad.to_string()),
         Error::Handshake(error) => {
-            ConnectError::new(format!("the server's answer to the handshake is wrong: {error}"))
+            ConnectError::new(format!("the server's response to the handshake is invalid: {error}"))
         }
         Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            ConnectError::new("the server ended the connection within the handshake")
+            ConnectError::new("the server closed the connection during the handshake")
         }
         error => ConnectError::new(format!("the handshake failed: {error}")),
     }

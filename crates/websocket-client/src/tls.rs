@@ -87,7 +87,7 @@ fn read(path: &Path) -> Result<Vec<u8>, RootsError> {
     let unreadable = |error| RootsError::Unreadable(path.to_owned(), error);
     // A FIFO that nobody writes to would be waited for.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(unreadable(io::Error::other("it is no file")));
+        return Err(unreadable(io::Error::other("it is not a file")));
     }
     let mut bytes = Vec::new();
     File::open(path)
@@ -105,13 +105,13 @@ impl fmt::Display for RootsError {
         match self {
             RootsError::NoSystem => write!(
                 f,
-                "this system has no file of the authorities it trusts (Debian: install ca-certificates), nor does {VARIABLE} name one"
+                "this system has no file with trusted CA certificates (on Debian, install ca-certificates), and {VARIABLE} is not set"
             ),
             RootsError::Unreadable(path, error) => {
                 write!(f, "{} cannot be read: {error}", path.display())
             }
             RootsError::Empty(name) => {
-                write!(f, "{name} has no certificate in PEM (\"-----BEGIN CERTIFICATE-----\")")
+                write!(f, "{name} contains no PEM certificate (\"-----BEGIN CERTIFICATE-----\")")
             }
         }
     }

@@ -69,7 +69,10 @@ impl ControlChannel {
         if ControlChannel::is_end(end.as_fd()) {
             return Ok(ControlChannel(end));
         }
-        Err(io::Error::new(io::ErrorKind::InvalidData, "it is no end of a control channel"))
+        Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the descriptor is not an end of a control channel",
+        ))
     }
 
     /// Returns true if the descriptor is a Unix socket for packets (`SOCK_SEQPACKET`) that is or
@@ -185,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_user_and_the_administrator_may_pass_requests_on() {
+    fn peers_of_the_same_user_and_root_are_trusted() {
         for (peer, own, expected) in [
             (0, 0, true),
             (7, 7, true),
@@ -201,7 +204,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn our_own_other_end_is_ours_and_what_is_no_unix_socket_is_not() {
+    fn the_other_end_of_a_socket_pair_is_trusted_and_a_file_is_not() {
         let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(is_trusted_peer(end.as_fd()));
         assert!(!is_trusted_peer(std::fs::File::open("/dev/null").unwrap().as_fd()));

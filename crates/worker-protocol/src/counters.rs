@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_is_the_last_that_counts_for_it() {
+    fn a_duration_equal_to_a_bound_counts_in_its_bucket() {
         let histogram = Histogram::default();
         for milliseconds in [1, 5, 6, 10_000, 10_001] {
             histogram.add(Duration::from_millis(milliseconds));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_those_of_http() {
+    fn statuses_are_counted_by_class() {
         let counts = StatusClassCounters::default();
         for status in [0, 99, 101, 200, 204, 503, 599, 600, 999, u16::MAX] {
             counts.add(status);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_the_sum_of_others() {
+    fn add_all_sums_counters() {
         let (sum, one) = (RequestCounters::default(), RequestCounters::default());
         one.begin(1_000, 2_000);
         one.answer(200, 1_000, 2_000, 5_000);

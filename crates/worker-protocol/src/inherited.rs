@@ -42,7 +42,7 @@ impl fmt::Display for InheritedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {}: it is for `rookery serve --workers` to set, and not to be set otherwise",
+            "{} {}: only `rookery serve --workers` may set this variable",
             self.variable, self.reason
         )
     }
@@ -118,7 +118,7 @@ impl Inherited {
             if numbers[..at].contains(&number) {
                 return Err(InheritedError {
                     variable,
-                    reason: "names the same as another".to_owned(),
+                    reason: "names the same descriptor as another variable".to_owned(),
                 });
             }
             numbers[at] = number;
@@ -167,25 +167,25 @@ fn number(value: Option<&OsString>) -> Result<RawFd, String> {
     let text = value.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     text.and_then(|text| text.parse().ok())
         .filter(|number| *number > 2)
-        .ok_or_else(|| format!("is {value:?}, which is no descriptor above 2"))
+        .ok_or_else(|| format!("is {value:?}, which is not a descriptor above 2"))
 }
 
 fn is_listener(fd: BorrowedFd<'_>) -> Option<&'static str> {
     if descriptor::socket_family(fd) != Some(libc::AF_UNIX) {
-        return Some("names no Unix socket");
+        return Some("does not name a Unix socket");
     }
     let is_one = descriptor::socket_option(fd, libc::SO_TYPE) == Some(libc::SOCK_STREAM)
         && descriptor::socket_option(fd, libc::SO_ACCEPTCONN) == Some(1);
-    (!is_one).then_some("names a socket that does not listen for streams")
+    (!is_one).then_some("names a socket that is not a listening stream socket")
 }
 
 fn is_control(fd: BorrowedFd<'_>) -> Option<&'static str> {
-    (!ControlChannel::is_end(fd)).then_some("names no end of a control channel")
+    (!ControlChannel::is_end(fd)).then_some("does not name an end of a control channel")
 }
 
 fn is_memory(fd: BorrowedFd<'_>) -> Option<&'static str> {
     let is_one = shared_memory::check_sealed(fd, size_of::<crate::Scoreboard>()).is_ok();
-    (!is_one).then_some("names no scoreboard of this version")
+    (!is_one).then_some("does not name a scoreboard of this version")
 }
 
 #[cfg(test)]
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn what_is_wrong_is_said_by_its_name_and_left_open() {
+    fn errors_name_the_variable_and_leave_descriptors_open() {
         let folder = std::env::temp_dir().join(format!("rookery-worker-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("socket");
@@ -226,7 +226,7 @@ mod tests {
             ([Some(&*l), Some(&*c), None], "ROOKERY_INTERNAL_SCOREBOARD_FD is missing"),
             (
                 [Some(""), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is no descriptor above 2",
+                "ROOKERY_INTERNAL_LISTEN_FD is \"\", which is not a descriptor above 2",
             ),
             ([Some("2"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"2\""),
             ([Some("-3"), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is \"-3\""),
@@ -234,35 +234,35 @@ mod tests {
             ([Some(&*long), Some(&*c), Some(&*m)], "ROOKERY_INTERNAL_LISTEN_FD is "),
             (
                 [Some("1000000"), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
             ),
             (
                 [Some(&*tcp_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names no Unix socket",
+                "ROOKERY_INTERNAL_LISTEN_FD does not name a Unix socket",
             ),
             (
                 [Some(&*stream_fd), Some(&*c), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
             ),
             (
                 [Some(&*c), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_INTERNAL_LISTEN_FD names a socket that does not listen",
+                "ROOKERY_INTERNAL_LISTEN_FD names a socket that is not a listening",
             ),
             (
                 [Some(&*l), Some(&*stream_fd), Some(&*m)],
-                "ROOKERY_INTERNAL_CONTROL_FD names no end of a control channel",
+                "ROOKERY_INTERNAL_CONTROL_FD does not name an end of a control channel",
             ),
             (
                 [Some(&*l), Some(&*l), Some(&*m)],
-                "ROOKERY_INTERNAL_CONTROL_FD names the same as another",
+                "ROOKERY_INTERNAL_CONTROL_FD names the same descriptor as another",
             ),
             (
                 [Some(&*l), Some(&*c), Some(&*c)],
-                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same as another",
+                "ROOKERY_INTERNAL_SCOREBOARD_FD names the same descriptor as another",
             ),
             (
                 [Some(&*l), Some(&*c), Some(&*stream_fd)],
-                "ROOKERY_INTERNAL_SCOREBOARD_FD names no scoreboard",
+                "ROOKERY_INTERNAL_SCOREBOARD_FD does not name a scoreboard",
             ),
         ] {
             let said = of(values).unwrap_err();

@@ -86,7 +86,7 @@ pub struct MalformedMessage;
 
 impl fmt::Display for MalformedMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what came over the control channel is no message")
+        f.write_str("a packet on the control channel is not a valid message")
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_message_is_what_its_bytes_say() {
+    fn messages_round_trip() {
         for message in ALL {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_one() {
+    fn rejects_malformed_packets() {
         for message in ALL {
             let bytes = message.encode();
             for len in 0..bytes.len() {
@@ -225,7 +225,7 @@ mod tests {
 
     /// Checks that random bytes are decoded only if encoding the result gives the same bytes.
     #[test]
-    fn chance_makes_nothing_that_is_not_written_so() {
+    fn random_packets_decode_only_if_they_encode_to_the_same_bytes() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         for _ in 0..if cfg!(miri) { 200 } else { 100_000 } {
             let mut bytes = Message::Ping(0).encode();

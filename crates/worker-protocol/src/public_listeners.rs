@@ -66,9 +66,9 @@ impl PublicSockets {
                     let is_number =
                         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
                     let number = if is_number { name.parse().ok() } else { None };
-                    number
-                        .filter(|number: &RawFd| *number > 2)
-                        .ok_or_else(|| format!("is {text:?}, which names no descriptors above 2"))
+                    number.filter(|number: &RawFd| *number > 2).ok_or_else(|| {
+                        format!("is {text:?}, which is not a list of descriptors above 2")
+                    })
                 })
                 .collect()
         };
@@ -81,7 +81,7 @@ impl PublicSockets {
             // SAFETY: a call on a descriptor that is not open returns an error, which is checked.
             let fd = unsafe { BorrowedFd::borrow_raw(*number) };
             if !is_listening(fd) {
-                return Err(format!("names {number}, which is no socket that listens for streams"));
+                return Err(format!("names {number}, which is not a listening stream socket"));
             }
         }
         Ok(both)
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "sockets")]
-    fn only_listening_sockets_are_read_each_once() {
+    fn accepts_only_distinct_listening_sockets() {
         let listeners = [(); 3].map(|()| OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
         let [a, b, c] = [0, 1, 2].map(|at: usize| listeners[at].as_raw_fd());
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();

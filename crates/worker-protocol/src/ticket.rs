@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_one_ticket_or_none() {
+    fn words_round_trip_and_invalid_words_are_rejected() {
         for (sequence, place) in
             [(1, 0), (1, MAX_TICKETS - 1), (77, 5), (u64::MAX >> PLACE_BITS, MAX_TICKETS - 1)]
         {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_as_many_tickets_as_places_and_each_is_later_than_all_before() {
+    fn tickets_are_limited_to_the_places_and_increase() {
         let tickets = Tickets::new();
         let mut held: Vec<_> = std::iter::from_fn(|| tickets.take()).collect();
         assert_eq!((held.len(), tickets.taken()), (MAX_TICKETS, MAX_TICKETS));

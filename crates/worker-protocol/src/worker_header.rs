@@ -143,14 +143,14 @@ pub enum WorkerHeaderError {
 impl fmt::Display for WorkerHeaderError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            WorkerHeaderError::TooLong => "it is too long",
-            WorkerHeaderError::Form => "it is not the words of version 1",
-            WorkerHeaderError::Ticket => "its ticket is none",
-            WorkerHeaderError::Scheme => "its scheme is none",
-            WorkerHeaderError::Address => "an address in it is none",
-            WorkerHeaderError::Id => "its id is too long",
-            WorkerHeaderError::Client => "its certificate is none",
-            WorkerHeaderError::Body => "its body is nowhere",
+            WorkerHeaderError::TooLong => "the header is too long",
+            WorkerHeaderError::Form => "the header does not have the form of version 1",
+            WorkerHeaderError::Ticket => "the ticket is invalid",
+            WorkerHeaderError::Scheme => "the scheme is invalid",
+            WorkerHeaderError::Address => "an address is invalid",
+            WorkerHeaderError::Id => "the request id is invalid",
+            WorkerHeaderError::Client => "the certificate is invalid",
+            WorkerHeaderError::Body => "the description of the body is invalid",
         })
     }
 }
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_what_its_text_says() {
+    fn text_form_round_trips() {
         round(&full());
         round(&WorkerHeader::default());
         assert_eq!(WorkerHeader::default().to_string(), "1 - http - - - - -");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_left_out() {
+    fn omits_values_that_cannot_be_written() {
         for id in ["", "-", "a b", "\u{e9}", "a\n", &"x".repeat(MOST_ID + 1)] {
             let call = WorkerHeader { id: Some(id.to_owned()), ..full() };
             assert_eq!(
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn rejects_malformed_values() {
         let print = "0".repeat(64);
         for (text, error) in [
             ("", WorkerHeaderError::Form),

@@ -7,11 +7,11 @@ app <- list(call = function(req) list(status = 200L, headers = list(), body = re
 nobody <- "http://127.0.0.1:1/dir"
 
 test_that("errors of acme() name the argument and the remedy", {
-  expect_error(acme(42), "`domain` must be names of hosts")
+  expect_error(acme(42), "`domain` must be host names")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
   expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
-  expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be addresses of mail")
+  expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be e-mail addresses")
   expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give only one")
   expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")

@@ -110,7 +110,7 @@ test_that("`rookery status` finds the process by default, by app, by process id 
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
   expect_equal(told$status, 1L)
-  expect_match(told$said, paste("Process", pid, "is no server of apps of this user"))
+  expect_match(told$said, paste("Process", pid, "is not an app server of this user"))
 })
 
 test_that("the readiness probe fails before the app listens and during shutdown", {
@@ -146,7 +146,7 @@ test_that("the readiness probe fails before the app listens and during shutdown"
 test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
   expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
-  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with its port", class = "rookery_no_address")
+  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with a port", class = "rookery_no_address")
   folder <- withr::local_tempdir()
   expect_error(serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`", class = "rookery_no_address")
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")

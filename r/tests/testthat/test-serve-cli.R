@@ -12,7 +12,7 @@ test_that("rookery --help and --version work, and a mistake exits with status 2"
   expect_equal(version$tell(), paste("rookery", utils::packageVersion("rookery")))
   wrong <- local_cli("serve", "app", "--nonsense")
   expect_equal(exit_of(wrong), 2)
-  expect_match(wrong$tell(), "`--nonsense` is no option\\.\nTry `rookery --help`")
+  expect_match(wrong$tell(), "`--nonsense` is not an option\\.\nTry `rookery --help`")
 })
 
 test_that("R reads what the program passes to it", {

@@ -170,7 +170,7 @@ test_that("an app that fails to start reports its error and a non-zero status", 
   skip_if_not_installed("shiny")
   it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
   expect_equal(exit_of(it), 3)
-  expect_match(it$tell(), "rookery: The app has not started: Error.*: the database is away")
+  expect_match(it$tell(), "rookery: The app did not start: Error.*: the database is away")
   expect_equal(lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell())
   expect_no_match(it$tell(), "Serving on")
 

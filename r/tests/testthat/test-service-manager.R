@@ -54,7 +54,7 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   said <- it$ask("hear")
   where <- paste0("Serving on http://127.0.0.1:", port, " and ", it$path)
   expect_equal(said, paste0("READY=1|STATUS=", where, "|MAINPID=", it$ask("pid")))
-  expect_match(it$tell(), paste0("sockets of the service manager: --host and --port are not used\n.*", where, " \\(Ctrl-C stops\\)$"))
+  expect_match(it$tell(), paste0("sockets of the service manager; --host and --port are not used\n.*", where, " \\(Ctrl-C stops\\)$"))
   handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60)
   expect_equal(curl::curl_fetch_memory("http://a/", handle)$status_code, 200L)
   for (i in 1:3) expect_equal(it$ask("alive"), "WATCHDOG=1")
@@ -64,7 +64,7 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   expect_heard(it, paste0("^READY=1\\|STATUS=", where))
   expect_equal(it$get(), paste0(port, "  "))
   it$ask("signal", 15)
-  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing what is in hand")
+  expect_equal(it$ask("hear"), "STOPPING=1|STATUS=Finishing the requests in progress")
   expect_equal(it$ask("end"), "0")
   # The socket is the manager's.
   expect_true(file.exists(it$path))
@@ -166,7 +166,7 @@ test_that("an unhandled error of the app is reported with its status", {
     "load_data <- function() stop('\\n the data is not there\\nand more')",
     "load_data()"
   )), "--no-log", "--start-retries", "0")
-  expect_heard(it, "^STATUS=The app has not started: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
+  expect_heard(it, "^STATUS=The app did not start: Error in load_data\\(\\): the data is not there\\|EXIT_STATUS=3$")
   expect_equal(it$ask("end"), "3")
   expect_match(it$tell(), "the data is not there\nand more")
 })

@@ -147,6 +147,6 @@ test_that("an app that fails at its start is reported once, with the message fir
     expect_match(folded, "^  \\([0-9]+ calls that have led to the app are not shown\\)$")
     expect_length(folded, 1)
     expect_no_match(lines, "at rookery::")
-    expect_match(it$tell(), "rookery: The app has not started: Error in connect(): the database is away", fixed = TRUE)
+    expect_match(it$tell(), "rookery: The app did not start: Error in connect(): the database is away", fixed = TRUE)
   }
 })

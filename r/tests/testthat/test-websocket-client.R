@@ -161,7 +161,7 @@ test_that("a handshake that is refused, or gets no response, is an error and doe
   socket <- socketAccept(peer$listening, open = "r+b")
   writeBin(charToRaw("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), socket)
   expect_equal(wait_for(it, "error")$status, 404L)
-  expect_match(it$seen[[1]]$message, "answered the handshake with status 404")
+  expect_match(it$seen[[1]]$message, "responded to the handshake with status 404")
   expect_equal(it$ws$readyState(), 3L)
   expect_equal(it$ws$status(), 404L)
   expect_length(it$seen, 1)
@@ -174,7 +174,7 @@ test_that("a handshake that is refused, or gets no response, is an error and doe
     if (it$ws$readyState() == 0L) later::later(tick, 0.01)
   }
   tick()
-  expect_match(wait_for(it, "error")$message, "did not answer within 2 s")
+  expect_match(wait_for(it, "error")$message, "did not respond within 2 s")
   expect_identical(it$seen[[1]]$status, NA_integer_)
   expect_gt(ticks, 5)
 
@@ -183,12 +183,12 @@ test_that("a handshake that is refused, or gets no response, is an error and doe
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
   writeLines("this is no HTTP\r\n\r", socket)
-  expect_match(wait_for(it, "error")$message, "answer to the handshake is wrong: malformed head")
+  expect_match(wait_for(it, "error")$message, "response to the handshake is invalid: malformed head")
   close(socket)
 
   it <- local_ws(echo$url)
   it$ws$close()
-  expect_equal(wait_for(it, "error")$message, "it was closed before it was open")
+  expect_equal(wait_for(it, "error")$message, "the client was closed before it was open")
 })
 
 test_that("limits: message size, send queue, and time for closing", {
@@ -357,10 +357,10 @@ test_that("arguments say what is wrong with them", {
   new <- function(url = "ws://127.0.0.1:1", ...) WebSocketClient$new(url, ..., autoConnect = FALSE)
   expect_error(WebSocketClient$new(1), "`url` must be one string")
   for (case in list(
-    list("http://host/", "has to begin with ws:// or wss://"),
-    list("ws://host/#a", "it has a #"),
-    list("ws://me@host/", "name or password before the host"),
-    list("ws://host:99999/", "no address of the form")
+    list("http://host/", "must begin with ws:// or wss://"),
+    list("ws://host/#a", "it contains a fragment"),
+    list("ws://me@host/", "user name or password"),
+    list("ws://host:99999/", "does not have the form")
   )) {
     expect_error(WebSocketClient$new(case[[1]]), paste0("`url` is not the address of a WebSocket: .*", case[[2]]))
   }

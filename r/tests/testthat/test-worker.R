@@ -97,7 +97,7 @@ test_that("a process that cannot be a worker says why, and does not serve", {
     environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
   )
   expect_identical(exit_of(worker), 0L)
-  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is no descriptor above 2: it is for `rookery serve --workers` to set")
+  expect_match(worker$tell(), "ROOKERY_INTERNAL_LISTEN_FD is \"0\", which is not a descriptor above 2: only `rookery serve --workers` may set this variable")
 })
 
 test_that("plumber's run() gets the worker's clients whatever its port", {

@@ -140,7 +140,7 @@ test_that("the successor of a killed supervisor waits until the worker has finis
     successor <- start()
     expect_true(wait_until(function() grepl("Serving on", successor$tell())))
     # Not both: the worker had responded, and its process had ended.
-    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished: R \\(process [0-9]+")
+    expect_match(successor$tell(), "until a worker whose supervisor was killed has finished its requests: R \\(process [0-9]+")
     expect_true(file.exists(done))
     expect_true(wait_until(function() !file.exists(file.path("/proc", worker))))
     slow$wait(60000)

@@ -262,7 +262,7 @@ test_that("the number of workers can be given in a _server.yml and in serve()", 
     expect_equal(exit_of(it), 1)
     expect_match(it$tell(), case[[3]])
   }
-  # Options about workers need a supervisor, which exists only with `workers`.
+  # Options for workers need a supervisor, which exists only with `workers`.
   settings("drain: 5s")
   expect_error(serve(dir, port = 0), "`drain:` needs `workers:`", class = "rookery_bad_setting")
 })
@@ -408,5 +408,5 @@ test_that("with --fail-fast the program exits with status 5 when all workers end
   file.create(bad)
   for (pid in pids) tools::pskill(as.integer(pid), tools::SIGKILL)
   expect_equal(exit_of(it), 5)
-  expect_match(it$tell(), "All workers end again and again without having answered anything")
+  expect_match(it$tell(), "All workers keep crashing before they respond to a request")
 })

@@ -165,7 +165,7 @@ fn an_authority_that_is_down_is_tried_again_and_what_is_kept_is_served() {
     it.start_renewer(BOTH);
     let line = wait_for_line("five.example.org", "no certificate for five.example.org");
     assert!(
-        line.contains("cannot be connected to")
+        line.contains("cannot connect to")
             && line.ends_with("Until then, HTTPS connections are refused"),
         "{line}"
     );

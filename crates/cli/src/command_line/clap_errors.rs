@@ -17,20 +17,20 @@ pub(super) fn error_message(error: &clap::Error) -> String {
         ErrorKind::InvalidSubcommand => {
             let word = text(ContextKind::InvalidSubcommand);
             if Path::new(word).exists() {
-                return format!("`{word}` is no command. Did you mean `rookery serve {word}`?");
+                return format!("`{word}` is not a command. Did you mean `rookery serve {word}`?");
             }
             format!(
-                "`{word}` is no command.{}",
+                "`{word}` is not a command.{}",
                 did_you_mean(text(ContextKind::SuggestedSubcommand))
             )
         }
         ErrorKind::UnknownArgument if option.starts_with('-') => {
-            format!("`{option}` is no option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
+            format!("`{option}` is not an option.{}", did_you_mean(text(ContextKind::SuggestedArg)))
         }
-        ErrorKind::UnknownArgument => format!("`{option}` is one word too many."),
+        ErrorKind::UnknownArgument => format!("`{option}` is an unexpected argument."),
         ErrorKind::TooManyValues => format!("`{option}` takes no value."),
         ErrorKind::MissingRequiredArgument => {
-            "A shell has to be named: bash, elvish, fish, powershell or zsh.".to_owned()
+            "Name a shell: bash, elvish, fish, powershell or zsh.".to_owned()
         }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
             format!("`{option}` needs a value.")
@@ -38,10 +38,12 @@ pub(super) fn error_message(error: &clap::Error) -> String {
         ErrorKind::InvalidValue => {
             let value = text(ContextKind::InvalidValue);
             format!(
-                "`{value}` is no shell that is known: bash, elvish, fish, powershell and zsh are."
+                "`{value}` is not a supported shell: use bash, elvish, fish, powershell or zsh."
             )
         }
-        ErrorKind::InvalidUtf8 => "A word is not valid UTF-8, and only paths may be so.".to_owned(),
+        ErrorKind::InvalidUtf8 => {
+            "An argument is not valid UTF-8, which only paths may be.".to_owned()
+        }
         // Nothing else is asked of clap; if it finds more, its own first line says what.
         _ => error
             .render()

@@ -9,8 +9,8 @@ once the requests in progress are finished; a second Ctrl-C or SIGTERM stops it 
 
 /// Every command that help lists, with its meaning.
 pub(super) const COMMANDS: [(&str, &str); 8] = [
-    ("serve", "ServeSettings an app, a document or a static site"),
-    ("dev", "ServeSettings an app while you edit it: reload on changes, run R in this terminal"),
+    ("serve", "Serve an app, a document or a static site"),
+    ("dev", "Serve an app while you edit it: reload on changes, run R in this terminal"),
     ("config", "Print the value of each setting, and where the value comes from"),
     ("check", "Check settings, certificates, address and app without serving"),
     ("new", "Write a small app to start from: shiny, api or site"),

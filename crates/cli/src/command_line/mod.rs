@@ -166,9 +166,9 @@ pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<CommandL
     };
     match matches.subcommand() {
         None => usage_error("No command given."),
-        Some((name, _)) if matches.get_flag("verbose") && name != "version" => {
-            usage_error("`--verbose` goes with `--version`: `rookery --version --verbose`.")
-        }
+        Some((name, _)) if matches.get_flag("verbose") && name != "version" => usage_error(
+            "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
+        ),
         Some((name @ ("serve" | "dev" | "config" | "check"), own)) => {
             let options = options::read(&Matches { own, root: &matches })?;
             let command = ServeArgs::read(name, own, options)?;
@@ -262,39 +262,39 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().to_str().unwrap();
         let is_no_command =
-            format!("`{there}` is no command. Did you mean `rookery serve {there}`?");
+            format!("`{there}` is not a command. Did you mean `rookery serve {there}`?");
         for (words, says) in [
             (&[][..], "No command given."),
             (&["--port", "1"], "No command given."),
-            (&["server", "app/"], "`server` is no command. Did you mean `serve`?"),
-            (&["zzz"], "`zzz` is no command."),
+            (&["server", "app/"], "`server` is not a command. Did you mean `serve`?"),
+            (&["zzz"], "`zzz` is not a command."),
             (&[there], &is_no_command),
-            (&["serve"], "`rookery serve` takes one folder or file; nothing was given."),
-            (&["serve", "a", "b"], "`rookery serve` takes one folder or file; not 2 of them."),
-            (&["serve", "a", "--prot", "1"], "`--prot` is no option. Did you mean `--port`?"),
-            (&["--prot=1", "serve", "a"], "`--prot` is no option. Did you mean `--port`?"),
-            (&["serve", "a", "--nonsense"], "`--nonsense` is no option."),
+            (&["serve"], "`rookery serve` needs one folder or file, but none was given."),
+            (&["serve", "a", "b"], "`rookery serve` needs one folder or file, but 2 were given."),
+            (&["serve", "a", "--prot", "1"], "`--prot` is not an option. Did you mean `--port`?"),
+            (&["--prot=1", "serve", "a"], "`--prot` is not an option. Did you mean `--port`?"),
+            (&["serve", "a", "--nonsense"], "`--nonsense` is not an option."),
             (&["serve", "a", "--port"], "`--port` needs a value."),
             (&["serve", "a", "--no-log=1"], "`--no-log` takes no value."),
-            (&["completions"], "A shell has to be named: bash, elvish, fish, powershell or zsh."),
+            (&["completions"], "Name a shell: bash, elvish, fish, powershell or zsh."),
             (
                 &["completions", "cmd"],
-                "`cmd` is no shell that is known: bash, elvish, fish, powershell and zsh are.",
+                "`cmd` is not a supported shell: use bash, elvish, fish, powershell or zsh.",
             ),
-            (&["man", "rookery"], "`rookery` is one word too many."),
+            (&["man", "rookery"], "`rookery` is an unexpected argument."),
             (&["--verbose"], "No command given."),
             (
                 &["--verbose", "serve", "a"],
-                "`--verbose` goes with `--version`: `rookery --version --verbose`.",
+                "`--verbose` can only be used with `--version`: `rookery --version --verbose`.",
             ),
-            (&["new"], "`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+            (&["new"], "`rookery new` needs a kind of app (shiny, api or site) and a folder."),
             (
                 &["new", "shiny"],
-                "`rookery new` takes a kind of app (shiny, api or site) and a folder.",
+                "`rookery new` needs a kind of app (shiny, api or site) and a folder.",
             ),
             (
                 &["new", "shinny", "a"],
-                "`shinny` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.",
+                "`shinny` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`.",
             ),
         ] {
             assert_usage_error(words, says);

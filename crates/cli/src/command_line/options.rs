@@ -228,7 +228,7 @@ impl Options {
             ));
         };
         let Some(FoundSetting { setting, former }) = table::find_limit(name) else {
-            return usage_error(format!("`{name}` is no limit.{}", similar_limit(name)));
+            return usage_error(format!("`{name}` is not a limit.{}", similar_limit(name)));
         };
         if former.is_some() {
             let message = format!("the limit `{name}` is deprecated: use `{}`", setting.name);
@@ -433,11 +433,11 @@ mod tests {
             ),
             (
                 &["serve", "a", "--limit", "body_byte=1"],
-                "`body_byte` is no limit. Did you mean `max_body_size`?",
+                "`body_byte` is not a limit. Did you mean `max_body_size`?",
             ),
             (
                 &["serve", "a", "--limit", "max_body_sise=1"],
-                "`max_body_sise` is no limit. Did you mean `max_body_size`?",
+                "`max_body_sise` is not a limit. Did you mean `max_body_size`?",
             ),
             (
                 &["serve", "a", "--limit", "max_headers=1.5"],

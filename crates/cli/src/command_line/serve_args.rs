@@ -31,11 +31,11 @@ impl ServeArgs {
         let targets: Vec<&OsString> = own.get_many("target").unwrap_or_default().collect();
         let [target] = targets[..] else {
             let what = if targets.is_empty() {
-                "nothing was given".to_owned()
+                "none was given".to_owned()
             } else {
-                format!("not {} of them", targets.len())
+                format!("{} were given", targets.len())
             };
-            return usage_error(format!("`rookery {name}` takes one folder or file; {what}."));
+            return usage_error(format!("`rookery {name}` needs one folder or file, but {what}."));
         };
         Ok(ServeArgs { target: target.into(), options, is_dev: name == "dev" })
     }

@@ -34,7 +34,7 @@ pub(super) fn status_args(own: &ArgMatches) -> Result<StatusArgs, Failure> {
         [which] if !which.is_empty() => {
             Ok(StatusArgs { which: Some(which.clone()), is_json: own.get_flag("json") })
         }
-        _ => usage_error("`rookery status` takes one app, process id or address."),
+        _ => usage_error("`rookery status` accepts one app, process id or address."),
     }
 }
 
@@ -57,6 +57,6 @@ pub(super) fn new_args(own: &ArgMatches) -> Result<NewArgs, Failure> {
             let kind = Kind::parse(&kind.to_string_lossy()).map_err(Failure::CommandLine)?;
             Ok(NewArgs { kind, folder: folder.into() })
         }
-        _ => usage_error("`rookery new` takes a kind of app (shiny, api or site) and a folder."),
+        _ => usage_error("`rookery new` needs a kind of app (shiny, api or site) and a folder."),
     }
 }

@@ -8,13 +8,13 @@ use crate::app_detection::Target;
 use crate::settings::serve_settings::ServeSettings;
 
 /// Where a value comes from that nothing gives and that the server finds out.
-const AT_START: &str = "found out at the start";
+const AT_START: &str = "determined at start-up";
 
 /// Returns the settings that are in force, each with where it comes from.
 pub(crate) fn config(serve: &ServeSettings, target: &Target) -> Vec<u8> {
     let all = &serve.settings.0;
     let mut text = format!(
-        "Settings of {}. R was not started: what an .Rprofile or the app sets is not known.\n",
+        "Settings of {}. R was not started, so settings of an .Rprofile or the app are not included.\n",
         target.path.display()
     );
     for group in Group::ALL {

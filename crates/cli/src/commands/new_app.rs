@@ -56,7 +56,9 @@ impl Kind {
     pub(crate) fn parse(name: &str) -> Result<Kind, String> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
             let name = escaped(name);
-            format!("`{name}` is no kind of app that `rookery new` makes: `shiny`, `api` and `site` are.")
+            format!(
+                "`{name}` is not a kind of app: `rookery new` can write `shiny`, `api` and `site`."
+            )
         })
     }
 
@@ -102,7 +104,7 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     let name = app.folder.to_string_lossy();
     if name.contains(char::is_control) {
         return Err(Failure::CommandLine(format!(
-            "The name of the folder must have no control characters, such as line ends: `{}`.",
+            "The name of the folder must not contain control characters, such as line ends: `{}`.",
             escaped(&name)
         )));
     }
@@ -112,7 +114,7 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     };
     if let Some(name) = first_entry(&folder).map_err(|error| failed(&error))? {
         return Err(Failure::Unavailable(format!(
-            "`{}` is not empty (it has `{}`), and nothing is overwritten: name another folder, or empty this one.",
+            "`{}` is not empty (it contains `{}`), and no file is overwritten: choose another folder, or empty this one.",
             app.folder.display(),
             escaped(&name)
         )));
@@ -122,7 +124,7 @@ pub(crate) fn write(app: &NewArgs) -> Result<String, Failure> {
     }
     let names: Vec<&str> = app.kind.files().iter().map(|(name, _)| *name).collect();
     Ok(format!(
-        "Made {} in {}:\n  {}\nNext: rookery dev {}\n",
+        "Wrote {} to {}:\n  {}\nNext: rookery dev {}\n",
         app.kind.title(),
         app.folder.display(),
         names.join("\n  "),
@@ -201,7 +203,7 @@ mod tests {
         fs::write(taken.join(".keep"), "mine").unwrap();
         let text = message_of(new(Kind::Api, &taken));
         assert!(
-            text.contains("is not empty (it has `.keep`), and nothing is overwritten"),
+            text.contains("is not empty (it contains `.keep`), and no file is overwritten"),
             "{text}"
         );
         assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
@@ -219,7 +221,7 @@ mod tests {
             [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
         {
             let text = message_of(new(Kind::Site, &root.path().join(name)));
-            assert!(text.contains("no control characters"), "{text}");
+            assert!(text.contains("must not contain control characters"), "{text}");
             assert!(text.ends_with(shown) || text.contains("..."), "{text}");
             assert!(!text.contains(char::is_control), "{text:?}");
         }

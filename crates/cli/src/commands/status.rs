@@ -43,7 +43,10 @@ pub(crate) fn query(args: &StatusArgs) -> Result<Vec<u8>, Failure> {
         return query_found(Some(&Selector::parse(which)), args.is_json);
     };
     get(&place, if args.is_json { JSON } else { TEXT }).map_err(|error| {
-        Failure::Unavailable(format!("Nobody answers at {}: {error}.", Path::new(which).display()))
+        Failure::Unavailable(format!(
+            "No server responds at {}: {error}.",
+            Path::new(which).display()
+        ))
     })
 }
 
@@ -88,7 +91,7 @@ fn query_server(
         Some(Selector::Process(id)) if *id != pid => return Ok(None),
         Some(Selector::App(app)) => {
             // One that hangs may be the one that is meant.
-            let text = ask(TEXT, "does not say what it serves")?;
+            let text = ask(TEXT, "does not report what it serves")?;
             let text = text.filter(|text| target_of(text) == Some(app.as_os_str()));
             if !is_json || text.is_none() {
                 return Ok(text);
@@ -96,7 +99,7 @@ fn query_server(
         }
         _ => {}
     }
-    ask(if is_json { JSON } else { TEXT }, "does not answer")
+    ask(if is_json { JSON } else { TEXT }, "does not respond")
 }
 
 fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
@@ -104,16 +107,16 @@ fn not_found_message(wanted: Option<&Selector>, errors: &[String]) -> String {
         return errors.join("\n");
     }
     let none = match wanted {
-        None => "No server of apps of this user runs on this machine".to_owned(),
+        None => "No app server of this user is running on this machine".to_owned(),
         Some(Selector::Process(pid)) => {
-            format!("Process {pid} is no server of apps of this user")
+            format!("Process {pid} is not an app server of this user")
         }
         Some(Selector::App(app)) => {
-            format!("No server of apps of this user serves {}", app.display())
+            format!("No app server of this user serves {}", app.display())
         }
     };
     format!(
-        "{none}. One that has another TMPDIR is found by its `--admin`: `rookery status unix:/path/of/its/socket`."
+        "{none}. A server with another TMPDIR is found by its `--admin` address: `rookery status unix:/path/of/the/socket`."
     )
 }
 
@@ -192,16 +195,13 @@ fn http_get(mut stream: impl Read + Write, path: &str) -> io::Result<Vec<u8>> {
     stream.take(MAX_RESPONSE_SIZE).read_to_end(&mut response).map_err(|error| {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
-                io::Error::new(io::ErrorKind::TimedOut, "it takes too long")
+                io::Error::new(io::ErrorKind::TimedOut, "it did not respond in time")
             }
             _ => error,
         }
     })?;
     let unexpected = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "what it says is not what a server of rookery's says",
-        )
+        io::Error::new(io::ErrorKind::InvalidData, "the response is not that of a Rookery server")
     };
     let end =
         response.windows(4).position(|window| window == b"\r\n\r\n").ok_or_else(unexpected)?;

@@ -27,7 +27,7 @@ pub(crate) fn describe() -> Vec<u8> {
                 format!("{} in {}", package_version(&package), package.display()),
             ));
         }
-        Err(_) => facts.push(("package", "not found redirect_address the program".to_owned())),
+        Err(_) => facts.push(("package", "not found next to the program".to_owned())),
     }
     match r_command::find_r_program() {
         Some(program) => {

@@ -33,7 +33,7 @@ impl Address {
             if path.file_name().is_none() || !folder.is_dir() {
                 let folder = folder.display();
                 return Err(Failure::Unavailable(format!(
-                    "The folder of the socket, `{folder}`, does not exist."
+                    "The folder of the socket, `{folder}`, does not exist: create it, or choose another path."
                 )));
             }
             return Ok(Address::Unix(path));
@@ -47,8 +47,7 @@ impl Address {
         match literal_address(host, port) {
             Some(socket) => Ok(Address::Tcp { host: host.to_owned(), socket }),
             None => Err(Failure::Unavailable(format!(
-                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" is for this \
-                 machine only, \"0.0.0.0\" and \"::\" are for all its networks."
+                "`host` must be `localhost` or an IP address of this machine, not \"{host}\": \"127.0.0.1\" accepts connections from this machine only, \"0.0.0.0\" and \"::\" from all networks."
             ))),
         }
     }
@@ -111,8 +110,8 @@ impl Address {
                 Ok(())
             }
             Ok(found) => {
-                let what = if found.is_dir() { "a folder" } else { "a file that is no socket" };
-                let message = format!("{what} is there; choose another path, or move it away");
+                let what = if found.is_dir() { "a folder" } else { "a file that is not a socket" };
+                let message = format!("{what} has this path; choose another path, or remove it");
                 Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
             }
         }
@@ -143,7 +142,7 @@ impl Address {
                 Ok(Address::Tcp { host: host.clone(), socket: SocketAddr::new(socket.ip(), port) })
             }
             Address::Unix(_) => Err(Failure::CommandLine(
-                "`--redirect-from` is a port redirect_address `--port`: a server on a Unix socket has none."
+                "`--redirect-from` cannot be used with a Unix socket: leave it out, or use a port."
                     .to_owned(),
             )),
         }
@@ -171,8 +170,7 @@ impl Address {
     fn bind_failure(&self, error: &io::Error) -> Failure {
         Failure::Address(match self {
             Address::Unix(path) if error.kind() == io::ErrorKind::AddrInUse => format!(
-                "Cannot listen on the socket `{}`: another server listens there, or it is no socket; stop the server, or \
-                 choose another path.",
+                "Cannot listen on the socket `{}`: another server listens there, or the file is not a socket. Stop that server, or choose another path.",
                 path.display()
             ),
             Address::Unix(path) => {
@@ -219,24 +217,22 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
             let by = match port_owner(port) {
                 Some(owner) => format!("by {owner}"),
                 None => format!(
-                    "by a process of another user, or one that cannot be seen from here; {}",
+                    "by a process that this user cannot see; {}",
                     port_owner_command(port)
                 ),
             };
             let other = if port < u16::MAX { port + 1 } else { 8000 };
             return format!(
-                "Port {port} of {host} is in use, {by}.\nChoose another one, with `--port {other}`, or let the system \
-                 choose: `--port 0`."
+                "Port {port} of {host} is in use, {by}.\nChoose another port with `--port {other}`, or let the system choose one with `--port 0`."
             );
         }
         io::ErrorKind::PermissionDenied => {
-            "\nPorts below 1024 are for the administrator on most systems: choose a higher one, or let others have them \
-             (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
+            "\nOn most systems only root may listen on ports below 1024: choose a higher port, or allow lower ones (CAP_NET_BIND_SERVICE, or `sysctl net.ipv4.ip_unprivileged_port_start=80`)."
                 .to_owned()
         }
         io::ErrorKind::AddrNotAvailable => {
             format!(
-                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" is for all of them."
+                "\nNo network interface of this machine has the address {host}; \"0.0.0.0\" listens on all interfaces."
             )
         }
         _ => String::new(),
@@ -247,9 +243,9 @@ fn port_failure(host: &str, port: u16, error: &io::Error) -> String {
 /// The command that may tell who holds a port.
 fn port_owner_command(port: u16) -> String {
     if cfg!(target_os = "macos") {
-        format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may tell")
+        format!("`sudo lsof -nP -iTCP:{port} -sTCP:LISTEN` may show it")
     } else {
-        format!("`sudo ss -ltnp 'sport = :{port}'` may tell")
+        format!("`sudo ss -ltnp 'sport = :{port}'` may show it")
     }
 }
 
@@ -327,8 +323,8 @@ mod tests {
         std::fs::write(folder.path().join("file"), "").unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         for (name, says) in [
-            ("file", "a file that is no socket is there"),
-            ("folder", "a folder is there"),
+            ("file", "a file that is not a socket has this path"),
+            ("folder", "a folder has this path"),
             ("no/s", "its folder does not exist"),
             (&"x".repeat(108), "path must be shorter than"),
         ] {

@@ -73,7 +73,7 @@ impl Listeners {
                 add(&at, port);
             }
             log_line(
-                "it serves on the sockets of the service manager: --host and --port are not used",
+                "serving on the sockets of the service manager; --host and --port are not used",
             );
             let listener = server.listen_inherited(&given, site).map_err(|error| {
                 Failure::Address(format!(
@@ -147,7 +147,7 @@ impl Listeners {
         if left > 0 {
             let what = if left == 1 { "connection is" } else { "connections are" };
             print_lines(&format!(
-                "Stopping: {left} {what} being finished. A second signal ends at once."
+                "Stopping: {left} {what} being finished. A second signal stops the server at once."
             ));
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn wait_for_orphaned_workers<'a>(
             }
             if !std::mem::replace(&mut is_logged, true) {
                 log_line(&format!(
-                    "waiting for at most {} s until a worker whose supervisor was killed has finished: {orphan}",
+                    "waiting for at most {} s until a worker whose supervisor was killed has finished its requests: {orphan}",
                     timeout.as_secs()
                 ));
             }

@@ -33,7 +33,7 @@ pub(crate) fn run_as_pid1() -> Result<Option<ExitCode>, Failure> {
     // SAFETY: there is one thread, so the child has all that this process has.
     match unsafe { libc::fork() } {
         -1 => Err(Failure::Unavailable(format!(
-            "The process that serves cannot be started: {}.",
+            "The server process cannot be started: {}.",
             io::Error::last_os_error()
         ))),
         0 => {

@@ -31,12 +31,12 @@ impl LogTarget {
         if !folder.is_dir() {
             let folder = folder.display();
             return Err(Failure::Unavailable(format!(
-                "The folder of the access log, `{folder}`, does not exist."
+                "The folder of the access log, `{folder}`, does not exist: create it, or choose another file."
             )));
         }
         if path.is_dir() || !is_writable(if path.exists() { &path } else { folder }) {
             return Err(Failure::Unavailable(format!(
-                "The access log `{}` cannot be written.",
+                "The access log `{}` cannot be written: check its permissions, or choose another file.",
                 path.display()
             )));
         }

@@ -102,7 +102,7 @@ pub(crate) fn find_r_and_package() -> Result<(PathBuf, PathBuf), Failure> {
     match find_r_program() {
         Some(program) => Ok((program, package)),
         None => Err(Failure::Unavailable(
-            "R was not found: install it (https://cran.r-project.org), or put the folder of `R` on PATH."
+            "R was not found: install it (https://cran.r-project.org), or add the folder of `R` to PATH."
                 .to_owned(),
         )),
     }
@@ -153,8 +153,8 @@ pub(crate) fn package_folder() -> Result<PathBuf, Failure> {
     match package.filter(|package| package.join("serve").join("cli.R").is_file()) {
         Some(package) => Ok(package.into()),
         None => Err(Failure::Unavailable(format!(
-            "What R is to run is not redirect_address this program{}: it works where the R package rookery has been installed, and \
-             rookery::install_cli() makes a link to it there.",
+            "This program{} is not part of an installed R package rookery: install the package, and link to its \
+             program with rookery::install_cli().",
             program.map(|program| format!(" ({})", program.display())).unwrap_or_default()
         ))),
     }

@@ -49,7 +49,7 @@ impl Reload {
             serve.settings.0.clone().with_values_kept(&self.start.settings.0, is_kept);
         let serve = self.sources.serve(settings).map_err(|failure| {
             let with =
-                "Together with settings that need a restart, and are as they were at the start:";
+                "In combination with settings that need a restart and therefore keep their values:";
             Failure::Unavailable(format!("{with} {}", failure.message()))
         })?;
         if let Some(tls) = &self.tls {
@@ -80,7 +80,7 @@ impl Reload {
         if !differ.is_empty() {
             let names: Vec<String> = differ.iter().map(|row| format!("`{}`", row.path())).collect();
             log_line(&format!(
-                "these settings have changed, and stay as they were until the server is restarted: {}",
+                "these settings have changed, but keep their old values until the server is restarted: {}",
                 names.join(", ")
             ));
         }

@@ -31,7 +31,7 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
         return Err(Failure::Unavailable(
-            "Options about workers, such as `--workers`, need Linux: leave them out, and one R process serves."
+            "Options for workers, such as `--workers`, need Linux: without them, one R process serves the app."
                 .to_owned(),
         ));
     }
@@ -173,7 +173,7 @@ mod tests {
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
             let refused = serve(&asked(args), &target, &address, None, &LogTarget::Nothing);
-            assert!(message_of(refused).starts_with("Options about workers"), "{args:?}");
+            assert!(message_of(refused).starts_with("Options for workers"), "{args:?}");
         }
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn serve(
         stops.record(signal);
     }
     drop(renewer);
-    manager.stopping("Finishing what is being sent");
+    manager.stopping("Finishing the responses in progress");
     drain(&listeners, &signals, &mut stops, &manager);
     listeners.stop();
     server.set_access_log(None);
@@ -131,7 +131,7 @@ fn run_until_stopped(
             (Some(signal), _) if signal.is_for_workers_only() => {}
             (Some(signal), None) if signal.is_ignored_reload() => {}
             (Some(signal), Some(tls)) if signal.is_reload() => {
-                manager.reloading("Reading certificates");
+                manager.reloading("Reading the certificates again");
                 tls::reload(tls);
                 manager.ready(&format!("Serving on {}", listeners.addresses));
             }

@@ -117,7 +117,7 @@ pub(crate) fn public_listeners(
     log: &LogTarget,
 ) -> Result<PublicListeners, Failure> {
     let failed = |error| {
-        Failure::Unavailable(format!("The listeners cannot be handed to a worker: {error}."))
+        Failure::Unavailable(format!("The listeners cannot be passed to a worker: {error}."))
     };
     let (sockets, redirects) = listeners.copy_sockets().map_err(failed)?;
     let log = match log {
@@ -150,12 +150,11 @@ fn worker_memory_limit(workers: &Workers, limit: Option<u64>) -> Option<MemoryLi
     let several = workers.count + workers.spares + workers.surge;
     match limit.each(several) {
         Some(each) => log_line(&format!(
-            "a worker that has {} MB of memory of its own is replaced: {several} of them have four fifths of the {megabytes} MB of \
-             this control group (`--max-memory` is another limit, 0 none)",
+            "a worker that uses more than {} MB of memory is replaced: {several} workers share 80 % of the {megabytes} MB of this control group (`--max-memory` sets another limit, 0 none)",
             each / 1_000_000
         )),
         None => log_line(&format!(
-            "the {megabytes} MB of this control group are little for {several} Rs: none is replaced for its memory without `--max-memory`"
+            "the {megabytes} MB of this control group are too little for {several} workers, so no worker is replaced for its memory: set `--max-memory`"
         )),
     }
     Some(limit)

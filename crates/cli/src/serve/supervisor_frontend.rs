@@ -115,7 +115,7 @@ impl Frontend for SupervisorFrontend {
 
     fn drain(&self) {
         self.set_phase(Phase::Stopping);
-        self.manager.stopping("Finishing what is in hand");
+        self.manager.stopping("Finishing the requests in progress");
         self.listeners.drain();
     }
 
@@ -140,7 +140,7 @@ impl Frontend for SupervisorFrontend {
         match news {
             SupervisorEvent::Leaving => {
                 self.set_phase(Phase::Stopping);
-                self.manager.stopping("Waiting until nothing more is sent here");
+                self.manager.stopping("Waiting for load balancers (--shutdown-delay)");
             }
             // What is served goes on.
             SupervisorEvent::Started(folder) => {

@@ -53,7 +53,7 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
     let made = DevelopmentCertificate::load_or_create(&folder).map_err(|error| {
         let folder = folder.display();
         Failure::Unavailable(format!(
-            "No certificate to develop with can be kept in {folder}: {error}."
+            "The development certificate cannot be stored in {folder}: {error}."
         ))
     })?;
     let pairs = vec![pair(&made.file, &made.file)];
@@ -64,7 +64,7 @@ pub(crate) fn load(settings: &CombinedSettings) -> Result<Option<TlsSetup>, Fail
 /// Reads certificates and keys anew, and says so.
 pub(crate) fn reload(tls: &Tls) {
     match tls.reload() {
-        Ok(()) => log_line("TLS: the certificates have been read anew"),
+        Ok(()) => log_line("TLS: the certificates have been read again"),
         Err(error) => {
             log_line(&format!("TLS: {error}. New connections keep using the previous certificate"))
         }
@@ -83,7 +83,7 @@ pub(crate) fn apply(tls: &Tls, settings: &CombinedSettings) -> Result<(), Failur
     }
     tls.replace(tls_settings(&settings.0))
         .map_err(|error| Failure::Unavailable(error.to_string()))?;
-    log_line("TLS: the certificates have been read anew");
+    log_line("TLS: the certificates have been read again");
     Ok(())
 }
 
@@ -185,7 +185,7 @@ fn acme_settings(all: &rookery_settings::Settings) -> rookery_acme::Settings {
 fn acme_failure(error: &BadSettings) -> Failure {
     match error {
         BadSettings::Terms(_) => {
-            Failure::CommandLine(format!("`--domain`: {error}, with `--agree-tos`."))
+            Failure::CommandLine(format!("`--domain`: {error} with `--agree-tos`."))
         }
         BadSettings::Email(_) => Failure::CommandLine(format!("`--email`: {error}.")),
         BadSettings::Directory(_) => Failure::CommandLine(format!("`--acme-directory`: {error}.")),
@@ -325,7 +325,7 @@ mod tests {
             (
                 &[][..],
                 "`--domain`: certificates come from Let's Encrypt, whose terms of service are at \
-                 https://letsencrypt.org/repository/: agree to these terms, with `--agree-tos`.",
+                 https://letsencrypt.org/repository/: agree to these terms with `--agree-tos`.",
             ),
             (&["--agree-tos", "--email=me"], "`--email`: `me` is not an e-mail address."),
             (

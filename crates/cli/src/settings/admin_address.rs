@@ -14,7 +14,7 @@ pub(crate) fn parse(text: &str) -> Result<AdminAddress, Failure> {
         Some(AdminAddress::Unix(path)) => Ok(AdminAddress::Unix(absolute(Path::new(&path)))),
         Some(tcp @ AdminAddress::Tcp(_)) => Ok(tcp),
         None => Err(Failure::CommandLine(format!(
-            "`--admin` must be an address with its port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
+            "`--admin` must be an address with a port, such as 127.0.0.1:9100, or unix:/path/of/a/socket, not `{text}`."
         ))),
     }
 }

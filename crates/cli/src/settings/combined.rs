@@ -52,7 +52,7 @@ impl CombinedSettings {
         let Some(given) = self.0.given("spool_dir") else { return Ok(()) };
         if !(folder.is_dir() && is_writable(&folder) && is_executable(&folder)) {
             return Err(Failure::Unavailable(format!(
-                "{} names `{}`, which is no folder that this user may write in: make it, or choose another.",
+                "{} names `{}`, which is not a folder that this user can write to: create it, or choose another folder.",
                 given.name(),
                 folder.display()
             )));

@@ -183,7 +183,7 @@ mod tests {
             ),
             (
                 &["serve", "a", "--interactive", "--workers", "2"],
-                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`.",
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`.",
             ),
         ] {
             assert_usage_error(words, says);

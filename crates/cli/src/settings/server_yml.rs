@@ -93,7 +93,7 @@ mod tests {
         );
         assert_eq!(
             told(b"engine: rookery\napp: a\xFF.R\n"),
-            "In `_server.yml`, line 2, column 7: the file is not text in UTF-8."
+            "In `_server.yml`, line 2, column 7: the file is not valid UTF-8: save it in UTF-8."
         );
         let long = format!("engine: rookery\n# {}", "x".repeat(MAX_FILE_SIZE));
         assert!(told(long.as_bytes()).contains("more than 256 KiB"));

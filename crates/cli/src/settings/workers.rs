@@ -89,7 +89,7 @@ impl Workers {
         let is_interactive = all.flag("interactive") || (is_dev && count == 1 && is_at_terminal());
         if is_interactive && count > 1 {
             return Err(Failure::CommandLine(
-                "`--interactive` is for a single worker: a terminal has one prompt. Leave out `--workers`."
+                "`--interactive` needs a single worker, because a terminal has one prompt: leave out `--workers`."
                     .to_owned(),
             ));
         }
@@ -204,7 +204,7 @@ mod tests {
         assert!(interactive.is_interactive && interactive.drain < Duration::from_secs(1));
         assert!(
             message_of(of(&["--interactive", "--workers=2"]))
-                .starts_with("`--interactive` is for a single worker")
+                .starts_with("`--interactive` needs a single worker")
         );
         // However many processors there are.
         let auto = of(&["--workers=auto"]).unwrap();

@@ -17,15 +17,19 @@ enum NotOpened {
 /// no browser can be opened it is enough to say why.
 pub(crate) fn open(url: Option<&str>) {
     let Some(url) = url else {
-        return log_line("`--open` opens nothing: a browser reaches no Unix socket");
+        return log_line(
+            "`--open` has no effect, because a browser cannot connect to a Unix socket",
+        );
     };
     match reason_not_to_open(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty())) {
         Some(NotOpened::OverSsh) => {
-            return log_line(&format!("`--open` opens no browser over SSH: the address is {url}"));
+            return log_line(&format!(
+                "`--open` does not open a browser over SSH; the address is {url}"
+            ));
         }
         Some(NotOpened::NoDisplay) => {
             return log_line(&format!(
-                "`--open` opens no browser without a display: the address is {url}"
+                "`--open` cannot open a browser without a display; the address is {url}"
             ));
         }
         None => {}
@@ -36,7 +40,7 @@ pub(crate) fn open(url: Option<&str>) {
     detach(&mut command);
     let failed = |error: &dyn std::fmt::Display| {
         log_line(&format!(
-            "`--open`: `{program}` opened no browser ({error}): the address is {url}"
+            "`--open`: `{program}` could not open a browser ({error}); the address is {url}"
         ));
     };
     match command.spawn() {
@@ -48,7 +52,7 @@ pub(crate) fn open(url: Option<&str>) {
                 std::thread::Builder::new().name("rookery-browser".to_owned()).spawn(move || {
                     if child.wait().is_ok_and(|status| !status.success()) {
                         log_line(&format!(
-                            "`--open`: `{program}` opened no browser: the address is {url}"
+                            "`--open`: `{program}` could not open a browser; the address is {url}"
                         ));
                     }
                 });

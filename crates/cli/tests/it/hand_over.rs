@@ -177,5 +177,5 @@ fn what_is_missing_is_named() {
     let (status, _, said) =
         installed.run(Command::new(&alone).arg("serve").arg(app.path()).args(["--port", "0"]));
     assert_eq!(status, Some(1));
-    assert!(said.contains("it works where the R package rookery has been installed"), "{said}");
+    assert!(said.contains("is not part of an installed R package rookery"), "{said}");
 }

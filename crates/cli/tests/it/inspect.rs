@@ -58,23 +58,27 @@ fn check_finds_what_would_keep_a_server_from_starting() {
     let check = |words: &[&str]| run(&installed, &[&["check"], words].concat(), apps.path());
     let (status, out, said) = check(&["fine", "--port=0"]);
     assert_eq!((status, said.as_str()), (Some(0), ""));
-    assert!(out.ends_with("/fine can be served: an app of R.\n"), "{out}");
+    assert!(out.ends_with("/fine can be served: an R app.\n"), "{out}");
     assert!(check(&["site", "--port=0"]).1.contains("a site"));
     for (words, status, says) in [
-        (&["empty"][..], 1, "cannot be served: it has neither"),
+        (&["empty"][..], 1, "cannot be served: it contains no"),
         (&["misspelt"], 1, "Did you mean `port:`?"),
         (&["fine", "--tls-cert=/nowhere/cert.pem"], 1, "there is no file /nowhere/cert.pem"),
         (&["fine", "--log=/nowhere/log"], 1, "does not exist"),
         (&["fine", "--host=192.0.2.1"], 4, "No network interface of this machine"),
-        (&["fine", "--host=unix:fine"], 4, "a folder is there"),
-        (&["fine", "--host=unix:fine/app.R"], 4, "a file that is no socket is there"),
+        (&["fine", "--host=unix:fine"], 4, "a folder has this path"),
+        (&["fine", "--host=unix:fine/app.R"], 4, "a file that is not a socket has this path"),
         (&["fine", &format!("--host=unix:{}", "x".repeat(108))], 4, "path must be shorter than"),
         (
             &["fine", "--port=0", "--admin=192.0.2.1:9100"],
             4,
             "Cannot listen for `--admin` on 192.0.2.1:9100",
         ),
-        (&["fine", "--port=0", "--admin=unix:fine/app.R"], 4, "a file that is no socket is there"),
+        (
+            &["fine", "--port=0", "--admin=unix:fine/app.R"],
+            4,
+            "a file that is not a socket has this path",
+        ),
         (&["fine", "--drain=soon"], 2, "`--drain` must be a time"),
         (&["missing"], 1, "does not exist"),
     ] {

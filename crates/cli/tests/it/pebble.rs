@@ -95,5 +95,5 @@ fn terms_are_agreed_to_in_so_many_words() {
         "{}",
         it.said
     );
-    assert!(it.said.contains("they have to be agreed to, with `--agree-tos`."), "{}", it.said);
+    assert!(it.said.contains("agree to these terms with `--agree-tos`."), "{}", it.said);
 }

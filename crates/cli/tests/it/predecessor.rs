@@ -39,7 +39,8 @@ impl Drop for Holder {
     }
 }
 
-const WAITS: &str = "until a worker whose supervisor was killed has finished: sleep (process ";
+const WAITS: &str =
+    "until a worker whose supervisor was killed has finished its requests: sleep (process ";
 
 #[test]
 fn a_successor_waits_for_the_worker_of_a_supervisor_that_was_killed() {

@@ -84,7 +84,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
          limits: {max_body_size: 2MB, idle_timeout: 10}\n",
     );
     it.signal(libc::SIGHUP);
-    let left = it.await_line("stay as they were until the server is restarted");
+    let left = it.await_line("keep their old values until the server is restarted");
     assert!(left.ends_with(": `port`, `sticky`, `admin`\n"), "{left}");
     let line = await_note(&app, "generation 1 of 1:");
     for given in [
@@ -114,7 +114,7 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
         ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
         // TEST-NET-1 of RFC 5737: nobody's.
         ("  port: 0\n  host: 192.0.2.1\n", "Cannot listen on 192.0.2.1 port 0"),
-        ("  host: unix:app.R\n", "a file that is no socket is there"),
+        ("  host: unix:app.R\n", "a file that is not a socket has this path"),
         ("  port: 0\n  admin: 192.0.2.1:9100\n", "Cannot listen for `--admin` on 192.0.2.1:9100"),
     ] {
         write(&app, wrong);
@@ -171,7 +171,7 @@ fn other_certificates_are_taken_at_a_reload_but_not_https_itself() {
     assert!(await_note(&app, "generation 0").contains("localhost.pem"));
     write(&app, &options("other"));
     it.signal(libc::SIGHUP);
-    it.await_line("TLS: the certificates have been read anew");
+    it.await_line("TLS: the certificates have been read again");
     assert!(await_note(&app, "generation 1").contains("other.pem"));
     write(&app, "  port: 0\n");
     it.signal(libc::SIGHUP);

@@ -100,7 +100,9 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
     let mut it = start(&[("SSH_CONNECTION", "192.0.2.1 1 192.0.2.2 22")]);
     let line = it.await_line("over SSH");
     assert!(
-        line.contains("`--open` opens no browser over SSH: the address is http://127.0.0.1:"),
+        line.contains(
+            "`--open` does not open a browser over SSH; the address is http://127.0.0.1:"
+        ),
         "{line}"
     );
     it.signal(libc::SIGTERM);
@@ -120,11 +122,11 @@ fn a_new_app_passes_the_check_and_is_not_overwritten() {
         };
         let (status, out, said) = new();
         assert_eq!((status, said.as_str()), (Some(0), ""));
-        assert!(out.starts_with(&format!("Made {made} in {kind}:\n  _server.yml\n")), "{out}");
+        assert!(out.starts_with(&format!("Wrote {made} to {kind}:\n  _server.yml\n")), "{out}");
         assert!(out.ends_with(&format!("\nNext: rookery dev {kind}\n")), "{out}");
         let (status, _, said) = new();
         assert_eq!(status, Some(1));
-        assert!(said.contains("nothing is overwritten"), "{said}");
+        assert!(said.contains("no file is overwritten"), "{said}");
         let mut check = Command::new(installed.program());
         check.args(["check", kind, "--port", "0"]).current_dir(root.path());
         let (status, out, said) = installed.run(&mut check);

@@ -186,5 +186,5 @@ fn a_variable_that_is_not_text_is_a_mistake() {
     command.args(["serve", "."]).current_dir(app.path()).env("ROOKERY_WORKERS", value);
     let (status, _, said) = installed.run(&mut command);
     assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("ROOKERY_WORKERS is not text in UTF-8"), "{said}");
+    assert!(said.contains("ROOKERY_WORKERS is not valid UTF-8"), "{said}");
 }

@@ -106,7 +106,7 @@ fn a_site_tells_where_it_is_and_that_it_lives() {
         manager.hears_a_sign();
     }
     it.signal(libc::SIGQUIT);
-    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is being sent");
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the responses in progress");
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }
 
@@ -223,7 +223,7 @@ fn workers_are_told_nothing_of_the_manager() {
             it.said
         );
         it.signal(libc::SIGTERM);
-        assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+        assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
     }
 }
@@ -317,7 +317,7 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
         let said = it.await_line("process ");
         let pid = said.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap().to_owned();
         it.signal(first);
-        assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+        assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         it.signal(second);
         assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.said);
         let until = Instant::now() + PATIENCE;
@@ -386,21 +386,23 @@ fn without_a_server_status_says_so() {
     let (status, said) = run(&["999999999"]);
     assert_eq!(status, Some(1));
     assert!(
-        said.starts_with("rookery: Process 999999999 is no server of apps of this user."),
+        said.starts_with("rookery: Process 999999999 is not an app server of this user."),
         "{said}"
     );
     assert!(
-        run(&["unix:/none/there"]).1.starts_with("rookery: Nobody answers at unix:/none/there: ")
+        run(&["unix:/none/there"])
+            .1
+            .starts_with("rookery: No server responds at unix:/none/there: ")
     );
     assert!(
         run(&["some/app"])
             .1
-            .contains("some/app. One that has another TMPDIR is found by its `--admin`")
+            .contains("some/app. A server with another TMPDIR is found by its `--admin` address")
     );
     let (status, said) = run(&["a", "b"]);
     assert_eq!(status, Some(2));
     assert!(
-        said.starts_with("rookery: `rookery status` takes one app, process id or address."),
+        said.starts_with("rookery: `rookery status` accepts one app, process id or address."),
         "{said}"
     );
 }
@@ -456,7 +458,9 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
-        said.contains(&format!("Process {pid} does not say what it serves: it takes too long")),
+        said.contains(&format!(
+            "Process {pid} does not report what it serves: it did not respond in time"
+        )),
         "{said}"
     );
     // What nobody reads is not put by.
@@ -501,8 +505,7 @@ fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast(
         std::iter::repeat_with(|| manager.next()).find(|said| said.contains("EXIT_STATUS"));
     let said = until_end.unwrap();
     assert!(
-        said.starts_with("STATUS=All workers end again and again")
-            && said.ends_with("EXIT_STATUS=5"),
+        said.starts_with("STATUS=All workers keep crashing") && said.ends_with("EXIT_STATUS=5"),
         "{said}"
     );
 }
@@ -523,6 +526,6 @@ fn a_reload_that_is_refused_before_a_worker_is_ready_tells_the_manager_of_no_rea
     let line = it.await_line("the reload is refused");
     assert!(line.contains("`app:` names"), "{line}");
     it.signal(libc::SIGTERM);
-    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing what is in hand");
+    assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
     assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
 }

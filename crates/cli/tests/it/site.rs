@@ -62,7 +62,9 @@ fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
         let mut first = [0; 4096];
         client.read_exact(&mut first).unwrap();
         it.signal(libc::SIGINT);
-        it.await_line("Stopping: 1 connection is being finished. A second signal ends at once.");
+        it.await_line(
+            "Stopping: 1 connection is being finished. A second signal stops the server at once.",
+        );
         if signals == 2 {
             it.signal(libc::SIGTERM);
             let (status, _) = it.end();
@@ -210,7 +212,7 @@ fn a_sighup_has_certificates_read_anew() {
     // In the clear it is told what was meant, so TLS is spoken.
     assert!(get(port, "/").starts_with("HTTP/1.1 400 "));
     it.signal(libc::SIGHUP);
-    it.await_line("TLS: the certificates have been read anew");
+    it.await_line("TLS: the certificates have been read again");
     fs::write(certificate, "rubbish").unwrap();
     it.signal(libc::SIGHUP);
     it.await_line("New connections keep using the previous certificate");
@@ -258,7 +260,7 @@ fn requests_in_the_clear_are_sent_on() {
     let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
     assert_eq!(socket.end().0.code(), Some(2));
     assert!(
-        socket.said.contains("`--redirect-from` is a port beside that of the server"),
+        socket.said.contains("`--redirect-from` cannot be used with a Unix socket"),
         "{}",
         socket.said
     );
@@ -350,7 +352,7 @@ fn there_is_no_r_that_an_admin_listener_could_tell_of() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("`--admin` tells of an app and its R, and a folder of files has none"),
+        said.contains("`--admin` reports on the R processes of an app, and a static site has none"),
         "{said}"
     );
 }

@@ -36,7 +36,7 @@ fn when_no_worker_becomes_ready_its_words_are_there_and_the_status_is_3() {
     assert!(words.len() == 1 && words[0].contains("no such package ("), "{said}");
     assert_eq!(said.matches("it is started again").count(), 3, "{said}");
     let last = said.split("rookery: ").last().expect("there are lines");
-    assert!(last.starts_with("The app has not started: no such package ("), "{said}");
+    assert!(last.starts_with("The app did not start: no such package ("), "{said}");
     assert!(last.contains("No worker became ready"), "{said}");
     // What a worker is told is what R is for; what is between the client and the supervisor is the supervisor's.
     for line in [
@@ -171,7 +171,7 @@ fn an_app_that_cannot_be_served_at_all_is_not_tried_again() {
     let (status, _, said) = installed.run(&mut command);
     assert_eq!(status, Some(3), "{said}");
     assert!(
-        !said.contains("started again") && said.contains("has not started: `x` is no app."),
+        !said.contains("started again") && said.contains("did not start: `x` is no app."),
         "{said}"
     );
 }

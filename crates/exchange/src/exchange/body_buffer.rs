@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_given_once_and_lives_until_both_have_let_go() {
+    fn a_buffer_is_lent_once_and_lives_until_both_owners_release_it() {
         let blocks = Arc::new(BodyBufferPool::default());
         for exchange_first in [true, false] {
             let block = filled(&blocks, 1_000);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_behind_the_capacity_or_after_lending() {
+    fn rejects_writes_beyond_the_capacity_or_after_lending() {
         let blocks = Arc::new(BodyBufferPool::default());
         let mut block = blocks.take(GRAIN).unwrap();
         assert!(block.push(&vec![1; GRAIN]));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_forgotten() {
+    fn memory_of_a_burst_is_freed() {
         let blocks = Arc::new(BodyBufferPool::default());
         let burst: Vec<BodyBuffer> = (0..10).map(|_| filled(&blocks, 10)).collect();
         drop(burst);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lent_block_outlives_its_server() {
+    fn a_lent_buffer_outlives_its_pool() {
         let blocks = Arc::new(BodyBufferPool::default());
         let block = filled(&blocks, 5);
         let lent = block.lend().unwrap();

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_its_own_order_and_form() {
+    fn the_table_of_header_names_is_consistent() {
         for (index, known) in KNOWN_HEADERS.iter().enumerate() {
             assert_eq!(
                 known_header(known.name.as_bytes()),

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_split_a_response_is_refused() {
+    fn rejects_headers_that_would_split_a_response() {
         let table: &[(&str, &str, Result<(), HeaderError>)] = &[
             ("Content-Type", "text/plain", Ok(())),
             ("X-Tab", "a\tb", Ok(())),

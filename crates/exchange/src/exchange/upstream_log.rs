@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_waits_for_each_worker_is_added_up() {
+    fn queue_times_of_all_attempts_are_summed() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut upstream = UpstreamLog::default();
         assert_eq!(upstream.retries(), 0);

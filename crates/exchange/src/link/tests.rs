@@ -55,7 +55,7 @@ fn message(bytes: usize) -> Event {
 }
 
 #[test]
-fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
+fn a_full_queue_rejects_requests_and_accepts_closes() {
     let link = Link::new(QueueLimits { requests: 2, ..QueueLimits::default() }, Box::new(Never));
     for _ in 0..2 {
         assert!(link.push(Event::Request(Exchange::new())).is_ok());
@@ -76,7 +76,7 @@ fn a_full_queue_gives_the_request_back_and_still_takes_closes() {
 }
 
 #[test]
-fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
+fn reading_stops_at_the_limit_and_resumes_at_half_of_it() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(
         QueueLimits { messages: 100, message_bytes: 1000, requests: 1, ..QueueLimits::default() },
@@ -95,7 +95,7 @@ fn reading_stops_at_the_limit_and_goes_on_at_half_of_it() {
 }
 
 #[test]
-fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
+fn a_busy_application_that_takes_nothing_is_woken_by_the_second_check() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Ring(Mutex::new(ring))));
     assert!(matches!(link.push(message(1)), Ok(WakeUp::Watch)));
@@ -111,7 +111,7 @@ fn a_busy_application_that_takes_nothing_is_woken_by_the_second_look() {
 }
 
 #[test]
-fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
+fn a_waiting_application_is_woken_after_a_batch_or_by_many_events() {
     for events in [1, WAKE_BATCH] {
         let link = Link::new(QueueLimits::default(), Box::new(Never));
         let app = {
@@ -135,7 +135,7 @@ fn a_waiting_application_is_woken_by_settle_and_by_a_crowd() {
 }
 
 #[test]
-fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
+fn commands_are_coalesced_until_the_event_queue_is_empty() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -161,7 +161,7 @@ fn replies_wait_for_each_other_but_not_past_an_empty_queue() {
 }
 
 #[test]
-fn the_first_of_a_group_sets_an_alarm_and_no_other_until_it_is_over() {
+fn only_the_first_command_of_a_group_sets_the_timer() {
     let alarms = Arc::new(Alarms::default());
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::clone(&alarms) as Arc<dyn IoWaker>));
@@ -196,12 +196,12 @@ fn no_wake_up_is_lost() {
 }
 
 #[test]
-fn no_wake_up_is_lost_by_one_that_stays_awake() {
+fn no_wake_up_is_lost_with_long_busy_polling() {
     no_wake_up_is_lost_by(Link::enable_long_busy_poll);
 }
 
 #[test]
-fn it_looks_for_longer_only_where_something_comes_again_and_again() {
+fn long_busy_polling_only_while_events_arrive_in_quick_succession() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     let looks_long = || link.was_last_wait_short.load(Ordering::Relaxed);
     let answers_one = || {
@@ -291,7 +291,7 @@ fn no_wake_up_is_lost_by(set: impl FnOnce(&Link)) {
 }
 
 #[test]
-fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
+fn a_server_that_never_sleeps_is_woken_once_for_many_bytes() {
     let (ring, rung) = mpsc::channel();
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     link.set_io_waker(Some(Arc::new(Ring(Mutex::new(ring)))));
@@ -313,7 +313,7 @@ fn a_server_that_never_sleeps_is_told_of_many_bytes_once_until_it_takes_them() {
 }
 
 #[test]
-fn buffers_are_kept_up_to_a_number_of_bytes() {
+fn the_buffer_pool_is_limited_in_bytes() {
     let link = Link::new(QueueLimits::default(), Box::new(Never));
     for _ in 0..KEPT_BUFFERS {
         link.recycle(Vec::with_capacity(KEPT_BUFFER_BYTES));
@@ -326,7 +326,7 @@ fn buffers_are_kept_up_to_a_number_of_bytes() {
 }
 
 #[test]
-fn what_a_buffer_holds_counts_and_not_what_is_in_it() {
+fn limits_count_the_capacity_of_buffers_not_their_length() {
     let limits = QueueLimits { message_bytes: 1000, ..QueueLimits::default() };
     let link = Link::new(limits, Box::new(Never));
     let mut payload = Vec::with_capacity(1000);

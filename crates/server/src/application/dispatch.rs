@@ -100,7 +100,7 @@ impl Dispatch {
     }
 
     fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
-        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
+        let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
             return self.application.handle_event(event);
         };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
@@ -110,8 +110,8 @@ impl Dispatch {
         }
         // Counted before the event is passed on, because the application may have taken the request
         // when `handle_event` returns.
-        board.hand();
-        self.application.handle_event(event).inspect_err(|_| board.take_back())
+        scoreboard.hand();
+        self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
     }
 
     /// Returns the application's decision on a request, if it has been made.

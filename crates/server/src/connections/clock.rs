@@ -1,4 +1,5 @@
-//! One coarse clock for all deadlines of an I/O thread: a peer that moves touches a cell, and the sweep compares.
+//! The clock of an I/O thread. It advances by coarse ticks, so that noting progress costs one write
+//! to a cell, and the sweep compares the noted ticks with the limits.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use super::rate::{Rate, ticks};
 use crate::config::Limits;
 
-/// The limits in time, in ticks of the sweep.
+/// The time limits of [`Limits`], in ticks of the sweep.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimits {
     pub(crate) length: Duration,
@@ -25,7 +26,7 @@ pub(crate) struct TimeLimits {
 }
 
 impl TimeLimits {
-    /// A second each, or a fourth of the shortest limit.
+    /// Converts the limits. A tick lasts a second, or a fourth of the shortest limit.
     pub(crate) fn of(limits: &Limits) -> TimeLimits {
         let all = [
             limits.handshake_time,
@@ -59,7 +60,7 @@ impl TimeLimits {
     }
 }
 
-/// The tick of an I/O thread, which its sweep moves on.
+/// The current tick of an I/O thread, which the sweep advances.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<u32>,
@@ -71,12 +72,12 @@ impl Clock {
         Clock { now: Cell::new(0), ticks: TimeLimits::of(limits) }
     }
 
-    /// The tick; it wraps, so only differences mean anything.
+    /// Returns the current tick. It wraps around, so that only differences are meaningful.
     pub(crate) fn now(&self) -> u32 {
         self.now.get()
     }
 
-    /// The next tick.
+    /// Advances to the next tick, and returns it.
     pub(crate) fn advance(&self) -> u32 {
         self.now.set(self.now.get().wrapping_add(1));
         self.now.get()

@@ -228,8 +228,8 @@ impl Server {
     /// Records the application's work in a scoreboard, in a process without a supervisor, and the
     /// times in each exchange ([`Exchange::times`]). `None` turns that off. The setting takes
     /// effect when the I/O thread starts next, so call this function before any listener starts.
-    pub fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
-        self.state.set_scoreboard(board);
+    pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
+        self.state.set_scoreboard(scoreboard);
     }
 
     /// Stops receiving the supervisor's messages. The I/O thread may end after that.

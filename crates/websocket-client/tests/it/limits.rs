@@ -130,7 +130,7 @@ fn a_process_has_so_many_clients() {
     }
     let error = open(&mut clients).unwrap_err();
     assert!(matches!(error, OpenError::TooMany));
-    assert_eq!(error.to_string(), "there are 1000 clients already: close some");
+    assert_eq!(error.to_string(), "there are already 1000 clients: close some of them");
     clients.abandon(first);
     let deadline = std::time::Instant::now() + crate::support::PATIENCE;
     while open(&mut clients).is_err() {

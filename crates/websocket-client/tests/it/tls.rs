@@ -64,12 +64,12 @@ fn wss_with_an_own_authority() {
 }
 
 #[test]
-fn an_authority_that_is_not_trusted_is_told_with_its_remedy() {
+fn the_error_for_an_untrusted_authority_names_a_remedy() {
     let (_server, _listener, port) = secure_echo("localhost");
     let message = failed(&format!("wss://localhost:{port}/"), &roots("stranger.pem"));
     assert!(
         message.contains(
-            "is from an authority that is not trusted here; give that authority's certificate as `ca`"
+            "its certificate authority is not trusted here; give the authority's certificate as `ca`"
         ),
         "{message}"
     );
@@ -111,14 +111,14 @@ fn one_that_has_expired_is_refused() {
 }
 
 #[test]
-fn a_server_that_speaks_no_tls_is_told_apart() {
+fn the_error_for_a_server_without_tls_suggests_ws() {
     let peer = Peer::new(|mut socket: TcpStream| {
         let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
         drain(&mut socket);
     });
     let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
     let message = failed(&url, &roots("ca.pem"));
-    assert!(message.contains("does the server speak TLS on this port?"), "{message}");
+    assert!(message.contains("the server may not use TLS on this port;"), "{message}");
     peer.end();
 }
 
@@ -129,7 +129,7 @@ fn one_that_never_shakes_hands_is_given_up() {
     let mut bench = Bench::new();
     let settings = Settings { connect_timeout: SHORT, ..Settings::default() };
     bench.open_with(&url, settings, &roots("ca.pem"));
-    assert!(bench.failed().0.ends_with("did not answer within 0.3 s"));
+    assert!(bench.failed().0.ends_with("did not respond within 0.3 s"));
     peer.end();
 }
 

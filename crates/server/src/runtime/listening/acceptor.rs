@@ -20,12 +20,14 @@ use crate::runtime::io_context::IoContext;
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The response to a connection that exceeds [`Limits::connections`](crate::Limits::connections).
-const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 46\r\n\r\n503 Service Unavailable: too many connections\n";
+const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 46\r\n\r\n\
+    503 Service Unavailable: too many connections\n";
 
 /// The response to a connection that exceeds [`Limits::per_address`](crate::Limits::per_address).
-const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 64\r\n\r\n503 Service Unavailable: too many connections from this address\n";
+const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
+    503 Service Unavailable: too many connections from this address\n";
 
 /// The TLS alert `internal_error` (RFC 8446, 6), which rejects a connection before its TLS
 /// handshake.
@@ -92,8 +94,8 @@ async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> Watch
         match accept_watch.mode() {
             AcceptMode::On => match paused.resume() {
                 Ok(acceptor) => return acceptor,
-                Err((again, _)) => {
-                    paused = again;
+                Err((unregistered, _)) => {
+                    paused = unregistered;
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             },
@@ -128,10 +130,10 @@ fn admit(
         }
         _ => None,
     };
-    let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
+    let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // The supervisor has already counted the clients of the requests that it forwards.
     let is_full = connections.len() >= limits.connections && !config.is_supervised();
-    if (is_full || !has_room) && !connections.free_slot() {
+    if (is_full || !has_memory) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
