@@ -73,7 +73,7 @@ rejections! {
         Misdirected,
         /// A host that is not this server's, of a request that would be sent on to HTTPS (RFC 9110, 15.5.20): 421.
         Elsewhere,
-        /// What peers make the server hold is used up, see [`Limits::memory`](crate::Limits::memory): 503, or close code 1013.
+        /// What peers make the server hold is used up, see [`Limits::max_client_memory`](crate::Limits::max_client_memory): 503, or close code 1013.
         Overload,
     }
 }
