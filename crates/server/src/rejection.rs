@@ -1,79 +1,89 @@
-//! What the server answers by itself when a request cannot be served, and how that is reported.
+//! The reasons for which the server rejects a request without the application, with their responses
+//! and error messages.
 
 use std::fmt;
 
 use rookery_error::{Error, Kind, StaticError};
 
-/// An enum, and the list of its variants: none can be forgotten there.
+/// Defines an enum and the list of all its variants, so that the list cannot be incomplete.
 macro_rules! rejections {
     ($(#[$attribute:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)* }) => {
         $(#[$attribute])*
         pub enum $name { $($(#[$doc])* $variant,)* }
 
-        /// All of them, in the order of their numbers.
+        /// All variants, in the order of their numbers.
         const ALL: &[$name] = &[$($name::$variant),*];
     };
 }
 
 rejections! {
-    /// Why a request is not served. Each is an [`Error`] that costs no allocation, thrown to the hook of its request.
+    /// The reason for which a request is not served. Each has an [`Error`] that costs no allocation
+    /// and is thrown to the hook of the request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     #[non_exhaustive]
     pub enum Rejection {
-        /// The head is not HTTP/1.1 (RFC 9112, 3 and 5): 400.
+        /// The request head is not valid HTTP/1.1 (RFC 9112, 3 and 5). Status 400.
         Unreadable,
-        /// HTTP/1.1 without exactly one Host, or one that is no host (RFC 9112, 3.2): 400.
+        /// An HTTP/1.1 request does not have exactly one valid Host header (RFC 9112, 3.2). Status
+        /// 400.
         Host,
-        /// CONNECT (RFC 9110, 9.3.6), the target that only it has (RFC 9112, 3.2.3), or an absolute one whose authority is more
-        /// than a host and a port (RFC 9110, 4.2.4): 400.
+        /// The request is a CONNECT (RFC 9110, 9.3.6), has a target that only CONNECT may have (RFC
+        /// 9112, 3.2.3), or has an absolute target with more than a host and a port as its
+        /// authority (RFC 9110, 4.2.4). Status 400.
         Target,
-        /// The body was framed wrongly: 400.
+        /// The framing of the request body is invalid. Status 400.
         BodyUnreadable,
-        /// The body has a transfer coding beside chunked (RFC 9112, 6.1): 501.
+        /// The request body has another transfer coding than chunked (RFC 9112, 6.1). Status 501.
         TransferCoding,
-        /// CONNECT over HTTP/2 to another protocol than WebSockets (RFC 8441, 4): 501.
+        /// An extended CONNECT over HTTP/2 names another protocol than WebSocket (RFC 8441, 4).
+        /// Status 501.
         Protocol,
-        /// The head took longer than its time: 408.
+        /// The request head was not received in time. Status 408.
         HeadTimeout,
-        /// The body has more bytes than its limit: 413.
+        /// The request body exceeds the size limit. Status 413.
         BodyTooLarge,
-        /// The head has more bytes or lines than its limits: 431.
+        /// The request head exceeds the limit on its size or its number of lines. Status 431.
         HeadTooLarge,
-        /// The application failed: 500.
+        /// The application failed. Status 500.
         Application,
-        /// The queue to the application is full: 503.
+        /// The queue of requests for the application is full. Status 503.
         Busy,
-        /// The folder of spooled bodies is full, keeps its reserve, or has gone: 507.
+        /// The request body cannot be spooled, because the folder is full, the reserve would be
+        /// exceeded, or the folder does not exist any more. Status 507.
         DiskFull,
-        /// A WebSocket's peer does not read what it is sent: close code 1013.
+        /// The client of a WebSocket does not read the messages sent to it. Close code 1013.
         Unread,
-        /// The body came too slowly: 408.
+        /// The request body was received too slowly. Status 408.
         BodyTimeout,
-        /// The application took longer than its time: 504.
+        /// The application did not respond within the request timeout. Status 504.
         RequestTimeout,
-        /// A message of a WebSocket came too slowly: close code 1008.
+        /// A WebSocket message was received too slowly. Close code 1008.
         MessageTimeout,
-        /// A WebSocket's peer has answered no ping: it is dropped.
+        /// The client of a WebSocket has not responded to pings. The connection is dropped.
         Silent,
-        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2): 403.
+        /// A page of this origin may not open a WebSocket (RFC 6455, 10.2). Status 403.
         Origin,
-        /// The handshake of TLS failed (RFC 8446, 4; RFC 5246, 7): the connection is closed after an alert.
+        /// The TLS handshake failed (RFC 8446, 4; RFC 5246, 7). The connection is closed after an
+        /// alert.
         Handshake,
-        /// A request in the clear where TLS is spoken: 400.
+        /// A client sent plaintext HTTP to a port with TLS. Status 400.
         PlainOnTls,
-        /// No header of the PROXY protocol where there has to be one, or from a peer that is none of the proxies: the
-        /// connection is closed.
+        /// A connection does not begin with the required PROXY protocol header, or is not from one
+        /// of the proxies that may connect. The connection is closed.
         Proxy,
-        /// TLS where HTTP is spoken in the clear: the connection is closed.
+        /// A client sent TLS to a port with plaintext HTTP. The connection is closed.
         TlsOnPlain,
-        /// The peer broke the rules of HTTP/2 (RFC 9113, 5.4.1), or has the server work for nothing: the connection ends with
-        /// GOAWAY.
+        /// The client violated HTTP/2 (RFC 9113, 5.4.1) or made the server do useless work. The
+        /// connection is closed with GOAWAY.
         Http2,
-        /// A host over an HTTP/2 connection that TLS was told another name for (RFC 9110, 15.5.20): 421.
+        /// A request over HTTP/2 is for another host than the TLS handshake named, and that host
+        /// has other certificates (RFC 9110, 15.5.20). Status 421.
         Misdirected,
-        /// A host that is not this server's, of a request that would be sent on to HTTPS (RFC 9110, 15.5.20): 421.
+        /// A request that would be redirected to HTTPS is for a host for which this server has no
+        /// certificate (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
-        /// What peers make the server hold is used up, see [`Limits::max_client_memory`](crate::Limits::max_client_memory): 503, or close code 1013.
+        /// A share of the memory for clients is used up
+        /// ([`Limits::memory`](crate::Limits::memory)). Status 503, or close code 1013.
         Overload,
     }
 }
@@ -89,7 +99,8 @@ static ERRORS: [StaticError<Rejection>; ALL.len()] = {
 };
 
 impl Rejection {
-    /// The status it is answered with; for a WebSocket, the one that stands for its close code.
+    /// Returns the status of the response. For a WebSocket, it is the status with the meaning
+    /// closest to that of the close code.
     pub fn status(self) -> u16 {
         match self {
             Rejection::Unreadable
@@ -117,12 +128,12 @@ impl Rejection {
         }
     }
 
-    /// As an error. Allocates nothing.
+    /// Returns the rejection as an error, without an allocation.
     pub fn error(self) -> Error {
         Error::from_static_error(&ERRORS[self as usize])
     }
 
-    /// The status line, for what is answered without hyper.
+    /// Returns the status line, for responses that are written without hyper.
     pub(crate) fn status_line(self) -> &'static str {
         match self {
             Rejection::HeadTimeout | Rejection::BodyTimeout => "408 Request Timeout",
@@ -132,7 +143,8 @@ impl Rejection {
         }
     }
 
-    /// The body of the answer: what a person with `curl` needs to find the remedy.
+    /// Returns the body of the response, which gives a user of `curl` the information to correct
+    /// the request.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Rejection::Unreadable => "400 Bad Request\n",
@@ -177,7 +189,8 @@ impl Rejection {
         }
     }
 
-    /// Whether the connection must end with the answer: the rest of the request is not wanted.
+    /// Returns true if the connection must be closed after the response, because the rest of the
+    /// request is not read.
     pub(crate) fn ends_connection(self) -> bool {
         !matches!(
             self,
@@ -235,7 +248,7 @@ impl std::error::Error for Rejection {}
 impl Kind for Rejection {
     const COUNT: usize = ALL.len();
 
-    /// What is no rejection of the server's is a failure of the application.
+    /// Returns the rejection in `error`. Any other error counts as a failure of the application.
     fn of(error: &Error) -> Rejection {
         error.downcast_ref::<Rejection>().copied().unwrap_or(Rejection::Application)
     }

@@ -40,7 +40,8 @@ pub(crate) struct Dispatch {
     pub(crate) has_forwarded: Cell<bool>,
     /// The scoreboard in which the supervisor reads the application's work.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// True if the time of the handover is stored in each exchange ([`Exchange::times`]).
+    /// True if the time at which R receives a request is stored in each exchange
+    /// ([`Exchange::queue_and_start_times`]).
     is_timed: bool,
     /// True if the application needs more than a millisecond to take events.
     pub(crate) is_app_slow: Cell<bool>,
@@ -100,7 +101,7 @@ impl Dispatch {
     }
 
     fn hand_over(&self, mut event: Event) -> Result<WakeUp, PushError> {
-        let Some(board) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
+        let Some(scoreboard) = self.scoreboard.as_deref().filter(|_| event.is_request()) else {
             return self.application.handle_event(event);
         };
         if let Event::Request(exchange) | Event::Head(exchange) = &mut event {
@@ -110,8 +111,8 @@ impl Dispatch {
         }
         // Counted before the event is passed on, because the application may have taken the request
         // when `handle_event` returns.
-        board.hand();
-        self.application.handle_event(event).inspect_err(|_| board.take_back())
+        scoreboard.hand();
+        self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
     }
 
     /// Returns the application's decision on a request, if it has been made.
@@ -169,7 +170,7 @@ impl Dispatch {
 
     // ---- WebSockets ----
 
-    /// Passes an event to the application that the application never refuses.
+    /// Passes an event other than a request to the application. Such events are never refused.
     pub(crate) fn notify(&self, event: Event) {
         // Only requests are refused.
         let _ = self.push(event);

@@ -1,12 +1,13 @@
-//! The limits by name, for whoever lets people set them: R, and the command line.
+//! The limits as a table of names, for the programs that let users set limits, which are the R
+//! package and the command line.
 
 use std::ffi::CStr;
 use std::time::Duration;
 
 use super::Config;
 
-/// A limit of [`Config`] that is set by its name. Its value is an `f64`: infinity stands for no limit, NaN for what the server finds
-/// out by itself.
+/// A limit of [`Config`] that is set by its name. Its value is an `f64`, in which infinity means no
+/// limit, and NaN means that the server determines the value.
 pub struct NamedLimit {
     name: &'static CStr,
     kind: LimitKind,
@@ -15,53 +16,56 @@ pub struct NamedLimit {
     set: fn(&mut Config, f64),
 }
 
-/// What a limit's value counts.
+/// The unit and range of a limit's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     /// A whole number, or infinity.
     Count,
-    /// Bytes, or infinity.
+    /// A number of bytes, or infinity.
     Bytes,
-    /// Seconds, or infinity.
+    /// A number of seconds, or infinity.
     Seconds,
-    /// Bytes a second.
+    /// A number of bytes per second.
     Rate,
-    /// From 1 to 100.
+    /// A percentage from 1 to 100.
     Percent,
 }
 
 impl NamedLimit {
-    /// All of them, in the order of [`Limits`](super::Limits), behind them what may wait for the application.
+    /// Returns all limits, in the order of the fields of [`Limits`](super::Limits), followed by
+    /// those of the queues to the application.
     pub fn all() -> &'static [NamedLimit] {
         NAMED
     }
 
-    /// As in R's `server_limits()`; for shares of the memory `share_` and the field's name.
+    /// Returns the name, which is that of the argument in R's `server_limits()`. For a share of the
+    /// memory, it is the name of the field after `share_`.
     pub fn name(&self) -> &'static CStr {
         self.name
     }
 
-    /// What its value counts.
+    /// Returns the unit and range of the value.
     pub fn kind(&self) -> LimitKind {
         self.kind
     }
 
-    /// The least value that a server can work with.
+    /// Returns the smallest value with which a server can work.
     pub fn least(&self) -> f64 {
         self.least
     }
 
-    /// Its value.
+    /// Returns the value in `config`.
     pub fn get(&self, config: &Config) -> f64 {
         (self.get)(config)
     }
 
-    /// Sets it; a value past what the field can hold is the greatest that it can.
+    /// Sets the value in `config`. A value that the field cannot represent becomes the largest that
+    /// it can.
     pub fn set(&self, config: &mut Config, value: f64) {
         (self.set)(config, value);
     }
 
-    /// Whether a value is one that it may have.
+    /// Returns true if `value` is valid for this limit.
     pub fn takes(&self, value: f64) -> bool {
         let is_whole = value.fract() == 0.0;
         value >= self.least
@@ -83,7 +87,7 @@ impl std::fmt::Debug for NamedLimit {
     }
 }
 
-/// A number that a limit is kept as.
+/// The type of a field that stores a limit.
 trait Number: Copy {
     fn to_f64(self) -> f64;
     fn of(value: f64) -> Self;
@@ -96,7 +100,7 @@ macro_rules! numbers {
             if self == <$kind>::MAX { f64::INFINITY } else { self as f64 }
         }
 
-        // The cast ends at the greatest, and at zero.
+        // A value out of range becomes 0 or the maximum.
         #[allow(clippy::cast_sign_loss)]
         fn of(value: f64) -> $kind {
             value as $kind
@@ -138,7 +142,7 @@ macro_rules! limits {
     };
 }
 
-// hyper takes no smaller head than that.
+// hyper does not accept a smaller `head_bytes` than 8192.
 limits! {
     c"max_header_size" Bytes 8192.0 limits.max_header_size;
     c"max_headers" Count 1.0 limits.max_headers;
@@ -191,7 +195,7 @@ mod tests {
         limit.name().to_str().unwrap()
     }
 
-    /// The names of a struct's fields, as its `Debug` has them.
+    /// Returns the names of a struct's fields, taken from its `Debug` output.
     fn fields(debug: &str) -> Vec<String> {
         let own =
             debug.lines().filter(|line| line.starts_with("    ") && !line.starts_with("     "));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// The addresses of the two sides of a connection. A Unix socket has none.
+/// The addresses of the two sides of a connection. A Unix socket has no addresses.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConnectionAddresses {
     pub(crate) remote: Option<SocketAddr>,

@@ -52,14 +52,14 @@ impl InheritedSockets {
 
     /// Returns the addresses of the sockets.
     pub fn addresses(&self) -> Vec<InheritedAddress> {
-        let place = |bound: &ListeningSocket| match bound {
+        let address_of = |bound: &ListeningSocket| match bound {
             ListeningSocket::Tcp(socket) => socket.local_addr().map(InheritedAddress::Tcp).ok(),
             ListeningSocket::Unix(socket) => {
                 let path = socket.local_addr().ok()?.as_pathname().map(PathBuf::from);
                 Some(InheritedAddress::Unix(path))
             }
         };
-        self.sockets.iter().filter_map(place).collect()
+        self.sockets.iter().filter_map(address_of).collect()
     }
 
     /// Returns copies of the sockets on which connections can be accepted, and the address of the

@@ -37,10 +37,10 @@ pub enum ParseResult {
 /// Parses all bytes that have arrived. More bytes do not change the result once it is complete or
 /// invalid. Allocates no memory.
 pub fn parse(bytes: &[u8]) -> ParseResult {
-    let begins = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
-    if begins(SIGNATURE) {
+    let starts_with = |with: &[u8]| bytes.iter().zip(with).all(|(a, b)| a == b);
+    if starts_with(SIGNATURE) {
         parse_version_2(bytes)
-    } else if begins(b"PROXY ") {
+    } else if starts_with(b"PROXY ") {
         parse_version_1(bytes)
     } else {
         ParseResult::Invalid
@@ -61,10 +61,10 @@ fn parse_version_1(bytes: &[u8]) -> ParseResult {
     else {
         return ParseResult::Invalid;
     };
-    let mut words = text.split(' ').skip(1);
-    let addresses = match words.next() {
+    let mut fields = text.split(' ').skip(1);
+    let addresses = match fields.next() {
         Some("UNKNOWN") => None,
-        Some(family @ ("TCP4" | "TCP6")) => match parse_addresses(family, &mut words) {
+        Some(family @ ("TCP4" | "TCP6")) => match parse_addresses(family, &mut fields) {
             None => return ParseResult::Invalid,
             addresses => addresses,
         },
@@ -75,25 +75,25 @@ fn parse_version_1(bytes: &[u8]) -> ParseResult {
 
 fn parse_addresses<'a>(
     family: &str,
-    words: &mut impl Iterator<Item = &'a str>,
+    fields: &mut impl Iterator<Item = &'a str>,
 ) -> Option<(SocketAddr, SocketAddr)> {
     let mut address = || -> Option<IpAddr> {
-        let word = words.next()?;
+        let field = fields.next()?;
         if family == "TCP4" {
-            word.parse().ok().map(IpAddr::V4)
+            field.parse().ok().map(IpAddr::V4)
         } else {
-            word.parse().ok().map(IpAddr::V6)
+            field.parse().ok().map(IpAddr::V6)
         }
     };
     let (from, to) = (address()?, address()?);
     let mut port = || {
-        let word = words.next()?;
-        let is_plain = word.bytes().all(|byte| byte.is_ascii_digit())
-            && (word == "0" || !word.starts_with('0'));
-        word.parse().ok().filter(|_| is_plain)
+        let field = fields.next()?;
+        let is_plain = field.bytes().all(|byte| byte.is_ascii_digit())
+            && (field == "0" || !field.starts_with('0'));
+        field.parse().ok().filter(|_| is_plain)
     };
     let addresses = (SocketAddr::new(from, port()?), SocketAddr::new(to, port()?));
-    words.next().is_none().then_some(addresses)
+    fields.next().is_none().then_some(addresses)
 }
 
 fn parse_version_2(bytes: &[u8]) -> ParseResult {

@@ -123,11 +123,11 @@ mod tests {
         // SAFETY: the descriptor is that of an open, bound socket. One connection may wait to be
         // accepted.
         assert_eq!(unsafe { libc::listen(stuck.as_raw_fd(), 0) }, 0);
-        let _waits = UnixStream::connect(&path).unwrap();
-        let (told, hears) = std::sync::mpsc::channel();
-        let theirs = path.clone();
-        std::thread::spawn(move || told.send(bind(&theirs, None).map(|_| ())));
-        let refused = hears.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer");
+        let _waiting_client = UnixStream::connect(&path).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let other_path = path.clone();
+        std::thread::spawn(move || sender.send(bind(&other_path, None).map(|_| ())));
+        let refused = receiver.recv_timeout(std::time::Duration::from_secs(20)).expect("an answer");
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists());
         // The server has ended, so the file has no listening process.
@@ -140,11 +140,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         for _ in 0..20 {
-            let (ours, file) = bind(&path, None).unwrap();
+            let (own_socket, file) = bind(&path, None).unwrap();
             // The I/O thread has ended, and another program has removed the file.
-            drop(ours);
+            drop(own_socket);
             std::fs::remove_file(&path).unwrap();
-            let (_theirs, other) = bind(&path, None).unwrap();
+            let (_other_socket, other) = bind(&path, None).unwrap();
             file.remove();
             assert!(path.exists(), "removed another server's file");
             other.remove();

@@ -220,11 +220,11 @@ impl Transport {
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
-        piece: &[u8],
+        chunk: &[u8],
     ) -> Poll<io::Result<usize>> {
         match &mut self.channel {
-            Channel::Tls(tls) => tls.poll_write_chunk(cx, piece),
-            _ => self.poll_write_vectored(cx, &[io::IoSlice::new(piece)]),
+            Channel::Tls(tls) => tls.poll_write_chunk(cx, chunk),
+            _ => self.poll_write_vectored(cx, &[io::IoSlice::new(chunk)]),
         }
     }
 

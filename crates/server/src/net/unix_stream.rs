@@ -212,9 +212,9 @@ mod tests {
     async fn a_waiting_writer_is_notified_of_the_disconnect() {
         let (mut a, b) = pair();
         let writing = tokio::spawn(async move {
-            let piece = vec![0; 1 << 20];
+            let chunk = vec![0; 1 << 20];
             loop {
-                if let Err(error) = a.write_all(&piece).await {
+                if let Err(error) = a.write_all(&chunk).await {
                     return error.kind();
                 }
             }

@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use super::listening::socket_group::SocketGroup;
 use super::supervised::supervision::Supervision;
 
-/// A command to the I/O thread. The thread answers by `done`; if it ends first, it drops `done`.
+/// A command to the I/O thread. The thread sends the result to `done`, or drops `done` if
+/// the thread ends before.
 #[derive(Debug)]
 pub(super) enum IoCommand {
     /// Start a listener.

@@ -142,8 +142,8 @@ impl IoContext {
         }
     }
 
-    fn resolve(&self, answer: AppDecision) {
-        if let Some(key) = self.dispatch.resolve(answer) {
+    fn resolve(&self, decision: AppDecision) {
+        if let Some(key) = self.dispatch.resolve(decision) {
             self.connections.wake(key);
         }
     }

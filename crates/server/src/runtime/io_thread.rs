@@ -319,7 +319,9 @@ async fn run_commands(
             () = commands.pushed.notified() => {}
             () = removed => {}
             // No client would be served without one of these tasks, so its panic ends the thread.
-            panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => resume_unwind(panic),
+            panic = wait_for_panic(&mut essential, &mut supervisor_task, &mut listeners) => {
+                resume_unwind(panic)
+            }
         }
     }
 }

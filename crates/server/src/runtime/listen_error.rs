@@ -29,19 +29,22 @@ impl fmt::Display for ListenError {
                     // The first words are those of libuv, because scripts match them.
                     write!(
                         f,
-                        "address already in use: another server listens on {address}; stop it, or choose another port"
+                        "address already in use: {address} is used by another server; \
+                         stop it, or choose another port"
                     )
                 }
                 io::ErrorKind::PermissionDenied => {
                     write!(
                         f,
-                        "permission denied: this user may not listen on {address}; choose a port above 1023"
+                        "permission denied: this user may not listen on {address}; \
+                         choose a port above 1023"
                     )
                 }
                 io::ErrorKind::AddrNotAvailable => {
                     write!(
                         f,
-                        "address not available: {address} does not belong to this machine; use 127.0.0.1 or 0.0.0.0"
+                        "address not available: {address} does not belong to this \
+                         machine; use 127.0.0.1 or 0.0.0.0"
                     )
                 }
                 _ => write!(f, "cannot listen on {address}: {source}"),

@@ -22,11 +22,11 @@ pub(super) async fn watch_application(dispatch: Rc<Dispatch>) {
         let mut seen = dispatch.application.events_taken();
         loop {
             tokio::time::sleep(pause).await;
-            let waits = dispatch.application.wake_if_stalled(seen);
+            let pending = dispatch.application.wake_if_stalled(seen);
             let taken = dispatch.application.events_taken();
             let is_stuck = taken == seen;
             dispatch.is_app_slow.set(is_stuck && dispatch.in_flight() > 0);
-            if waits.is_none() && dispatch.in_flight() == 0 {
+            if pending.is_none() && dispatch.in_flight() == 0 {
                 break;
             }
             pause = if is_stuck { (pause * 2).min(MAX_PAUSE) } else { FIRST_PAUSE };

@@ -110,8 +110,8 @@ impl ServerState {
     }
 
     /// Sets the scoreboard in which I/O threads that start later record the application's work.
-    pub(super) fn set_scoreboard(&self, board: Option<Arc<SharedScoreboard>>) {
-        *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = board;
+    pub(super) fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
+        *self.own_scoreboard.lock().unwrap_or_else(PoisonError::into_inner) = scoreboard;
     }
 
     /// Sends a command to the I/O thread, which is started if it does not run, and waits for the

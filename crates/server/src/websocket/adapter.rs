@@ -54,16 +54,16 @@ impl Adapter for ServerAdapter {
     }
 
     fn take_buffer() -> Vec<u8> {
-        BUFFERS.try_with(|kept| kept.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+        BUFFERS.try_with(|buffers| buffers.borrow_mut().pop()).ok().flatten().unwrap_or_default()
     }
 
     fn return_buffer(mut buffer: Vec<u8>) {
         // The thread-local value does not exist any more while the thread ends.
-        let _ = BUFFERS.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.len() < MAX_KEPT_BUFFERS && buffer.capacity() <= MAX_KEPT_BUFFER_SIZE {
+        let _ = BUFFERS.try_with(|buffers| {
+            let mut buffers = buffers.borrow_mut();
+            if buffers.len() < MAX_KEPT_BUFFERS && buffer.capacity() <= MAX_KEPT_BUFFER_SIZE {
                 buffer.clear();
-                kept.push(buffer);
+                buffers.push(buffer);
             }
         });
     }

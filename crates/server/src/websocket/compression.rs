@@ -40,7 +40,7 @@ pub(super) struct Compression {
 pub(super) struct SendState {
     /// The length of the message that is being compressed on another thread.
     pub(super) compressing: Option<usize>,
-    /// What was sent meanwhile, in order.
+    /// The messages and the close that were sent meanwhile, in order.
     pub(super) deferred: VecDeque<Deferred>,
 }
 

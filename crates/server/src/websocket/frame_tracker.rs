@@ -191,11 +191,11 @@ mod tests {
 
     #[test]
     fn replaces_close_code_1001_of_a_worker_by_1012() {
-        for (code, told) in
+        for (code, forwarded_code) in
             [(1001, 1012), (1000, 1000), (1012, 1012), (4001, 4001), (0x0FE9, 0x0FE9)]
         {
             let (mut bytes, mut expected) = (Vec::new(), Vec::new());
-            for (out, code) in [(&mut bytes, code), (&mut expected, told)] {
+            for (out, code) in [(&mut bytes, code), (&mut expected, forwarded_code)] {
                 encode_frame(out, OpCode::Text, true, None, b"\x03\xE9 is no close code");
                 encode_close(out, CloseCode::new(code), "\u{3E9}", None);
                 // Frames after a close frame are left unchanged.

@@ -98,8 +98,8 @@ pub(crate) struct WebSocketHandle {
 /// ─────────────▶ Open ──────────────────────────────────────────────────▶ Closing
 ///                  │                                                         │
 ///                  │ abort(): connection lost, no pong in time,              │ closing handshake
-///                  │ client does not read, evicted                           │ complete, timeout,
-///                  │                                                         │ connection lost, abort()
+///                  │ client does not read, evicted                           │ complete, timed out,
+///                  │                                                         │ lost, abort()
 ///                  └───────────────────────────▶ Closed ◀────────────────────┘
 /// ```
 ///

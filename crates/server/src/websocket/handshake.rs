@@ -79,7 +79,8 @@ pub(super) fn switching_protocols(
     extensions: Extensions,
 ) -> Vec<u8> {
     let mut head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\nDate: {}\r\nConnection: Upgrade\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n",
         httpdate::fmt_http_date(std::time::SystemTime::now()),
         String::from_utf8_lossy(&accept_key(key)),
     )

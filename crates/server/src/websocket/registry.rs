@@ -44,8 +44,10 @@ impl WebSocketRegistry {
             None => OpenWebSocket::Local(WebSocketHandle::new(&self.shared, exchange)),
         };
         let before = self.open.borrow_mut().insert(exchange.id(), open);
-        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none()) {
-            board.open_session();
+        if let Some(scoreboard) =
+            self.shared.dispatch.scoreboard.as_ref().filter(|_| before.is_none())
+        {
+            scoreboard.open_session();
         }
     }
 
@@ -73,8 +75,10 @@ impl WebSocketRegistry {
     /// Removes a WebSocket that has ended.
     pub(crate) fn remove(&self, id: WebSocketId) {
         let open = self.open.borrow_mut().remove(&id);
-        if let Some(board) = self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some()) {
-            board.close_session();
+        if let Some(scoreboard) =
+            self.shared.dispatch.scoreboard.as_ref().filter(|_| open.is_some())
+        {
+            scoreboard.close_session();
         }
     }
 

@@ -95,13 +95,13 @@ enum TunnelState {
     /// A close frame of the server is waiting for a frame boundary or has been inserted. Later
     /// bytes of the upstream process are discarded.
     Closing,
-    /// One side has ended its direction, and the other side is expected to end, too.
+    /// One side has ended its direction; the other side is expected to end as well.
     Ending,
     /// The tunnel is over, and both connections are dropped.
     Closed,
 }
 
-/// One direction of a tunnel.
+/// The buffer and state of one direction of a tunnel.
 #[derive(Debug, Default)]
 struct Direction {
     /// Bytes that have been read and not completely written yet.
@@ -338,8 +338,8 @@ impl Tunnel {
                 }
                 Poll::Pending => {
                     // Only HTTP/2 streams buffer unread input in this process.
-                    let kept = direction.buffered.len() + transport.buffer_unread(cx);
-                    self.charge(&self.upstream_charge, kept);
+                    let buffered = direction.buffered.len() + transport.buffer_unread(cx);
+                    self.charge(&self.upstream_charge, buffered);
                     self.is_read_paused.set(true);
                     return if transport.peer_state() == PeerState::Closed {
                         Err(io::ErrorKind::ConnectionReset.into())
@@ -500,8 +500,8 @@ impl Tunnel {
 
     /// Charges the buffered bytes of a direction. If the memory budget is exhausted, the tunnel is
     /// aborted.
-    fn charge(&self, charge: &Charge, kept: usize) {
-        let (has, needs) = (charge.bytes(), if kept <= UNCHARGED_BYTES { 0 } else { kept });
+    fn charge(&self, charge: &Charge, buffered: usize) {
+        let (has, needs) = (charge.bytes(), if buffered <= UNCHARGED_BYTES { 0 } else { buffered });
         if needs > has {
             let share = if std::ptr::eq(charge, &raw const self.upstream_charge) {
                 Share::Messages

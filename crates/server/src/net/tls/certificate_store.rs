@@ -444,7 +444,7 @@ mod tests {
         let settings = TlsSettings { pairs: vec![pair], ..TlsSettings::default() };
         let tls = Tls::new(settings, |line| LOGGED.lock().unwrap().push(line.to_owned())).unwrap();
         let logged =
-            |words: &str| LOGGED.lock().unwrap().iter().filter(|line| line.contains(words)).count();
+            |text: &str| LOGGED.lock().unwrap().iter().filter(|line| line.contains(text)).count();
         let serves = |host: &str| tls.names_host(host);
         assert!(serves("localhost"));
         let now = Instant::now();
@@ -490,8 +490,8 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let about_dates = |now: SystemTime| {
             tls.warn_about_dates(now);
-            let said = std::mem::take(&mut *LOGGED.lock().unwrap());
-            said.into_iter().filter(|line| line.contains("expire")).collect::<Vec<_>>()
+            let warnings = std::mem::take(&mut *LOGGED.lock().unwrap());
+            warnings.into_iter().filter(|line| line.contains("expire")).collect::<Vec<_>>()
         };
         LOGGED.lock().unwrap().clear();
         assert_eq!(about_dates(ends - 20 * day), [""; 0]);

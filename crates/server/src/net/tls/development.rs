@@ -113,15 +113,15 @@ mod tests {
     #[test]
     fn a_certificate_is_kept_until_shortly_before_expiry() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("tls");
-        let made = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let path = folder.path().join("tls");
+        let made = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(made.is_new);
         assert_eq!(fs::metadata(&made.file).unwrap().permissions().mode() & 0o777, 0o600);
-        let kept = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let kept = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert_eq!(kept, DevelopmentCertificate { is_new: false, ..made.clone() });
         let (old, key) = create(SystemTime::now() - DAY * (VALID_DAYS - RENEWAL_DAYS)).unwrap();
         write_atomically(&made.file, &(pem("CERTIFICATE", &old) + &key.pem())).unwrap();
-        let anew = DevelopmentCertificate::load_or_create(&place).unwrap();
+        let anew = DevelopmentCertificate::load_or_create(&path).unwrap();
         assert!(
             anew.is_new
                 && anew.fingerprint != made.fingerprint
@@ -130,7 +130,7 @@ mod tests {
         let (der, _) = create(SystemTime::now()).unwrap();
         write_atomically(&made.file, &pem("CERTIFICATE", &der)).unwrap();
         assert!(
-            DevelopmentCertificate::load_or_create(&place).unwrap().is_new,
+            DevelopmentCertificate::load_or_create(&path).unwrap().is_new,
             "a file without a key is replaced"
         );
     }

@@ -105,8 +105,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     if let [only] = chain {
         if !only.is_self_issued() {
             warn(format!(
-                "{name} contains only the server's own certificate: unless clients trust {} as a root, append \
-                 the intermediate certificates",
+                "{name} contains only the server's own certificate: unless clients trust {} as a root, \
+                 append the intermediate certificates",
                 only.issuer()
             ));
         }
@@ -114,7 +114,8 @@ fn warn_about_chain(from: &Pem, chain: &[Certificate], warn: &mut dyn FnMut(Stri
     for (at, pair) in chain.windows(2).enumerate() {
         if !pair[0].is_issued_by(&pair[1]) {
             warn(format!(
-                "the chain in {name} is out of order: certificate {} must be followed by that of {}, not by that of {}",
+                "the chain in {name} is out of order: certificate {} must be followed \
+                 by that of {}, not by that of {}",
                 at + 1,
                 pair[0].issuer(),
                 pair[1].subject()

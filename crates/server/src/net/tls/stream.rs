@@ -37,7 +37,7 @@ pub(crate) enum HandshakeResult {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing has been read.
+    /// The initial state, before the first byte was read.
     New,
     Handshake,
     Open,
@@ -240,10 +240,10 @@ impl TlsStream {
     pub(crate) fn poll_write_chunk(
         &mut self,
         cx: &mut Context<'_>,
-        piece: &[u8],
+        chunk: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.tls.set_buffer_limit(None);
-        let written = self.poll_write_vectored(cx, &[IoSlice::new(piece)]);
+        let written = self.poll_write_vectored(cx, &[IoSlice::new(chunk)]);
         self.tls.set_buffer_limit(Some(WRITE_BYTES));
         written
     }

@@ -101,7 +101,8 @@ impl fmt::Display for TlsError {
                 let user = unsafe { libc::geteuid() };
                 write!(
                     f,
-                    "{part} cannot be read: {from}: {source}; this process runs as the user with the id {user}"
+                    "{part} cannot be read: {from}: {source}; this process runs as the user with \
+                     the id {user}"
                 )
             }
             TlsError::IsDirectory { part, from } => {
@@ -118,19 +119,22 @@ impl fmt::Display for TlsError {
             TlsError::Binary { part: TlsPart::Key, from } => write!(
                 f,
                 "the key in {from} is not PEM but DER or PKCS#12; to make it PEM: \
-                 openssl pkey -inform DER -in {from} -out key.pem, or openssl pkcs12 -in {from} -nocerts -nodes -out key.pem"
+                 openssl pkey -inform DER -in {from} -out key.pem, or \
+                 openssl pkcs12 -in {from} -nocerts -nodes -out key.pem"
             ),
             TlsError::Binary { part, from } => write!(
                 f,
                 "{part} in {from} is not PEM but DER or PKCS#12; to make it PEM: \
-                 openssl x509 -inform DER -in {from} -out cert.pem, or openssl pkcs12 -in {from} -nokeys -out cert.pem"
+                 openssl x509 -inform DER -in {from} -out cert.pem, or \
+                 openssl pkcs12 -in {from} -nokeys -out cert.pem"
             ),
             TlsError::Malformed { part, from, reason } => {
                 write!(f, "{part} in {from} is malformed: {reason}")
             }
             TlsError::Mismatch { certificate, key } => write!(
                 f,
-                "the key in {key} is not that of the certificate in {certificate}: has only one of the two been renewed?"
+                "the key in {key} is not that of the certificate in {certificate}: has \
+                 only one of the two been renewed?"
             ),
         }
     }

@@ -19,13 +19,15 @@ use crate::runtime::io_context::IoContext;
 /// The pause after descriptors or memory have run out.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// The response to a connection that exceeds [`Limits::max_connections`](crate::Limits::max_connections).
-const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 46\r\n\r\n503 Service Unavailable: too many connections\n";
+/// The response to a connection that exceeds [`Limits::connections`](crate::Limits::connections).
+const SERVER_FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 46\r\n\r\n\
+    503 Service Unavailable: too many connections\n";
 
-/// The response to a connection that exceeds [`Limits::max_connections_per_ip`](crate::Limits::max_connections_per_ip).
-const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: text/plain\r\nContent-Length: 64\r\n\r\n503 Service Unavailable: too many connections from this address\n";
+/// The response to a connection that exceeds [`Limits::per_address`](crate::Limits::per_address).
+const TOO_MANY_FROM_IP: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
+    503 Service Unavailable: too many connections from this address\n";
 
 /// The TLS alert `internal_error` (RFC 8446, 6), which rejects a connection before its TLS
 /// handshake.
@@ -72,7 +74,7 @@ pub(in crate::runtime) async fn accept(
                     context
                         .http
                         .handshake_limit
-                        .wait_for_capacity(context.connections.limits.tls_max_handshakes)
+                        .wait_for_capacity(context.connections.limits.handshakes)
                         .await;
                 }
                 // An error means that the client has already disconnected.
@@ -92,8 +94,8 @@ async fn pause(acceptor: WatchedSocket, accept_watch: &mut AcceptWatch) -> Watch
         match accept_watch.mode() {
             AcceptMode::On => match paused.resume() {
                 Ok(acceptor) => return acceptor,
-                Err((again, _)) => {
-                    paused = again;
+                Err((unregistered, _)) => {
+                    paused = unregistered;
                     tokio::time::sleep(RETRY_PAUSE).await;
                 }
             },
@@ -120,18 +122,18 @@ fn admit(
     let tls = config.tls.as_ref();
     let refusal = |response| if tls.is_some() { ALERT } else { response };
     let counted = match accepted.remote() {
-        Some(remote) if limits.max_connections_per_ip < usize::MAX => {
-            match context.connections_per_ip.admit(remote.ip(), limits.max_connections_per_ip) {
+        Some(remote) if limits.per_address < usize::MAX => {
+            match context.connections_per_ip.admit(remote.ip(), limits.per_address) {
                 None => return accepted.reject(refusal(TOO_MANY_FROM_IP)),
                 admitted => admitted,
             }
         }
         _ => None,
     };
-    let has_room = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
+    let has_memory = connections.admit(Share::Connections, 0, connection_bytes(tls.is_some()));
     // The supervisor has already counted the clients of the requests that it forwards.
-    let is_full = connections.len() >= limits.max_connections && !config.is_supervised();
-    if (is_full || !has_room) && !connections.free_slot() {
+    let is_full = connections.len() >= limits.connections && !config.is_supervised();
+    if (is_full || !has_memory) && !connections.free_slot() {
         return accepted.reject(refusal(SERVER_FULL));
     }
     let (transport, addresses) = accepted.into_transport(counted, tls)?;
