@@ -172,7 +172,7 @@ fn a_burst_is_forgotten() {
 }
 
 #[test]
-fn a_middling_size_pays_for_few_chunks_of_its_own() {
+fn a_middling_size_gets_few_dedicated_chunks() {
     const MIDDLING: usize = if cfg!(miri) { 1000 } else { 20_000 };
     // Too large to share the small chunks, also if those are kept from an earlier period.
     let mut arena = Arena::new();

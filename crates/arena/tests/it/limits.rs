@@ -38,7 +38,7 @@ fn nothing_passes_the_limit_and_nearly_all_of_it_is_used() {
 }
 
 #[test]
-fn memory_kept_for_reuse_gives_way_to_the_limit() {
+fn memory_kept_for_reuse_is_freed_for_the_limit() {
     let mut arena = Arena::new();
     arena.set_allocation_limit(Some(1_000_000));
     arena.alloc_uninit::<[u8; 900_000]>();

@@ -141,7 +141,7 @@ fn a_pool_survives_a_key_that_panics() {
 }
 
 #[test]
-fn keys_of_one_hash_are_told_apart() {
+fn keys_with_the_same_hash_are_distinguished() {
     #[derive(PartialEq, Eq)]
     struct Alike(&'static str);
     impl Hash for Alike {

@@ -153,7 +153,7 @@ fn random_periods_of_a_sync_arena_call_no_malloc_once_warm() {
 /// Sixteen requests of nearly an eighth of a chunk get dedicated chunks before the cursor moves on.
 /// They must not replace the chunk that it moves on to, which has the maximum size.
 #[test]
-fn a_chunk_of_the_largest_size_does_not_give_way_to_another() {
+fn a_chunk_of_the_largest_size_is_not_replaced() {
     let mut arena = Arena::with_growth(Growth::fixed(32 * 1024));
     let calls = calls_once_warm(&mut arena, |arena| {
         arena.alloc_uninit::<[u8; 29_000]>();

@@ -116,7 +116,7 @@ fn an_oversized_request_does_not_move_the_cursor() {
 }
 
 #[test]
-fn middling_sizes_after_small_ones_do_not_fill_the_side() {
+fn middling_sizes_after_small_ones_get_few_dedicated_chunks() {
     const COUNT: usize = if cfg!(miri) { 500 } else { 20_000 };
     let mut arena = SyncArena::new();
     for period in 0..3 {
@@ -142,7 +142,7 @@ fn a_limit_refuses_and_names_itself() {
 }
 
 #[test]
-fn kept_memory_gives_way_to_the_limit_at_the_reset_after_a_refusal() {
+fn kept_memory_is_freed_at_the_reset_after_a_refusal() {
     let mut arena = SyncArena::new();
     arena.set_allocation_limit(Some(1_000_000));
     bytes(&arena, 900_000);

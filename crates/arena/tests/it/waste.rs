@@ -59,7 +59,7 @@ fn bimodal_sizes_waste_at_most_0_5_percent() {
 }
 
 #[test]
-fn a_large_one_between_two_small_ones_wastes_at_most_0_1_percent() {
+fn a_large_request_between_two_small_ones_wastes_at_most_0_1_percent() {
     let arena = Arena::new();
     let requested = replay(&arena, 3, {
         let mut sizes = [10, 1_000_000, 10].into_iter();

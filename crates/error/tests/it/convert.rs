@@ -66,7 +66,7 @@ fn the_question_mark() {
 }
 
 #[test]
-fn macro_formats_what_must_be_formatted() {
+fn the_macro_formats_only_if_necessary() {
     let name = "x";
     assert_eq!(error!("plain").to_string(), "plain");
     assert_eq!(error!("plain",).to_string(), "plain");
@@ -148,7 +148,7 @@ fn as_a_std_error() {
 }
 
 #[test]
-fn a_shared_layer_comes_back_from_its_box_whole() {
+fn a_shared_layer_is_restored_from_its_box() {
     let error = Error::new(Failure("f", None)).context("c");
     let back = Error::from(error.clone().into_boxed());
     assert!(std::ptr::eq(failure(&back), failure(&error)));

@@ -391,7 +391,7 @@ fn an_outer_guard_dropped_in_an_inner_scope() {
 /// A guard is held across an `.await`, and the ambient hook is restored after the poll all the
 /// same.
 #[test]
-fn a_guard_that_outlives_its_scope_is_no_longer_in_force() {
+fn a_guard_that_outlives_its_scope_is_no_longer_current() {
     let (count, inner) = Count::new();
     let (ambient, outer) = Count::new();
     with_hook(&outer, || {

@@ -36,7 +36,7 @@ fn many_layers_drop_without_recursion() {
 
 /// Keeps a clone of each thousandth layer, so that the layers inside it stay alive.
 #[test]
-fn layers_that_others_hold_are_kept() {
+fn shared_layers_are_kept() {
     on_a_small_stack(|| {
         let mut error = error!("cause {}", 1);
         let mut held = Vec::new();
@@ -69,7 +69,7 @@ fn threads_that_share_layers_drop_each_once() {
 }
 
 #[test]
-fn a_context_whose_destructor_panics_does_not_keep_the_rest() {
+fn a_context_whose_destructor_panics_does_not_leak_the_rest() {
     let drops = Arc::<AtomicUsize>::default();
     let counted = || Counted(Arc::clone(&drops));
     for fuse in [0, 1, 3] {

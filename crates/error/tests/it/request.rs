@@ -141,7 +141,7 @@ fn the_default_limit_holds() {
 }
 
 #[test]
-fn without_a_listener_errors_are_counted_only() {
+fn without_delivery_errors_are_only_counted() {
     let reports = Arc::new(Reports::<Counted>::new());
     let hook = reports.hook();
     assert_ne!(hook.throw(error!("unheard")), ErrorId::default());
@@ -220,7 +220,7 @@ fn observer_sees_every_error_and_may_take_reports() {
 }
 
 #[test]
-fn many_connections_on_many_threads_lose_nothing_unaccounted() {
+fn many_connections_on_many_threads_count_all_errors() {
     const EACH: u64 = if cfg!(miri) { 20 } else { 2_000 };
     let reports = Arc::new(Reports::<Counted>::new().with_limit(16));
     reports.set_delivery(Delivery::Queue);

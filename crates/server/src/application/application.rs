@@ -27,7 +27,7 @@ pub struct Upstream {
 /// # Requirements
 /// - No function blocks, and all are called on the I/O thread. An application that works on another
 ///   thread passes events on by a queue, and wakes the I/O thread when it has sent a command
-///   ([`IoWaker`](rookery_exchange::IoWaker)).
+///   ([`IoWaker`]).
 /// - Each [`Event::Request`] and [`Event::Head`] that was [accepted](Self::handle_event) is
 ///   returned once, as [`Command::Respond`] or [`Command::ReadBody`] with the same exchange, even
 ///   if the client has disconnected.

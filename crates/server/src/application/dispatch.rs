@@ -40,7 +40,8 @@ pub(crate) struct Dispatch {
     pub(crate) has_forwarded: Cell<bool>,
     /// The scoreboard in which the supervisor reads the application's work.
     pub(crate) scoreboard: Option<Arc<SharedScoreboard>>,
-    /// True if the time of the handover is stored in each exchange ([`Exchange::times`]).
+    /// True if the time at which a request is queued for the application is stored in its exchange
+    /// ([`Exchange::queue_and_start_times`]).
     is_timed: bool,
     /// True if the application needs more than a millisecond to take events.
     pub(crate) is_app_slow: Cell<bool>,
@@ -108,7 +109,7 @@ impl Dispatch {
                 exchange.set_queued_at(now());
             }
         }
-        // Counted before the event is passed on, because the application may have taken the request
+        // The request is counted before the event is passed on, because the application may have taken the request
         // when `handle_event` returns.
         scoreboard.hand();
         self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
@@ -169,7 +170,7 @@ impl Dispatch {
 
     // ---- WebSockets ----
 
-    /// Passes an event to the application that the application never refuses.
+    /// Passes an event other than a request to the application. Such events are never refused.
     pub(crate) fn notify(&self, event: Event) {
         // Only requests are refused.
         let _ = self.push(event);

@@ -59,7 +59,6 @@ fn usable() -> usize {
 const FALLBACK: u64 = 1 << 30;
 
 fn physical() -> Option<u64> {
-    // SAFETY: no pointers are involved; -1 means that the system does not know.
     let (pages, size) =
         // SAFETY: No pointers are involved. The result -1 means that the system does not know the
         // value.

@@ -226,8 +226,9 @@ impl Server {
     }
 
     /// Records the application's work in a scoreboard, in a process without a supervisor, and the
-    /// times in each exchange ([`Exchange::times`]). `None` turns that off. The setting takes
-    /// effect when the I/O thread starts next, so call this function before any listener starts.
+    /// times in each exchange ([`Exchange::queue_and_start_times`]). `None` turns that off. The
+    /// setting takes effect when the I/O thread starts next, so call this function before any
+    /// listener starts.
     pub fn set_scoreboard(&self, scoreboard: Option<Arc<SharedScoreboard>>) {
         self.state.set_scoreboard(scoreboard);
     }

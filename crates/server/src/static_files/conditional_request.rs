@@ -70,7 +70,7 @@ impl Conditions {
     /// whose size is bounded by the limit on the request head.
     pub(crate) fn of(request: &RequestHead<'_>) -> Conditions {
         let value = |name| request.headers.value(name);
-        // Section 14.2 defines Range only for GET.
+        // RFC 9110, section 14.2, defines Range only for GET.
         let range =
             if request.method == "GET" { value("range").and_then(parse_range) } else { None };
         let list = |name| request.headers.list(name).map(|list| list.into_owned().into());
@@ -84,7 +84,7 @@ impl Conditions {
         }
     }
 
-    /// Decides the response for an existing file, in the order of section 13.2.2.
+    /// Decides the response for an existing file, in the order of RFC 9110, section 13.2.2.
     pub(crate) fn evaluate(&self, representation: &Representation<'_>) -> Outcome {
         let is_meant = match (&self.matches, self.unmodified_since, representation.modified) {
             (Some(tags), _, _) => any_tag_matches(tags, representation.etag, Comparison::Strong),
@@ -112,7 +112,7 @@ impl Conditions {
     }
 
     /// Returns true if there is no If-Range or if it matches. Both kinds of validator must be
-    /// strong (section 13.1.5).
+    /// strong (RFC 9110, 13.1.5).
     fn range_applies(&self, representation: &Representation<'_>) -> bool {
         match &self.if_range {
             None => true,
@@ -163,7 +163,7 @@ const WEEKDAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat",
 const IMF_FIXDATE_LEN: usize = 29;
 
 /// Parses a single range of bytes. Returns `None` for an invalid range, another unit, or several
-/// ranges, all of which are ignored (section 14.2).
+/// ranges, all of which are ignored (RFC 9110, 14.2).
 fn parse_range(value: &[u8]) -> Option<ByteRange> {
     let (unit, spec) = value.split_at_checked(UNIT.len())?;
     if !unit.eq_ignore_ascii_case(UNIT) {
@@ -203,7 +203,7 @@ fn parse_if_range(value: &[u8]) -> IfRange {
     }
 }
 
-/// The two ways to compare entity tags (section 8.8.3.2).
+/// The two ways to compare entity tags (RFC 9110, 8.8.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     /// Tags match if they are equal and neither is weak, so that the contents are identical byte by
@@ -213,7 +213,7 @@ enum Comparison {
     Weak,
 }
 
-/// Returns true if `etag` is in a list of tags (sections 13.1.1 and 13.1.2). The list is read up to
+/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up to
 /// the first syntax error.
 fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();

@@ -71,7 +71,7 @@ fn become_websocket(guard: ConnectionGuard, slot: Slot, exchange: Box<Exchange>,
     spawn_websocket(&shared.websockets, id, Upgraded { transport, slot, charge, read, is_ending });
 }
 
-/// The reason why hyper is no longer driven.
+/// The reason for which the server stopped polling hyper for a connection.
 enum HyperOutcome {
     Done,
     Closing(CloseState),

@@ -12,8 +12,9 @@ use tokio::io::ReadBuf;
 use super::frames::Frames;
 use crate::connections::table::ConnectionTable;
 
-/// The flow-control windows in bytes: what a client may send before it is read, for one stream and
-/// for all streams. They differ, so that an unread stream does not block the others.
+/// The flow-control window of a stream, which is the number of bytes that a client may send before
+/// they are read. The window of a connection is larger, so that an unread stream does not block the
+/// others.
 pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 1 << 20;
 

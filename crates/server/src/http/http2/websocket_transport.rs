@@ -124,8 +124,8 @@ impl StreamTransport {
         }
     }
 
-    /// Waits for the next frame, without releasing its window. Returns `None` at the end, and notes
-    /// the reason.
+    /// Waits for the payload of the next DATA frame, without releasing its flow-control window.
+    /// Returns `None` at the end of the stream, and stores the reason in `end`.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.end.is_some() {
             return Poll::Ready(None);

@@ -7,7 +7,7 @@ use std::future::pending;
 
 use tokio::sync::watch;
 
-/// The state of the switch.
+/// The position of an [`AcceptSwitch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::runtime) enum AcceptMode {
     On,

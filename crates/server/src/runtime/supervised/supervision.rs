@@ -88,7 +88,7 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(2);
 pub enum Confirmation {
     /// The supervisor has applied the last announcement.
     Applied,
-    /// The supervisor did not confirm in time. Until it does, there are no further waits.
+    /// The supervisor did not confirm in time. Later calls do not wait until it does confirm.
     TimedOut,
     /// There was no wait, because an earlier one has timed out or the supervisor has disconnected.
     NotAwaited,

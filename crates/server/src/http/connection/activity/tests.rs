@@ -19,8 +19,8 @@ fn ticks(min_rate: u32) -> TimeLimits {
     })
 }
 
-/// The number of ticks after which every client without progress has timed out: the longest limit
-/// above plus the grace period of the minimum rate.
+/// The number of ticks after which every client without progress has timed out. It is the longest
+/// limit above plus the grace period of the minimum rate.
 const LATEST: u32 = 64;
 
 const PHASES: [Phase; 8] = [
