@@ -258,7 +258,8 @@ impl Settings {
             is_new.then(|| {
                 let place = weaker.place.as_deref().unwrap_or("_server.yml");
                 format!(
-                    "{} in the environment overrides {} in {place}, which had precedence in earlier releases",
+                    "{} in the environment overrides {} in {place}, which had precedence in \
+                     earlier releases",
                     stronger.name(),
                     weaker.name(),
                 )
@@ -407,10 +408,8 @@ mod tests {
         assert_eq!(differing("1 B").notes(), [""; 0]);
         assert_eq!(
             differing("2").notes(),
-            [
-                "`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in _server.yml, which had \
-                 precedence in earlier releases"
-            ]
+            ["`ROOKERY_MAX_BODY_SIZE` in the environment overrides `limits.max_body_size:` in \
+                 _server.yml, which had precedence in earlier releases"]
         );
     }
 }

@@ -9,14 +9,16 @@ const YEAR: f64 = 31_536_000.0;
 const MAX_AGE: f64 = 2_147_483_647.0;
 
 pub(crate) static COMPRESSION: Composite = Composite {
-    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, separated by commas",
+    wanted: "on, off, or one or more of level=1 to level=9, threshold=<bytes> and takeover=on, \
+             separated by commas",
     fields: &[("level", Kind::Count), ("threshold", Kind::Bytes), ("takeover", Kind::Flag)],
     read: compression,
     show: show_compression,
 };
 
 pub(crate) static HSTS: Composite = Composite {
-    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, separated by commas",
+    wanted: "off, or a number of seconds, optionally followed by subdomains and preload, \
+             separated by commas",
     fields: &[
         ("max_age", Kind::Seconds),
         ("include_subdomains", Kind::Flag),

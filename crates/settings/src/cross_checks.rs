@@ -33,7 +33,8 @@ pub(crate) fn clients_need_another_port(
     }
     let port = domain.source.show(table::row("redirect_from"));
     Err(format!(
-        "{} needs {port}, usually port 80, if clients need a certificate, because the authority has none.",
+        "{} needs {port}, usually port 80, if clients need a certificate, because the authority \
+         has none.",
         domain.name()
     ))
 }
@@ -76,7 +77,8 @@ pub(crate) fn shares_are_a_whole(settings: &Settings, _: &GivenValue) -> Result<
         return Ok(());
     }
     Err(format!(
-        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 %."
+        "The shares of `max_client_memory` add up to {total} %: together they must be at most 100 \
+         %."
     ))
 }
 
@@ -116,7 +118,8 @@ mod tests {
             (&[("tls_cert", "a b"), ("tls_key", "k l")], "fine"),
             (
                 &[("domain", "a.org"), ("port", "444"), ("tls_client_ca", "c")],
-                "`--domain` needs `--redirect-from`, usually port 80, if clients need a certificate, because the authority has none.",
+                "`--domain` needs `--redirect-from`, usually port 80, if clients need a \
+                 certificate, because the authority has none.",
             ),
             (&[("domain", "a.org"), ("tls_client_ca", "c")], "fine"),
             (
@@ -140,7 +143,8 @@ mod tests {
             (&[("workers", "auto"), ("min_ready", "3")], "fine"),
             (
                 &[("share_replies", "50"), ("share_queues", "50")],
-                "The shares of `max_client_memory` add up to 160 %: together they must be at most 100 %.",
+                "The shares of `max_client_memory` add up to 160 %: together they must be at most \
+                 100 %.",
             ),
             (&[("share_replies", "10")], "fine"),
         ] {

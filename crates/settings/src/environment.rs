@@ -131,7 +131,8 @@ mod tests {
         let wrong = read_all(&[("ROOKERY_PORT", "http")]).unwrap_err();
         assert_eq!(
             wrong,
-            "The environment variable ROOKERY_PORT must be a whole number from 0 to 65535, not `http`."
+            "The environment variable ROOKERY_PORT must be a whole number from 0 to 65535, not \
+             `http`."
         );
     }
 
@@ -141,9 +142,8 @@ mod tests {
         assert_eq!(given, ["max_body_size Number(1.0)"]);
         assert_eq!(
             notes,
-            [
-                "the environment variable ROOKERY_BODY_BYTES is deprecated: use ROOKERY_MAX_BODY_SIZE"
-            ]
+            ["the environment variable ROOKERY_BODY_BYTES is deprecated: use \
+                 ROOKERY_MAX_BODY_SIZE"]
         );
         let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
         assert!(both.unwrap_err().contains("are the same setting"));

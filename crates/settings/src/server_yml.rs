@@ -306,9 +306,10 @@ mod tests {
     #[test]
     fn every_section_is_read() {
         let found = given(
-            "  port: 9000\n  trusted-proxies: [10.0.0.0/8, unix]\n  proxy_protocol: yes\n  log: off\n  ws_compression:\n    \
-             level: 6\n  limits:\n    max_body_size: 10 MB\n    idle_timeout: .inf\n  tls:\n    cert: cert.pem\n    hsts: \
-             {max_age: 300, include-subdomains: on}\n    http2: no\n  workers: auto\n",
+            "  port: 9000\n  trusted-proxies: [10.0.0.0/8, unix]\n  proxy_protocol: yes\n  log: \
+             off\n  ws_compression:\n    level: 6\n  limits:\n    max_body_size: 10 MB\n    \
+             idle_timeout: .inf\n  tls:\n    cert: cert.pem\n    hsts: {max_age: 300, \
+             include-subdomains: on}\n    http2: no\n  workers: auto\n",
         );
         assert_eq!(
             found,
@@ -317,11 +318,13 @@ mod tests {
                 "trusted_proxies List([\"10.0.0.0/8\", \"unix\"])",
                 "proxy_protocol Flag(true)",
                 "log Word(\"none\")",
-                "ws_compression Fields([(\"level\", Number(6.0)), (\"threshold\", Number(512.0)), (\"takeover\", Flag(false))])",
+                "ws_compression Fields([(\"level\", Number(6.0)), (\"threshold\", Number(512.0)), \
+                 (\"takeover\", Flag(false))])",
                 "max_body_size Number(10000000.0)",
                 "idle_timeout Number(inf)",
                 "tls_cert Paths([\"/srv/cert.pem\"])",
-                "hsts Fields([(\"max_age\", Number(300.0)), (\"include_subdomains\", Flag(true)), (\"preload\", Flag(false))])",
+                "hsts Fields([(\"max_age\", Number(300.0)), (\"include_subdomains\", Flag(true)), \
+                 (\"preload\", Flag(false))])",
                 "http2 Flag(false)",
                 "workers Word(\"auto\")",
             ]
@@ -330,7 +333,8 @@ mod tests {
         assert_eq!(given("  port:\n  tls: ~\n  limits: {}\n"), [""; 0]);
         assert_eq!(
             given(
-                "  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      agree_tos: true\n"
+                "  tls:\n    acme:\n      domain: a.org\n      email: [a@b, c@d]\n      \
+                 agree_tos: true\n"
             ),
             ["domain List([\"a.org\"])", "email List([\"a@b\", \"c@d\"])", "agree_tos Flag(true)"]
         );
@@ -382,14 +386,18 @@ mod tests {
         assert_eq!(
             file.notes,
             [
-                "`kill_stuck:` in `/srv/_server.yml`, line 4 is deprecated: write `worker_timeout:`",
-                "`body-bytes:` in `/srv/_server.yml`, line 5 is deprecated: write `limits.max_body_size:`",
-                "`request_timeout:` in `/srv/_server.yml`, line 6 is deprecated: write `limits.request_timeout:`",
+                "`kill_stuck:` in `/srv/_server.yml`, line 4 is deprecated: write \
+                 `worker_timeout:`",
+                "`body-bytes:` in `/srv/_server.yml`, line 5 is deprecated: write \
+                 `limits.max_body_size:`",
+                "`request_timeout:` in `/srv/_server.yml`, line 6 is deprecated: write \
+                 `limits.request_timeout:`",
             ]
         );
         assert_eq!(
             wrong("  kill_stuck: 1s\n  worker_timeout: 1s\n"),
-            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same setting: leave one of them out."
+            "line 5, column 3: `worker_timeout:` and `kill_stuck:` in line 4 are the same \
+             setting: leave one of them out."
         );
     }
 
@@ -398,15 +406,18 @@ mod tests {
         for (options, message) in [
             (
                 "  prot: 1\n",
-                "line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?",
+                "line 4, column 3: `prot:` is not a setting under `options:`. Did you mean \
+                 `port:`?",
             ),
             (
                 "  port: 1\n  max_body_size: 1\n",
-                "line 5, column 3: `max_body_size:` is not a setting under `options:`. It belongs under `limits:`.",
+                "line 5, column 3: `max_body_size:` is not a setting under `options:`. It belongs \
+                 under `limits:`.",
             ),
             (
                 "  limits:\n    max_bodysize: 1\n",
-                "line 5, column 5: `max_bodysize:` is not a setting under `limits:`. Did you mean `max_body_size:`?",
+                "line 5, column 5: `max_bodysize:` is not a setting under `limits:`. Did you mean \
+                 `max_body_size:`?",
             ),
             (
                 "  port: http\n",
@@ -418,11 +429,13 @@ mod tests {
             ),
             (
                 "  port: [1]\n",
-                "line 4, column 9: `port:` must be a whole number from 0 to 65535, not a list of `1`.",
+                "line 4, column 9: `port:` must be a whole number from 0 to 65535, not a list of \
+                 `1`.",
             ),
             (
                 "  ws_compression: {levels: 1}\n",
-                "line 4, column 20: `levels:` is not a field of `ws_compression:`. Did you mean `level:`?",
+                "line 4, column 20: `levels:` is not a field of `ws_compression:`. Did you mean \
+                 `level:`?",
             ),
             (
                 "  limits: 5\n",
@@ -431,7 +444,8 @@ mod tests {
             ("  tls: [a]\n", "line 4, column 8: `tls:` must have fields such as `cert: cert.pem`."),
             (
                 "  log-format: json\n  log_format: json\n",
-                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same setting: leave one of them out.",
+                "line 5, column 3: `log_format:` and `log-format:` in line 4 are the same \
+                 setting: leave one of them out.",
             ),
             (
                 "  tls: {password: x}\n",

@@ -8,7 +8,8 @@ use crate::kind::Form;
 pub const UNIX: &str = "unix:";
 
 pub(crate) static HOST: Form = Form {
-    wanted: "localhost, an IP address of this machine (0.0.0.0 or :: for all), or unix:/path/of/a/socket",
+    wanted: "localhost, an IP address of this machine (0.0.0.0 or :: for all), or \
+             unix:/path/of/a/socket",
     accepts: |text| match text.strip_prefix(UNIX) {
         Some(path) => !path.is_empty(),
         None => is_plain(text),

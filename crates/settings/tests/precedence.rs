@@ -103,8 +103,8 @@ fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
 
 #[test]
 fn what_is_read_from_a_file_and_the_environment_has_their_rank() {
-    let text =
-        b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, trusted_proxies: [unix]}\n";
+    let text = b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, \
+          trusted_proxies: [unix]}\n";
     let file = server_yml::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;
     let variable = |name: &str| (name == "ROOKERY_PORT").then(|| "2".into());
     let environment = environment::read(variable).unwrap().given;

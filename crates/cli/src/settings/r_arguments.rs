@@ -1,19 +1,20 @@
-//! Settings that `serve()` in R passes to the program, in an environment variable.
+//! The arguments of `serve()` in R, which R passes to the program in an environment variable.
 
 use rookery_settings::{GivenValue, Setting, Source, key_value_lines, table};
 
-/// [Lines](lines) `name=value`, with `option:` in front of options of the R session.
+/// The variable with one line `name=value` for each argument. Options of the R session have the
+/// prefix `option:`.
 const VARIABLE: &str = "ROOKERY_INTERNAL_ARGUMENTS";
 
-/// Reads the arguments, of which there are none unless R started the program.
+/// Reads the arguments; empty if R did not start the program.
 ///
 /// # Errors
-/// Fails with a message when an argument is wrong.
+/// Fails with a message if an argument is wrong.
 pub(crate) fn read() -> Result<Vec<GivenValue>, String> {
     read_lines(&std::env::var(VARIABLE).unwrap_or_default())
 }
 
-/// Returns the variable, which R processes are started without.
+/// Returns the name of the variable, which workers must not inherit.
 pub(crate) fn variable() -> &'static str {
     VARIABLE
 }

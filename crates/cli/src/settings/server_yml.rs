@@ -1,4 +1,4 @@
-//! The `_server.yml` of what is to be served.
+//! Finding and reading the `_server.yml` of the target.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,14 @@ use rookery_settings::server_yml::{self, ServerFile};
 use crate::app_detection::Target;
 use crate::failure::Failure;
 
-/// The names that a file of settings has; their case does not matter.
+/// The names of the file, which are compared without case.
 const NAMES: [&str; 2] = ["_server.yml", "_server.yaml"];
 
-/// Reads the target's `_server.yml`. Returns `None` where there is none, or it is for another engine.
+/// Reads the `_server.yml` of the target. Returns `None` if there is no such file, or if it is
+/// meant for another engine.
 ///
 /// # Errors
-/// Fails when the file is wrong, or what it names as its app does not exist.
+/// Fails if the file contains a mistake, or if its `app:` does not exist.
 pub(crate) fn read(target: &Target) -> Result<Option<ServerFile>, Failure> {
     let Some(path) = file_of(target) else { return Ok(None) };
     let bytes = server_yml::bytes(&path).map_err(|error| {
@@ -85,7 +86,8 @@ mod tests {
         };
         assert_eq!(
             told(b"engine: rookery\napp: a.R\noptions:\n  prot: 1\n"),
-            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?"
+            "In `_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did \
+             you mean `port:`?"
         );
         assert_eq!(
             told(b"engine: rookery\napp: no.R\n"),

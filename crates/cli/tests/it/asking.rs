@@ -21,8 +21,8 @@ fn ignores(command: &mut Command, number: libc::c_int) {
 fn quiet(installed: &Installed) {
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"started in generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT\" >&2\n\
-         exec sleep 1000\n",
+        "#!/bin/bash\necho \"started in generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT\" \
+         >&2\nexec sleep 1000\n",
     );
 }
 

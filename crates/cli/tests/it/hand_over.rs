@@ -26,8 +26,8 @@ impl Installed {
         executable(
             &installed.root.path().join("bin/R"),
             // As R's own: dash would let blocked signals in.
-            "#!/bin/bash\nprintf '%s\\n' \"$$\" \"$PWD\" \"$R_LIBS\" \"$R_TESTS\" \"$*\" \"$ROOKERY_INTERNAL_SETTINGS\"\n\
-             grep -E 'Sig(Blk|Ign)' /proc/self/status\nexit 7\n",
+            "#!/bin/bash\nprintf '%s\\n' \"$$\" \"$PWD\" \"$R_LIBS\" \"$R_TESTS\" \"$*\" \
+             \"$ROOKERY_INTERNAL_SETTINGS\"\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\nexit 7\n",
         );
         installed
     }

@@ -99,7 +99,8 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     executable(
         &installed.r(),
         // What it leaves behind ends later, and its parent has gone by then.
-        "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\nwhile [ ! -e end ]; do sleep 0.05; done\nexit 9\n",
+        "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\nwhile [ ! -e end ]; do \
+         sleep 0.05; done\nexit 9\n",
     );
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };

@@ -80,8 +80,8 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     // The environment and the command line count as before.
     write(
         &app,
-        "  port: 64999\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: none\n  \
-         limits: {max_body_size: 2MB, idle_timeout: 10}\n",
+        "  port: 64999\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: \
+         none\n  limits: {max_body_size: 2MB, idle_timeout: 10}\n",
     );
     it.signal(libc::SIGHUP);
     let left = it.await_line("keep their old values until the server is restarted");

@@ -67,7 +67,8 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
     let told = root.path().join("told");
     executable(
         &root.path().join("bin/xdg-open"),
-        "#!/bin/sh\necho \"$# $1 [$ROOKERY_PORT$NOTIFY_SOCKET]\" > \"$TOLD.new\"\nmv \"$TOLD.new\" \"$TOLD\"\n",
+        "#!/bin/sh\necho \"$# $1 [$ROOKERY_PORT$NOTIFY_SOCKET]\" > \"$TOLD.new\"\nmv \
+         \"$TOLD.new\" \"$TOLD\"\n",
     );
     let start = |variables: &[(&str, &str)]| {
         let mut command = rookery();

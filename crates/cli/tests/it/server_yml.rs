@@ -9,7 +9,8 @@ use crate::support::{executable, folder};
 
 /// Replaces `R` by a script that tells what it was given, and ends.
 fn telling(installed: &Installed) {
-    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
+    let script = "#!/bin/bash\necho \"R: ${ROOKERY_WORKER_COUNT-alone} $(echo \
+                  $ROOKERY_INTERNAL_SETTINGS)\" >&2\nexit 7\n";
     executable(&installed.r(), script);
 }
 
@@ -59,10 +60,9 @@ fn a_file_has_several_workers_serve_unless_the_command_line_says_otherwise() {
 fn a_file_has_one_r_process_serve_unless_the_command_line_says_otherwise() {
     let installed = Installed::new();
     telling(&installed);
-    let app = app(
-        "  host: 127.0.0.2\n  port: 0\n  log: none\n  log_format: json\n  tls:\n    cert: /c.pem\n    hsts: 60\n  \
-         limits:\n    max_body_size: 5\n  reconnect: always\n",
-    );
+    let app =
+        app("  host: 127.0.0.2\n  port: 0\n  log: none\n  log_format: json\n  tls:\n    cert: \
+         /c.pem\n    hsts: 60\n  limits:\n    max_body_size: 5\n  reconnect: always\n");
     let (status, said) = serve(&installed, &app, &["--tls", "dev", "--restart", "never"], &[]);
     assert_eq!(status, Some(7), "{said}");
     for field in [
@@ -152,7 +152,8 @@ fn a_mistake_in_a_file_is_told_with_its_position_before_r_is_started() {
         ),
         (
             "  prot: 1\n",
-            "_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you mean `port:`?",
+            "_server.yml`, line 4, column 3: `prot:` is not a setting under `options:`. Did you \
+             mean `port:`?",
         ),
         (
             "  tls: {hsts: 60}\n",

@@ -34,8 +34,9 @@ fn files_are_served_and_logged_until_sigterm() {
     assert!(get(port, "/none").starts_with("HTTP/1.1 404 "));
     assert!(get(port, "/../Cargo.toml").starts_with("HTTP/1.1 400 "));
     // There is no application that could take these.
-    let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\
-                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: \
+                     websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
+                     dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     assert!(ask(port, handshake).starts_with("HTTP/1.1 404 "));
     assert!(
         ask(port, "GET /a\\b HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

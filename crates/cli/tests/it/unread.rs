@@ -132,8 +132,8 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
 }
 
 /// A program in R's place that writes more than pipes hold, and then that it has.
-const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf '%01000d\\n' $i >&2; done\n\
-                    touch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
+const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf \
+                    '%01000d\\n' $i >&2; done\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
 
 /// The workers that have written all that they had to.
 fn those_done(folder: &Path) -> Vec<i32> {

@@ -105,7 +105,8 @@ fn options_about_workers_are_for_one_as_well() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_LISTEN_FD:+listens}\" >&2\nexit 3\n",
+        "#!/bin/bash\necho \"${ROOKERY_WORKER_COUNT} ${ROOKERY_INTERNAL_LISTEN_FD:+listens}\" \
+         >&2\nexit 3\n",
     );
     let app = folder(&[("app.R", "1")]);
     for (words, said) in [
@@ -202,11 +203,10 @@ fn a_signal_that_the_parent_session_passes_on_is_no_second_one() {
     );
     let app = folder(&[("app.R", "1")]);
     // A shell that passes SIGTERM on, as an R session does that has started the program.
-    let script = "\"$0\" serve . --workers 2 --port 0 --no-log & child=$!\n\
-                  trap 'kill -TERM $child; echo passed-on >&2' TERM\n\
-                  echo \"child $child\" >&2\n\
-                  until wait $child; code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\n\
-                  echo \"status $code\" >&2";
+    let script = "\"$0\" serve . --workers 2 --port 0 --no-log & child=$!\ntrap 'kill -TERM \
+                  $child; echo passed-on >&2' TERM\necho \"child $child\" >&2\nuntil wait $child; \
+                  code=$?; ((code < 128)) || ! kill -0 $child 2>/dev/null; do :; done\necho \
+                  \"status $code\" >&2";
     let mut command = Command::new("/bin/bash");
     command
         .arg("-c")

@@ -25,7 +25,7 @@ pub struct MalformedAnnouncement;
 
 impl fmt::Display for MalformedAnnouncement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("what was announced are no static paths")
+        f.write_str("the announcement of static paths is malformed")
     }
 }
 

@@ -30,8 +30,9 @@ fn entry(row: &Setting) -> String {
     let is_literal = matches!(row.default, Default::Is(_));
     let logical = |is: bool| if is { "TRUE" } else { "FALSE" };
     format!(
-        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, stability = {},\n    \
-         default = {}, is_literal = {},\n    wanted = {},\n    help = {},\n    paragraph = {}\n  )",
+        "list(\n    name = {}, former = {}, argument = {}, is_option = {}, is_limit = {}, \
+         stability = {},\n    default = {}, is_literal = {},\n    wanted = {},\n    help = \
+         {},\n    paragraph = {}\n  )",
         text(row.name),
         text(former.map_or("", |former| former.name)),
         text(row.r_argument),

@@ -14,7 +14,8 @@ pub(crate) fn document() -> String {
         "type": "object",
         "properties": {
             "engine": { "const": "rookery" },
-            "app": { "type": "string", "description": "The file or folder to serve, relative to this file" },
+            "app": { "type": "string", "description": "The file or folder to serve, relative to \
+                                                       this file" },
             "options": object(Section::Options),
         },
         "required": ["engine", "app"],

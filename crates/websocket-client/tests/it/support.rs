@@ -155,7 +155,8 @@ pub(crate) fn response(head: &str, more: &str) -> Vec<u8> {
     let key = header(head, "sec-websocket-key").unwrap();
     let accept = String::from_utf8(accept_key(key.as_bytes()).to_vec()).unwrap();
     format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{more}\r\n"
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: \
+         Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n{more}\r\n"
     )
     .into_bytes()
 }

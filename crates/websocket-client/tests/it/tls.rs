@@ -69,7 +69,8 @@ fn the_error_for_an_untrusted_authority_names_a_remedy() {
     let message = failed(&format!("wss://localhost:{port}/"), &roots("stranger.pem"));
     assert!(
         message.contains(
-            "its certificate authority is not trusted here; give the authority's certificate as `ca`"
+            "its certificate authority is not trusted here; give the authority's certificate as \
+             `ca`"
         ),
         "{message}"
     );
