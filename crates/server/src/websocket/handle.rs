@@ -98,7 +98,7 @@ pub(crate) struct WebSocketHandle {
 /// ─────────────▶ Open ──────────────────────────────────────────────────▶ Closing
 ///                  │                                                         │
 ///                  │ abort(): connection lost, no pong in time,              │ closing handshake
-///                  │ client does not read, evicted                           │ complete, timed out,
+///                  │ client does not read, evicted                           │ complete, timeout,
 ///                  │                                                         │ lost, abort()
 ///                  └───────────────────────────▶ Closed ◀────────────────────┘
 /// ```
