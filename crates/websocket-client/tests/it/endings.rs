@@ -84,7 +84,10 @@ fn one_that_does_not_answer_a_close_is_left_in_time() {
         let began = Instant::now();
         bench.clients.close(client, 1000, "");
         let closed = bench.closed();
-        assert_eq!(closed, (1006, "the server did not answer the close frame".to_owned(), false));
+        assert_eq!(
+            closed,
+            (1006, "the server did not respond to the close frame".to_owned(), false)
+        );
         assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
     }
     listens.end();
@@ -105,7 +108,7 @@ fn one_that_is_silent_is_noticed() {
     );
     assert_eq!(
         bench.closed(),
-        (1006, "the server did not answer a ping in time".to_owned(), false)
+        (1006, "the server did not respond to a ping in time".to_owned(), false)
     );
     assert_eq!(peer.end().0, 0x89);
 }
