@@ -136,8 +136,8 @@ impl Link {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if events are waiting for the application. Reads no mutex, so the result may be
-    /// slightly out of date.
+    /// Returns true if events are waiting for the application. Does not lock the mutex, so the
+    /// result may be slightly out of date.
     pub fn has_events(&self) -> bool {
         self.put.load(Ordering::Relaxed) != self.taken()
     }
