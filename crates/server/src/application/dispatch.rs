@@ -109,8 +109,8 @@ impl Dispatch {
                 exchange.set_queued_at(now());
             }
         }
-        // The request is counted before the event is passed on, because the application may have taken the request
-        // when `handle_event` returns.
+        // The request is counted before the event is passed on, because the application may have
+        // taken the request when `handle_event` returns.
         scoreboard.hand();
         self.application.handle_event(event).inspect_err(|_| scoreboard.take_back())
     }
