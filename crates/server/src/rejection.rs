@@ -83,7 +83,7 @@ rejections! {
         /// certificate (RFC 9110, 15.5.20). Status 421.
         Elsewhere,
         /// A share of the memory for clients is used up
-        /// ([`Limits::memory`](crate::Limits::memory)). Status 503, or close code 1013.
+        /// ([`Limits::max_client_memory`](crate::Limits::max_client_memory)). Status 503, or close code 1013.
         Overload,
     }
 }

@@ -1,4 +1,4 @@
-//! Rules across several settings, besides those that a row needs and excludes.
+//! Checks across several settings, besides the lists of needed and excluded settings in each row.
 
 use crate::combined::{GivenValue, Settings};
 use crate::kind::Value;
@@ -57,7 +57,7 @@ pub(crate) fn no_more_ready_than_workers(
     settings: &Settings,
     ready: &GivenValue,
 ) -> Result<(), String> {
-    // How many `auto` is, the program finds out.
+    // The number for `auto` is not known here.
     let (Some(workers), Some(number)) = (settings.number("workers"), ready.value.number()) else {
         return Ok(());
     };

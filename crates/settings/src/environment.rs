@@ -1,4 +1,4 @@
-//! Settings of the environment.
+//! Settings from environment variables.
 
 use std::ffi::OsString;
 
@@ -7,22 +7,23 @@ use crate::kind::Raw;
 use crate::setting::{Places, Setting};
 use crate::table;
 
-/// Variables of hosting services, and the settings that they are for.
+/// The variables of hosting services, and the settings that they set.
 const PLATFORM: [(&str, &str); 2] = [("PORT", "port"), ("WEB_CONCURRENCY", "workers")];
 
-/// What the environment says.
+/// The settings in the environment.
 #[derive(Debug, Default)]
 pub struct Environment {
-    /// Its values.
+    /// The values.
     pub given: Vec<GivenValue>,
-    /// What is to be reported: variables that are deprecated, or ignored.
+    /// Messages about deprecated or ignored variables, to be logged.
     pub notes: Vec<String>,
 }
 
 /// Reads the variables of all settings. An empty variable counts as unset.
 ///
 /// # Errors
-/// Fails with a message when a variable is not text, or has a value that its setting does not accept.
+/// Fails with a message if a variable is not valid UTF-8, or if its setting does not accept the
+/// value.
 pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, String> {
     let variable = |name: &str| -> Result<Option<String>, String> {
         let value = variable(name).map(OsString::into_string).transpose();
@@ -31,7 +32,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
         Ok(value.filter(|value| !value.is_empty() && !is_service_link(value)))
     };
     let mut environment = Environment::default();
-    // A worker finds the number of workers under the name of the setting.
+    // In a worker, the supervisor sets the variable of this setting to the number of workers.
     let is_worker = variable("ROOKERY_WORKER")?.is_some();
     for setting in table::all().filter(|row| row.places.has(Places::ENVIRONMENT)) {
         if setting.name == "workers" && is_worker {
@@ -67,7 +68,7 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     }
     for (name, of) in PLATFORM {
         let setting = table::row(of);
-        // Another program's variable may be anything.
+        // The variable may belong to another program, so any value is accepted.
         let Ok(Some(text)) = variable(name) else { continue };
         match setting.read(&Raw::Text(text)) {
             Ok(value) => {
@@ -87,17 +88,17 @@ pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Environment, 
     Ok(environment)
 }
 
-/// Returns true for the address of a service, which Kubernetes puts into `ROOKERY_PORT` where a
-/// service has the name `rookery`.
+/// Returns true for the address of a service. Kubernetes sets `ROOKERY_PORT` to an address if a
+/// service is named `rookery`.
 fn is_service_link(value: &str) -> bool {
     ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme))
 }
 
-/// Returns the variables that only the program reads, for workers to be started without them.
+/// Returns the variables that only the program reads, and that workers must not inherit.
 pub fn program_variables() -> impl Iterator<Item = String> {
     table::all()
         .filter(|row| row.is_program_variable && row.places.has(Places::ENVIRONMENT))
-        // The program sets it for workers itself, under the same name for one release.
+        // The program itself sets this variable for workers, for one more release.
         .filter(|row| row.name != "workers")
         .map(Setting::variable)
 }
@@ -147,7 +148,7 @@ mod tests {
         );
         let both = read_all(&[("ROOKERY_BODY_BYTES", "1"), ("ROOKERY_MAX_BODY_SIZE", "1")]);
         assert!(both.unwrap_err().contains("are the same setting"));
-        // It never was a variable.
+        // There never was such a variable.
         assert_eq!(read_all(&[("ROOKERY_KILL_STUCK", "1s")]).unwrap().0.len(), 0);
     }
 

@@ -1,4 +1,4 @@
-//! `_server.yml` with `engine: rookery`.
+//! The parser of `_server.yml` with `engine: rookery`.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,33 +12,34 @@ use crate::table;
 use crate::text_forms::{ADMIN, HOST, UNIX};
 use crate::yaml::{self, Content, Field, FileError, Node, Position, file_error};
 
-/// The value of `engine:` that makes a file one of this program's.
+/// The value of `engine:` in the files that this crate reads.
 pub const ENGINE: &str = "rookery";
 const KEYS: [&str; 3] = ["engine", "app", "options"];
 
-/// What a `_server.yml` says.
+/// The content of a `_server.yml`.
 #[derive(Debug)]
 pub struct ServerFile {
-    /// The file or folder of the app, with an absolute path if the file's is.
+    /// The file or folder of the app. The path is absolute if that of the `_server.yml` is.
     pub app: PathBuf,
     /// The settings.
     pub given: Vec<GivenValue>,
-    /// What is to be reported: keys that are deprecated.
+    /// Messages about deprecated keys, to be logged.
     pub notes: Vec<String>,
 }
 
-/// Returns the bytes of the file at `path`, and one more than the reader accepts of a longer file.
+/// Reads the file at `path`, but no more than one byte above the maximum size.
 ///
 /// # Errors
-/// The system's.
+/// Fails with the error of the system.
 pub fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(yaml::MAX_FILE_SIZE as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Reads the bytes of a `_server.yml` at `path`. Paths in it are relative to its folder. Returns
-/// `None` for a file of another engine, which need not be YAML that this reader understands.
+/// Parses the content of the `_server.yml` at `path`. Paths in the file become relative to its
+/// folder. Returns `None` for a file of another engine, which need not be valid YAML for this
+/// parser.
 ///
 /// # Errors
 /// Fails with the first mistake and its position.
@@ -46,7 +47,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     if utf16(bytes).is_some_and(|text| names_engine(&text)) {
         return file_error(Position::START, "the file is encoded in UTF-16: save it in UTF-8.");
     }
-    // A file of another engine may have any bytes.
+    // A file of another engine need not be valid UTF-8.
     let text = String::from_utf8_lossy(bytes);
     let node = match yaml::parse(&text) {
         Ok(node) => node,
@@ -100,7 +101,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Option<ServerFile>, FileError> 
     }))
 }
 
-/// Returns the text of a file in UTF-16: one that begins with a byte order mark, or with ASCII.
+/// Returns the text of a file in UTF-16, which begins with a byte order mark or an ASCII character.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let unit = match bytes {
         [0xFF, 0xFE, ..] | [1..=0x7F, 0, ..] => u16::from_le_bytes,
@@ -111,8 +112,8 @@ fn utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Returns true when a line names the engine, for a text that is not valid YAML. The key and the value
-/// may be quoted, and the mapping may be in braces.
+/// Returns true if a line names the engine `rookery`, in a text that is not valid YAML. The key and
+/// the value may be quoted, and the mapping may be in braces.
 fn names_engine(text: &str) -> bool {
     let quotes = [' ', '\t', '"', '\''];
     text.lines().any(|line| {
@@ -122,18 +123,18 @@ fn names_engine(text: &str) -> bool {
         value.and_then(|rest| rest.strip_prefix(':')).is_some_and(|value| {
             let mut words =
                 value.split([' ', '\t', '"', '\'', ',', '}']).filter(|word| !word.is_empty());
-            // An anchor comes before the value.
+            // An anchor may precede the value.
             words.find(|word| !word.starts_with('&')) == Some(ENGINE)
         })
     })
 }
 
-/// Returns a key with `_` for `-`, as options of the command line are written.
+/// Replaces `-` by `_` in a key.
 fn normalized(key: &str) -> String {
     key.replace('-', "_")
 }
 
-/// Resolves a path that is relative to the folder `base`; `~` is the user's folder.
+/// Resolves a path relative to the folder `base`, and replaces a leading `~` by the home folder.
 pub fn relative_to(path: &Path, base: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::var_os("HOME")) {
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => home.into(),
@@ -172,7 +173,7 @@ impl Reader<'_> {
                 .into_iter()
                 .find(|inner| inner.parent() == Some(section) && inner.key() == key);
             match inner {
-                // `tls:` is a setting as well: `tls: dev`.
+                // `tls: dev` is a setting, although `tls:` is also a section.
                 Some(Section::Tls) if matches!(field.value.content, Content::Text(_)) => {}
                 Some(inner) => {
                     if let Some((_, other)) = seen.iter().find(|(name, _)| *name == inner.key()) {
@@ -252,7 +253,7 @@ impl Reader<'_> {
         format!("`{}`, line {}", self.shown, at.line)
     }
 
-    /// Resolves paths relative to the file.
+    /// Resolves the paths in a value relative to the file.
     fn resolved(&self, setting: &Setting, value: Value) -> Value {
         let is = |form: &Form, other: &Form| std::ptr::eq(form, other);
         let is_address =

@@ -1,4 +1,4 @@
-//! The order of precedence, for a setting of each kind and each pair of sources.
+//! Tests the precedence of each pair of sources, with a setting of each kind.
 
 use std::collections::HashSet;
 use std::mem::discriminant;
@@ -7,7 +7,7 @@ use rookery_settings::{
     GivenValue, Kind, Raw, Settings, Source, Value, environment, server_yml, table,
 };
 
-/// The sources, from the strongest to the weakest.
+/// The sources, from the highest to the lowest precedence.
 const ORDER: [Source; 6] = [
     Source::CommandLine,
     Source::Argument,
@@ -17,7 +17,7 @@ const ORDER: [Source; 6] = [
     Source::Platform,
 ];
 
-/// A setting of each kind, with two values of which neither is the default.
+/// A setting of each kind, with two values that differ from the default.
 const ROWS: [(&str, &str, &str); 12] = [
     ("fail_fast", "on", "off"),
     ("max_connections", "11", "12"),

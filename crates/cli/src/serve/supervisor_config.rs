@@ -85,10 +85,10 @@ pub(crate) fn pool_limits(
     };
     let name = workers.name.clone();
     PoolLimits {
-        queue: config.queue.requests,
+        queue: config.queue.max_queued_requests,
         queue_time: workers.queue_timeout,
         in_flight: workers.max_in_flight,
-        stream_bytes: config.queue.stream_bytes,
+        stream_bytes: config.queue.max_stream_queue_size,
         sessions: workers
             .max_sessions
             .and_then(|most| usize::try_from(most).ok())

@@ -116,17 +116,12 @@ impl CombinedSettings {
     }
 }
 
-/// Returns the limit of the server that a setting sets. The server may have the limit under a
-/// former name.
+/// Returns the limit of the server that a setting sets.
 fn limit_of(setting: &Setting) -> Option<&'static NamedLimit> {
     if setting.section != Section::Limits {
         return None;
     }
-    let name = |limit: &NamedLimit| limit.name().to_str().unwrap_or_default();
-    NamedLimit::all().iter().find(|limit| {
-        name(limit) == setting.name
-            || setting.former.iter().any(|former| former.name == name(limit))
-    })
+    NamedLimit::all().iter().find(|limit| limit.name().to_str() == Ok(setting.name))
 }
 
 #[cfg(test)]
@@ -191,7 +186,7 @@ mod tests {
             (Source::Environment, "idle_timeout", "none"),
         ])
         .config();
-        assert_eq!((config.limits.body_bytes, config.queue.requests), (2, 3));
-        assert_eq!(config.limits.idle_time, Duration::MAX);
+        assert_eq!((config.limits.max_body_size, config.queue.max_queued_requests), (2, 3));
+        assert_eq!(config.limits.idle_timeout, Duration::MAX);
     }
 }

@@ -6,7 +6,7 @@ use rookery_settings::{Group, Kind, Section, Setting, Shown, expected_form, tabl
 
 use crate::help_text;
 
-/// Returns the page in roff. It describes the commands as well, which have no pages of their own.
+/// Returns the page in roff. It also describes the commands, which have no pages of their own.
 pub(crate) fn page() -> String {
     let mut page = format!(
         ".\\\" Written by `make settings` from the table in crates/settings/src/table. Do not \
@@ -111,16 +111,16 @@ fn entries<const N: usize>(page: &mut String, title: &str, entries: [(String, &s
     }
 }
 
-/// Adds a paragraph with a heading, which is roff already.
+/// Adds an entry. `head` is roff already; `text` is plain text.
 fn item(page: &mut String, head: &str, text: &str) {
     let _ = write!(page, ".TP\n{head}\n{}", lines(text));
 }
 
-/// Writes a text, each sentence on a line of its own as is the custom in roff.
+/// Writes a text as roff, with each sentence on a line of its own, as is usual in roff.
 fn lines(text: &str) -> String {
     let text = escaped(&text.replace('`', ""));
     let sentences = text.replace(". ", ".\n");
-    // A line that begins with one of these would be a request.
+    // roff would take a line that begins with one of these characters for a request.
     let plain = sentences.lines().map(|line| {
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
         format!("{guard}{line}\n")

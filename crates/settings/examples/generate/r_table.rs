@@ -1,4 +1,5 @@
-//! `r/R/settings-table.R`: what R's help pages, and its tests, say of each setting.
+//! Writes `r/R/settings-table.R`, from which R's help pages and tests take their facts about
+//! settings.
 
 use std::fmt::Write as _;
 
@@ -47,7 +48,7 @@ fn entry(row: &Setting) -> String {
     )
 }
 
-/// Writes a string of R in ASCII.
+/// Writes an R string in ASCII.
 fn text(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

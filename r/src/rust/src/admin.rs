@@ -43,7 +43,7 @@ impl Core {
         let seen = StandaloneInputs {
             scoreboard: Arc::clone(&scoreboard),
             reports: Arc::clone(self.server().reports()),
-            queue_limit: self.config().queue.requests,
+            queue_limit: self.config().queue.max_queued_requests,
         };
         let about = ServerInfo { target, address: String::new() };
         let one = Standalone::new(about, seen)
@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn observe_server(&self, config: &Config) {
         if let Some(AdminServer { one, .. }) = &self.admin {
             self.server().set_scoreboard(Some(Arc::clone(one.scoreboard())));
-            one.look_at(Arc::clone(self.server().reports()), config.queue.requests);
+            one.look_at(Arc::clone(self.server().reports()), config.queue.max_queued_requests);
         }
     }
 
