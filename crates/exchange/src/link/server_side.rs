@@ -45,8 +45,8 @@ impl Link {
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
-    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are waiting already. The
-    /// server then responds with status 503.
+    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are
+    /// waiting already. The server then responds with status 503.
     pub fn push(&self, event: Event) -> Result<WakeUp, PushError> {
         let waiting = {
             let mut up = lock(&self.up);
