@@ -26,7 +26,8 @@ pub enum Command {
         slot: u32,
     },
     /// Reports that the application has processed a chunk of a streamed request body
-    /// ([`Event::Body`](crate::Event::Body)), so that the server may send as many bytes more.
+    /// ([`Event::Body`](crate::Event::Body)), so that the server may send the same
+    /// number of bytes again.
     BodyConsumed {
         /// The request.
         exchange: ExchangeId,
@@ -70,8 +71,8 @@ pub enum Command {
         /// The bytes of the chunk.
         payload: Payload,
         /// Whether the application will push further chunks by itself. The server then sends no
-        /// [`Event::Pull`](crate::Event::Pull) until it has received a chunk with `is_pushing:
-        /// false` or [`Command::ResumePulls`].
+        /// [`Event::Pull`](crate::Event::Pull) until it has received a chunk for which this
+        /// field is false, or [`Command::ResumePulls`].
         is_pushing: bool,
     },
     /// Makes the server pull chunks with [`Event::Pull`](crate::Event::Pull) again, because the

@@ -6,8 +6,9 @@
 //!   server, and the server subtracts the chunk once it has been written to the client's socket.
 //!   Both sides therefore always know how many bytes are waiting.
 //! - The number of waiting bytes is limited. Above
-//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is accepted. A single
-//!   chunk may exceed this limit while fewer bytes than the stream's high mark are waiting.
+//!   [`QueueLimits::max_stream_queue_size`](crate::QueueLimits::max_stream_queue_size) no chunk is
+//!   accepted. A single chunk may exceed this limit while fewer bytes than the stream's high mark
+//!   are waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

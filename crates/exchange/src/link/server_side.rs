@@ -45,8 +45,8 @@ impl Link {
     ///
     /// # Errors
     /// Returns [`PushError::Full`] with the exchange if
-    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are waiting already. The
-    /// server then responds with status 503.
+    /// [`QueueLimits::max_queued_requests`](super::QueueLimits::max_queued_requests) requests are
+    /// waiting already. The server then responds with status 503.
     pub fn push(&self, event: Event) -> Result<WakeUp, PushError> {
         let waiting = {
             let mut up = lock(&self.up);
@@ -137,8 +137,8 @@ impl Link {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// Returns true if events are waiting for the application. Reads no mutex, so the result may be
-    /// slightly out of date.
+    /// Returns true if events are waiting for the application. Does not lock the mutex, so the
+    /// result may be slightly out of date.
     pub fn has_events(&self) -> bool {
         self.put.load(Ordering::Relaxed) != self.taken()
     }

@@ -213,8 +213,8 @@ enum Comparison {
     Weak,
 }
 
-/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up to
-/// the first syntax error.
+/// Returns true if `etag` is in a list of tags (RFC 9110, 13.1.1 and 13.1.2). The list is read up
+/// to the first syntax error.
 fn any_tag_matches(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     let list = list.trim_ascii();
     if list == b"*" {
