@@ -44,10 +44,10 @@ def arguments() -> argparse.Namespace:
 def measured(group: Group, asked: argparse.Namespace) -> Report:
     named = {contender for scenario in group.scenarios for contender in scenario.contenders}
     about = machine.describe() | build.identity(contenders.ROOKERY_LIB) | contenders.versions(named)
-    sampling.bystanders.share()
+    sampling.other_programs.share()
     began = time.monotonic()
     cells = groups.run(group, asked)
-    others = sampling.bystanders.share()
+    others = sampling.other_programs.share()
     about["network"] = "a namespace of its own" if machine.own_network() else "the machine's loopback"
     about["took"] = f"{time.monotonic() - began:.0f} s"
     about["other programs during the samples"] = f"{others:.0%} of the cores' time"

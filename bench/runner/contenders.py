@@ -148,7 +148,7 @@ def start(
         limit = time.monotonic() + START_LIMIT_S
         while not is_ready(server):
             if not server.is_alive() or time.monotonic() > limit:
-                raise RuntimeError(f"{contender} ended, or was not ready in {START_LIMIT_S:.0f} s: {server.last_words()}")
+                raise RuntimeError(f"{contender} ended, or was not ready in {START_LIMIT_S:.0f} s: {server.last_output()}")
             time.sleep(0.002)
         return server
     except BaseException:

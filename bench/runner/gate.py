@@ -38,7 +38,7 @@ def measure(group: Group) -> dict[str, dict[str, float]]:
         and (scenario.name, contender) in offered
         and f"{group.name}/{scenario.name}" not in UNGATED
     ]
-    machine.say(f"{group.name}: {len(own)} cases")
+    machine.log(f"{group.name}: {len(own)} cases")
     figures = micro.at_once(lambda case: _one(binary, *case), own)
     return {f"{scenario.name}/{contender}": each for (scenario, contender), each in zip(own, figures)}
 

@@ -9,7 +9,7 @@ from functools import partial
 from . import contenders
 from .contenders import Servers
 from .figures import OK, SAMPLES, Cell, Missing, interleave
-from .machine import own_network, say
+from .machine import log, own_network
 from .measure import flame_graph, load_generators, memory, micro, workers
 from .scenarios import Group, Scenario
 from .server import Server
@@ -112,7 +112,7 @@ def run(group: Group, asked: Namespace) -> list[Cell]:
             if scenario.in_turns_with in names:
                 continue  # it was measured with that one
             together = [scenario, *(one for one in scenarios if one.in_turns_with == scenario.name)]
-            say(f"{group.name}: {' and '.join(one.name for one in together)}")
+            log(f"{group.name}: {' and '.join(one.name for one in together)}")
             if scenario.measure == "micro":
                 cells += micro.measure(scenario, *built, group.name not in micro.SOCKETS, asked.quick)
                 continue
@@ -145,4 +145,4 @@ def _draw_flames(row: Row, asked: Namespace) -> None:
             name = f"flame-{cell.scenario}-{cell.contender.replace('/', '-')}.svg"
             with row.servers.get(cell.contender).in_turn() as server:
                 why_not = flame_graph.record(server, row.scenario, asked.out / name)
-            say(f"{name}: {why_not}" if why_not else name)
+            log(f"{name}: {why_not}" if why_not else name)

@@ -24,7 +24,7 @@ QUIET = 0.05
 CLONE_NEWNET, SIOCSIFFLAGS, SIOCSIFADDR, IFF_UP = 0x40000000, 0x8914, 0x8916, 0x1
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     print(f"  {text}", file=sys.stderr, flush=True)
 
 

@@ -25,13 +25,13 @@ class Server:
     log: Path
 
     @property
-    def speaks(self) -> list[str]:
+    def protocols(self) -> list[str]:
         """What load/wsload.c is told to speak with it: `tls`, `h2` or neither."""
         return [shape for shape in TLS_SHAPES if self.contender.endswith(f"/{shape}")]
 
     @property
     def scheme(self) -> str:
-        return "https" if self.speaks else "http"
+        return "https" if self.protocols else "http"
 
     @contextmanager
     def in_turn(self) -> Iterator["Server"]:
@@ -40,7 +40,7 @@ class Server:
         try:
             yield self
         except RuntimeError as error:
-            raise type(error)(f"{error}; {self.last_words()}") from error
+            raise type(error)(f"{error}; {self.last_output()}") from error
         finally:
             self.process.send_signal(signal.SIGSTOP)
 
@@ -99,7 +99,7 @@ class Server:
             raise RuntimeError(f"{self.contender} has no {name}: the process ended")
         return sum(int(each.split()[0]) for each in found) * 1024
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return " / ".join(lines[-4:])
 

@@ -75,7 +75,7 @@ class Watch:
             second, rss = round(time.monotonic() - self.began), self.server.memory_bytes("VmRSS")
             level = Level(second, part, descriptors, threads, rss)
         except (OSError, RuntimeError) as error:
-            raise RuntimeError(f"the server ended: {self.server.last_words()}") from error
+            raise RuntimeError(f"the server ended: {self.server.last_output()}") from error
         self.levels.append(level)
         return level
 

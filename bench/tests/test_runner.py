@@ -160,7 +160,7 @@ requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 e
     def test_a_peer_speaks_what_its_name_says(self):
         for contender, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
             server = contenders.Server(contender, 1, mock.Mock(), Path())
-            self.assertEqual([server.scheme, *server.speaks], spoken, contender)
+            self.assertEqual([server.scheme, *server.protocols], spoken, contender)
 
     def test_h2load_is_believed_only_of_the_protocol_that_was_asked_for(self):
         found = load_generators._of_h2load(self.PRINTED, 0.13877, "h2")

@@ -15,7 +15,7 @@ from .. import build
 from ..contenders import environment, r_code, start
 from ..figures import Missing
 from ..machine import GENERATOR_CORE, SERVER_CORE, clean_environment, pinned, run
-from .sampling import bystanders, sample
+from .sampling import other_programs, sample
 from ..scenarios import Scenario
 from ..server import Server
 
@@ -82,7 +82,7 @@ def h2(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
     if shutil.which("h2load") is None:
         raise Missing("h2load is not installed")
     count, streams = scenario.connections, scenario.streams
-    is_h2 = server.speaks == ["h2"]
+    is_h2 = server.protocols == ["h2"]
     how = [f"-c{count}", f"-m{streams}"] if is_h2 else ["--h1", f"-c{count * streams}"]
     whole = max(1, round(seconds))
     line = ["h2load", "-t1", *how, f"-D{whole}", f"{server.scheme}://127.0.0.1:{server.port}{scenario.path}"]
@@ -117,7 +117,7 @@ def handshakes(server: Server, scenario: Scenario, seconds: float) -> dict[str, 
 
 
 def echo(server: Server, scenario: Scenario, seconds: float) -> dict[str, float]:
-    words = ("wsload", *server.speaks, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
+    words = ("wsload", *server.protocols, "echo", server.port, scenario.path, scenario.connections, seconds, scenario.payload_bytes)
     result, rates = _generated(server, scenario, seconds, "messages", *words)
     return rates | _latencies(result)
 
@@ -200,13 +200,13 @@ def startup(contender: str, scenario: Scenario, _: float) -> dict[str, float]:
         f"cat(took[['elapsed']] * 1000, find.package('{contender}'), sep = '\\n')"
     )
     line = [*pinned(SERVER_CORE, scenario.placement), *r_code(contender, load)]
-    bystanders.begin()
+    other_programs.begin()
     load_ms, folder = run(line, 60, environment()).stdout.split("\n")[:2]
     began = time.monotonic()
     server = start(contender, "hello", scenario.placement, is_ready=_has_answered)
     first_answer_ms = (time.monotonic() - began) * 1000
     server.stop()
-    bystanders.end(0.0)
+    other_programs.end(0.0)
     installed = sum(path.lstat().st_size for path in Path(folder).rglob("*") if path.is_file())
     return {"installed_bytes": float(installed), "load_ms": float(load_ms), "first_answer_ms": first_answer_ms}
 

@@ -76,7 +76,7 @@ def settled_memory(server: Server, is_alone: bool = False) -> int:
 
 @contextmanager
 def _held(server: Server, mode: str, path: str, connections: int) -> Iterator[None]:
-    line = ["timeout", "90", str(build.c_program("wsload")), *server.speaks, mode, str(server.port), path, str(connections)]
+    line = ["timeout", "90", str(build.c_program("wsload")), *server.protocols, mode, str(server.port), path, str(connections)]
     pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
     # It holds them until its input ends, which is here at the end of the block.
     with subprocess.Popen(line, text=True, env=clean_environment(), **pipes) as holder:

@@ -6,7 +6,7 @@ from ..machine import TICKS, proc_field, run
 from ..server import Server
 
 
-class Bystanders:
+class OtherPrograms:
     """How much of the machine other programs used while samples were taken.
 
     A server with two threads gets twice the time of one with one thread on a core that it shares with a stranger, so on
@@ -37,18 +37,18 @@ class Bystanders:
         return sum(fields), sum(fields) - fields[3] - fields[4], sum(os.times()[:4])
 
 
-bystanders = Bystanders()
+other_programs = OtherPrograms()
 
 
 def sample(
     line: list[str], limit_s: float, server: Server | None = None, environment: dict[str, str] | None = None
 ) -> tuple[str, float]:
     """What a program prints that is a sample, or loads a server for one, and the seconds that the server spent meanwhile."""
-    bystanders.begin()
+    other_programs.begin()
     before = server.cpu_seconds() if server else 0.0
     printed = run(line, limit_s, environment).stdout
     if server and not server.is_alive():
         raise RuntimeError("the server ended")
     spent = server.cpu_seconds() - before if server else 0.0
-    bystanders.end(spent)
+    other_programs.end(spent)
     return printed, spent
