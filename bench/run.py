@@ -53,7 +53,7 @@ def measured(group: Group, asked: argparse.Namespace) -> Report:
     about["other programs during the samples"] = f"{others:.0%} of the cores' time"
     found = Report(group, asked, cells, about, others)
     found.write()
-    # On the terminal the goals of all groups stand together at the end.
+    # The terminal shows the goals of all groups together at the end.
     print(found.markdown(with_goals=False), flush=True)
     return found
 
