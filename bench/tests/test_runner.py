@@ -97,7 +97,7 @@ class Scenarios(unittest.TestCase):
         for name, group in GROUPS.items():
             with (
                 mock.patch.dict(groups.WAYS, ways),
-                mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, say=mock.DEFAULT) as parts,
+                mock.patch.multiple(groups, _absent=mock.DEFAULT, own_network=mock.DEFAULT, log=mock.DEFAULT) as parts,
                 mock.patch.object(groups.micro, "built", autospec=True, return_value=({}, "")),
                 mock.patch.object(groups.micro, "measure", autospec=True, return_value=[]) as micro,
                 mock.patch.object(groups.flame_graph, "record", autospec=True, return_value=""),
@@ -157,7 +157,7 @@ finished in 1.01s, 13877.50 req/s, 529.70KB/s
 requests: 13977 total, 13977 started, 13877 done, 13877 succeeded, 0 failed, 0 errored, 0 timeout
 """
 
-    def test_a_peer_speaks_what_its_name_says(self):
+    def test_the_name_of_a_contender_gives_its_protocol(self):
         for contender, *spoken in (("rookery", "http"), ("rookery/evalq", "http"), ("nginx/tls", "https", "tls"), ("rookery/h2", "https", "h2")):
             server = contenders.Server(contender, 1, mock.Mock(), Path())
             self.assertEqual([server.scheme, *server.protocols], spoken, contender)

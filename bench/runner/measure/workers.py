@@ -29,7 +29,7 @@ NAP_EVERY, NAP_S, SHORT_S = 100, 0.5, 0.005
 # For 0.07 % of a long time all four processes sleep, and then every request waits, whatever the
 # balancer. In half a minute that share is 0 or a hundredth.
 NAPS_PER_SECOND, NAPS_S = 80, 120.0
-# A worker that has lived for a minute is restarted at once (see `backoff.rs` in crates/supervisor),
+# A worker that has lived for a minute is restarted at once (see `restart_backoff.rs` in crates/supervisor),
 # which is what this measures.
 LIFE_S = 61.0
 # The time for which the other R processes are kept busy meanwhile.
