@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""What the supervisor costs where there is one worker: its memory, and the time until the first answer.
+"""Measures what the supervisor costs if there is one worker: its memory, and the time until the first response.
 
     bench/one_worker.py [--runs 31] [--instructions]
 
-Starts by turns `rookery serve` and the same R process without the program, and prints the medians of the times
-from the start to the first answer, and the anonymous memory of the supervisor after a thousand requests. Exit
-status 1 when either is more than it may be: 15 ms, 3 MB. With --instructions it also counts, with callgrind, the
-instructions of the R process for each request, alone with an admin listener and as the only worker, and fails above
-0.5 % more. R's heap is so large there that it is never collected: when R collects garbage depends on the size of its heap at the
-start. ROOKERY_LIB is the library with the R package.
+Starts `rookery serve` and the same R process without the program in turns. Prints the medians of the times from the
+start to the first response, and the anonymous memory of the supervisor after a thousand requests. The exit status is 1
+if either exceeds its limit of 15 ms or 3 MB. With --instructions it also counts, with callgrind, the instructions of the
+R process for each request, without a supervisor but with an admin listener, and as the only worker, and fails if the
+worker needs over 0.5 % more. R's heap is so large there that it is never collected, because the time of a collection
+depends on the size of the heap at the start. ROOKERY_LIB is the library with the R package.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-# Records a session with an app by shinyloadtest's own recorder: a browser without a window opens the app through it, moves
-# the slider, writes a title and downloads the data. Needs shinyloadtest, chromote and websocket (tests/dependants builds
-# them) and Chromium.
+# Records a session with an app by shinyloadtest's own recorder: a headless browser opens the app
+# through it, moves the slider, enters a title and downloads the data. Needs shinyloadtest, chromote
+# and websocket (tests/dependants builds them) and Chromium.
 #
 #   R_LIBS=.local/dependants/lib Rscript bench/shinyload/record.R <app> <recording>
 arguments <- commandArgs(trailingOnly = TRUE)
