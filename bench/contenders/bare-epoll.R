@@ -1,4 +1,4 @@
-# The ceiling: bare-epoll/*.c on R's own thread. ROOKERY_BENCH_OUT holds the compiled object.
+# The upper bound: bare-epoll/*.c on R's own thread. ROOKERY_BENCH_OUT has the compiled object.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 library <- dyn.load(file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "bare_epoll.so"))
@@ -27,7 +27,7 @@ input_of <- function(body) {
     rewind = function() at <<- 0L
   )
 }
-# How the handler is called: a fourth argument, for the r-call group
+# How the handler is called, in a fourth argument for the r-call group.
 shape_name <- if (length(args) > 3L) args[[4]] else "trampoline"
 shape <- match(shape_name, c("trampoline", "evalq", "try_catch", "unwind")) - 1L
 constants <- list(null_input, errors, package_version("1.6.9"), input_of)

@@ -1,4 +1,5 @@
-# drogonR, from the library that ROOKERY_CONTENDERS names, with one I/O thread. Its own interface, not Rook's.
+# drogonR, from the library in ROOKERY_CONTENDERS, with one I/O thread. It has its own interface
+# instead of Rook's.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))

@@ -1,4 +1,5 @@
-# nanonext's http_server(), from the library that ROOKERY_CONTENDERS names; `tls` it, over TLS. Its handlers get a list, not a Rook environment.
+# nanonext's http_server(), from the library in ROOKERY_CONTENDERS; `tls` serves it over TLS. Its
+# handlers get a list instead of a Rook environment.
 here <- dirname(sub("--file=", "", grep("--file=", commandArgs(FALSE), value = TRUE)))
 source(file.path(here, "handlers.R"))
 .libPaths(c(Sys.getenv("ROOKERY_CONTENDERS"), .libPaths()))
@@ -18,7 +19,7 @@ push_tokens <- function(conn, req) {
   for (i in seq_len(tokens)) conn$send(token)
   conn$close()
 }
-# Events to everyone, ten times a second.
+# Sends events to all clients, ten times a second.
 conns <- list()
 opened <- function(conn, req) {
   conn$set_header("Content-Type", "text/event-stream")

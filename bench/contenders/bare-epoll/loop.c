@@ -1,4 +1,5 @@
-/* The loop: accept, read, call R, write; level-triggered epoll, one write per batch of pipelined requests. */
+/* The loop: accept, read, call R, write. The epoll is level-triggered, and a batch of pipelined
+ * requests takes one write. */
 #include "bare_epoll.h"
 #include <R_ext/Rdynload.h>
 #include <arpa/inet.h>
@@ -23,10 +24,10 @@ struct connection {
     struct buffer in;
     struct buffer out;
     struct peer peer;
-    SEXP source; /* gives the pieces of the answer that is being sent; NULL: none is */
+    SEXP source; /* returns the chunks of a streamed response; NULL if there is none */
 };
 
-/* Pieces that one connection may send before the others have their turn. */
+/* The number of chunks that one connection may send before other connections are served. */
 #define PIECES 16
 
 struct job {
@@ -37,8 +38,8 @@ struct job {
     SEXP *source;
 };
 
-static struct connection *connections[MAX_CONNECTIONS]; /* by descriptor */
-static SEXP peer_strings;                               /* keeps the strings of the connections alive, two a descriptor */
+static struct connection *connections[MAX_CONNECTIONS]; /* keeps the connections' strings alive */
+static SEXP peer_strings;                               /* keeps the strings of the connections alive, two for each descriptor */
 static enum call_shape shape;
 static int epoll_fd;
 
@@ -129,7 +130,7 @@ static void wait_for_room(struct connection *c) {
     }
 }
 
-/* Returns false when the connection is gone. */
+/* Returns false if the connection is closed. */
 static bool flush(struct connection *c) {
     for (int made = 0;; made++) {
         while (c->written < c->out.length) {
@@ -262,7 +263,8 @@ static SEXP call_handler(void *call) {
     return Rf_eval((SEXP)call, R_GlobalEnv);
 }
 
-/* The r-call group: seconds of CPU time (which a busy machine does not stretch) for `times` calls of `handler(req)` in the given shape, the same call object each time. */
+/* For the r-call group: returns the seconds of CPU time, which other load does not affect, for
+ * `times` calls of `handler(req)` in the given way, with the same call object each time. */
 SEXP bare_time(SEXP call_shape, SEXP handler, SEXP req, SEXP times) {
     struct timespec start, end;
     SEXP condition = R_NilValue, call = PROTECT(Rf_lang2(handler, req));
@@ -272,7 +274,7 @@ SEXP bare_time(SEXP call_shape, SEXP handler, SEXP req, SEXP times) {
     call_batch_begin();
     for (int i = 0; i < count; i++) {
         if (Rf_asInteger(call_shape) < 0) {
-            call_handler(call); /* unprotected: what the call itself costs */
+            call_handler(call); /* unprotected: the cost of the call itself */
         } else if (!call_protected((enum call_shape)Rf_asInteger(call_shape), call_handler, call, &condition)) {
             Rf_error("the handler failed");
         }

@@ -1,8 +1,9 @@
-/* HTTP/1.1 requests with a Content-Length or no body: all that the load generators send. */
+/* HTTP/1.1 requests with a Content-Length or without a body, which is all that the load generators
+ * send. */
 #include "bare_epoll.h"
 #include <string.h>
 
-/* tchar of RFC 9110 5.6.2, already lower-cased on the way out; zero for a byte that may not stand in a name. */
+/* The tchar of RFC 9110, 5.6.2 in lower case; zero for a byte that is invalid in a name. */
 static unsigned char name_byte[256];
 
 __attribute__((constructor)) static void fill_name_bytes(void) {

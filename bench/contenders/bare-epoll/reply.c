@@ -1,4 +1,4 @@
-/* From the list that the handler returned to the bytes of a response, checked on the way. */
+/* Converts the list that the handler returned into the bytes of a response, and checks it. */
 #include "bare_epoll.h"
 #include <string.h>
 #include <time.h>
@@ -108,7 +108,7 @@ static void append_chunk(struct buffer *out, const char *data, size_t length) {
     buffer_append(out, "\r\n", 2);
 }
 
-/* One piece of a body that is a function, as a chunk; NULL is the last. */
+/* Writes one part of a streamed body as a chunk; NULL is the last. */
 void reply_write_piece(SEXP piece, struct buffer *out) {
     if (TYPEOF(piece) == RAWSXP && Rf_xlength(piece) > 0) {
         append_chunk(out, (const char *)RAW(piece), (size_t)Rf_xlength(piece));

@@ -1,7 +1,8 @@
 /* The Rook environment of one request: every binding that httpuv makes, with ordinary values.
  *
- * Strings that do not change are made once: the constants for the process, the peer's address for the connection, the
- * names of headers on first sight. What the request brought is copied, as it has to be. */
+ * Strings that do not change are made once: constants for the process, the client's address for the
+ * connection, and names of headers at their first use. Values of the request are copied, which
+ * cannot be avoided. */
 #include "bare_epoll.h"
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +124,7 @@ static int compare_headers(const void *a, const void *b) {
     const struct header *left = *(const struct header *const *)a;
     const struct header *right = *(const struct header *const *)b;
     int order = compare_names(left, right);
-    return order != 0 ? order : left < right ? -1 : 1; /* equal names keep their order on the wire */
+    return order != 0 ? order : left < right ? -1 : 1; /* equal names keep their order */
 }
 
 static void sort_headers(const struct header **order, int count) {
@@ -141,7 +142,8 @@ static void sort_headers(const struct header **order, int count) {
     }
 }
 
-/* The values of one name that came more than once, joined by a bare comma as httpuv joins them. */
+/* Returns the values of a name that occurs more than once, joined by a comma without a space, as
+ * httpuv does. */
 static SEXP join_values(const struct header **from, int count) {
     size_t total = 0;
     for (int i = 0; i < count; i++) {
@@ -202,7 +204,8 @@ static void define_headers(SEXP env, const struct request *request) {
 }
 
 SEXP req_build(const struct request *request, const struct peer *peer) {
-    /* An unhashed frame is cheaper to make and to read up to some 30 bindings; with 200 headers it is quadratic. */
+    /* An unhashed frame is cheaper to make and to read up to some 30 bindings; with 200 headers it
+     * is quadratic. */
     SEXP env = PROTECT(R_NewEnv(R_EmptyEnv, request->header_count > 24, request->header_count * 2 + 32));
     if (request->method.length == 3 && memcmp(request->method.start, "GET", 3) == 0) {
         Rf_defineVar(sym_method, str_get, env);

@@ -1,4 +1,4 @@
-//! Servers without R, so that what is left out of R's part does not hide a cost of the network's.
+//! Servers without R, whose time would hide the costs of the network code.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,11 +12,12 @@ use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// 200 and thirteen bytes.
+    /// Status 200 and thirteen bytes.
     Hello,
-    /// The same, but each is reported to its request's hook as a failure of the application.
+    /// The same, and each response is reported to the request's hook as a failure of the
+    /// application.
     Failure,
-    /// Messages sent back.
+    /// WebSocket messages are sent back.
     Echo,
 }
 
@@ -38,14 +39,14 @@ pub fn run(port: u16, workload: Workload) -> io::Result<()> {
     }
 }
 
-/// The application waits on the link, so nobody else has to wake it.
+/// A waker that does nothing, because the application waits on the link.
 struct NeverParked;
 
 impl AppWaker for NeverParked {
     fn wake(&self) {}
 }
 
-/// Answers on the main thread what the server's I/O thread hands over.
+/// Responds on the main thread to requests from the server's I/O thread.
 fn answer(port: u16, fails: bool) -> io::Result<()> {
     let server = Server::new(rookery_server::Config::default(), Box::new(NeverParked));
     let _listener = server
@@ -66,7 +67,7 @@ fn answer(port: u16, fails: bool) -> io::Result<()> {
     }
 }
 
-/// One thread, the WebSocket crate alone.
+/// Runs only the WebSocket crate, on one thread.
 fn echo(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
@@ -76,7 +77,7 @@ fn echo(port: u16) -> io::Result<()> {
             Box::leak(Box::new(ServerConfig::default().origin(OriginPolicy::Any)));
         loop {
             let (io, _) = listener.accept().await?;
-            // A generator that hangs up is no news here.
+            // A generator that disconnects is not an error.
             tokio::task::spawn_local(async move { serve(io, config).await.ok() });
         }
     }))
