@@ -10,7 +10,8 @@ null_input <- list(
   close = function() invisible()
 )
 errors <- list(
-  cat = function(..., sep = " ", fill = FALSE, labels = NULL) base::cat(..., sep = sep, file = stderr()),
+  cat = function(..., sep = " ", fill = FALSE, labels = NULL) base::cat(..., sep = sep,
+    file = stderr()),
   flush = function() base::flush(stderr())
 )
 input_of <- function(body) {
@@ -19,7 +20,8 @@ input_of <- function(body) {
     read = function(l = -1L) {
       if (l < 0L) l <- length(body)
       end <- min(length(body), at + l)
-      piece <- if (at == 0L && end == length(body)) body else if (end > at) body[(at + 1L):end] else raw(0)
+      piece <- if (at == 0L &&
+        end == length(body)) body else if (end > at) body[(at + 1L):end] else raw(0)
       at <<- end
       piece
     },

@@ -11,8 +11,10 @@ idle <- function(req) {
   gc()
   list(status = 200L, headers = text, body = "Hello, World!")
 }
-json <- function(req) list(status = 200L, headers = list("Content-Type" = "application/json"), body = json_10k)
-post <- function(req) list(status = 200L, headers = text, body = as.character(nchar(req$body, "bytes")))
+json <- function(req) list(status = 200L, headers = list("Content-Type" = "application/json"),
+  body = json_10k)
+post <- function(req) list(status = 200L, headers = text,
+  body = as.character(nchar(req$body, "bytes")))
 
 app <- dr_app()
 app <- switch(workload,
@@ -22,7 +24,8 @@ app <- switch(workload,
   post = dr_post(app, "/", post),
   static = dr_static(app, "/static", static_dir),
   idle = dr_get(dr_get(app, "/", hello), "/gc", idle),
-  ws = dr_ws(dr_get(app, "/gc", idle), "/ws", on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
+  ws = dr_ws(dr_get(app, "/gc", idle), "/ws",
+    on_message = function(conn, msg, binary) dr_ws_send(conn, msg)),
   stop("drogonR has no workload ", workload)
 )
 dr_serve(app, port = port, threads = 1L)

@@ -13,7 +13,8 @@ tls_file <- file.path(Sys.getenv("ROOKERY_BENCH_OUT"), "tls.pem")
 
 # Ten kilobytes of JSON, made once, because the group measures servers and not jsonlite.
 json_10k <- local({
-  rows <- sprintf('{"id":%04d,"name":"row %04d","value":%08.3f,"flag":true}', 1:170, 1:170, (1:170) / 7)
+  rows <- sprintf('{"id":%04d,"name":"row %04d","value":%08.3f,"flag":true}', 1:170, 1:170,
+    (1:170) / 7)
   text <- paste0("[", paste(rows, collapse = ","), "]")
   paste0(text, strrep(" ", 10240L - nchar(text)))
 })
@@ -33,7 +34,8 @@ rook_handlers <- list(
   `body-in` = function(req) {
     size <- 0
     while (length(piece <- req$rook.input$read(65536L)) > 0L) size <- size + length(piece)
-    list(status = 200L, headers = list("Content-Type" = "text/plain"), body = format(size, scientific = FALSE))
+    list(status = 200L, headers = list("Content-Type" = "text/plain"),
+      body = format(size, scientific = FALSE))
   },
   `body-out` = function(req) {
     list(
@@ -44,12 +46,14 @@ rook_handlers <- list(
   },
   promise = function(req) {
     promises::promise(function(resolve, reject) {
-      resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!"))
+      resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"),
+        body = "Hello, World!"))
     })
   },
   `promise-later` = function(req) {
     promises::promise(function(resolve, reject) {
-      later::later(function() resolve(list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "Hello, World!")))
+      later::later(function() resolve(list(status = 200L,
+        headers = list("Content-Type" = "text/plain"), body = "Hello, World!")))
     })
   },
   static = function(req) list(status = 404L, headers = list(), body = "")
@@ -81,12 +85,15 @@ rook_handlers$`spin-200us` <- spinning(12000)
 rook_handlers$naps <- function(req) {
   seconds <- suppressWarnings(as.numeric(substring(req$PATH_INFO, 2L)))
   if (!is.na(seconds)) Sys.sleep(seconds)
-  list(status = 200L, headers = list("Content-Type" = "text/plain"), body = as.character(Sys.getpid()))
+  list(status = 200L, headers = list("Content-Type" = "text/plain"),
+    body = as.character(Sys.getpid()))
 }
 rook_handlers$`static-naps` <- rook_handlers$naps
 # wrk waits for the body that the head of a response to HEAD announces
-rook_handlers$empty <- function(req) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = "")
-rook_handlers$absent <- function(req) list(status = 404L, headers = list("Content-Type" = "text/plain"), body = "Not here")
+rook_handlers$empty <- function(req) list(status = 200L,
+  headers = list("Content-Type" = "text/plain"), body = "")
+rook_handlers$absent <- function(req) list(status = 404L,
+  headers = list("Content-Type" = "text/plain"), body = "Not here")
 # For bench/soak: everything that a request can be, by path. `/open` returns the number of
 # WebSockets and streams that the app considers open, and `/memory` the memory in R.
 sockets <- 0L
@@ -128,7 +135,8 @@ soak_events <- function() {
 }
 if (workload == "soak") {
   soak_tick <- function() {
-    for (listener in listeners) if (!is.null(listener)) listener$send(strrep("e", 50L), event = "tick")
+    for (listener in listeners) if (!is.null(listener)) listener$send(strrep("e", 50L),
+      event = "tick")
     later::later(soak_tick, 1)
   }
   soak_tick()
@@ -136,13 +144,16 @@ if (workload == "soak") {
 rook_handlers$soak <- function(req) {
   switch(req$PATH_INFO,
     "/upload" = rook_handlers$`body-in`(req),
-    "/big" = list(status = 200L, headers = list("Content-Type" = "application/octet-stream"), body = big),
+    "/big" = list(status = 200L, headers = list("Content-Type" = "application/octet-stream"),
+      body = big),
     "/promise" = promises::promise(function(resolve, reject) {
       later::later(function() resolve(rook_handlers$hello(req)), 0.02)
     }),
     "/stop" = stop("as the soak asked"),
-    "/open" = list(status = 200L, headers = list(), body = as.character(sockets + streams + length(listeners) - length(places))),
-    "/memory" = list(status = 200L, headers = list(), body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
+    "/open" = list(status = 200L, headers = list(),
+      body = as.character(sockets + streams + length(listeners) - length(places))),
+    "/memory" = list(status = 200L, headers = list(),
+      body = format(sum(gc()[, 2]) * 2^20, scientific = FALSE)),
     "/stream" = streamed(soak_stream()),
     "/events" = soak_events(),
     rook_handlers$idle(req)
@@ -161,7 +172,8 @@ rook_handlers$leak <- function(req) {
 rook_handlers$callbacks <- function(req) {
   reply <- rook_handlers$hello(req)
   if (req$PATH_INFO == "/start") .Call(callbacks$wake_start, 100L)
-  if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)), collapse = " ")
+  if (req$PATH_INFO == "/delays") reply$body <- paste(format(.Call(callbacks$wake_delays)),
+    collapse = " ")
   reply
 }
 if (workload == "callbacks") {
@@ -192,7 +204,8 @@ counted <- function(count, piece) {
     piece
   }
 }
-streamed <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
+streamed <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"),
+  body = body)
 rook_handlers$pieces <- function(req) streamed(counted(2000L, piece_64k))
 rook_handlers$tokens <- function(req) streamed(counted(tokens, token))
 

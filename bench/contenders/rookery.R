@@ -6,23 +6,27 @@ shape <- if (length(args) > 3L) args[[4]] else ""
 .libPaths(c(Sys.getenv(if (shape == "before") "ROOKERY_BEFORE" else "ROOKERY_LIB"), .libPaths()))
 if (shape == "alone") {
   # without later, service() waits only on its own condition
-  utils::assignInNamespace("run_now", function(timeoutSecs = 0, all = TRUE, loop = NULL) FALSE, "later")
+  utils::assignInNamespace("run_now", function(timeoutSecs = 0, all = TRUE, loop = NULL) FALSE,
+    "later")
 }
 library(rookery)
 source(file.path(here, "streams.R"))
-app <- if (workload %in% names(stream_apps)) stream_apps[[workload]]() else rook_app(rookery::staticPath)
+is_streamed <- workload %in% names(stream_apps)
+app <- if (is_streamed) stream_apps[[workload]]() else rook_app(rookery::staticPath)
 if (shape == "evalq") {
   # the wrapper between httpuv's loop and the app before its issue 244
   handler <- app$call
   app$call <- function(req) {
-    tryCatch(evalq(handler(req), environment()), error = function(e) list(status = 500L, headers = list(), body = ""))
+    tryCatch(evalq(handler(req), environment()),
+      error = function(e) list(status = 500L, headers = list(), body = ""))
   }
 }
 if (nzchar(Sys.getenv("BENCH_ALLOC_FILE"))) {
   measured <- app$call
   app$call <- function(req) {
     if (req$PATH_INFO != "/allocations") return(measured(req))
-    list(status = 200L, headers = list(), body = as.character(.Call(getFromNamespace("ffi_allocations", "rookery"))))
+    list(status = 200L, headers = list(),
+      body = as.character(.Call(getFromNamespace("ffi_allocations", "rookery"))))
   }
 }
 # An earlier build, as in `before`, may not have the argument `tls`.

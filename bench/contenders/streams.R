@@ -52,7 +52,8 @@ stream_apps <- list(
       more <- counted(tokens, token)
       streamed(function() {
         piece <- more()
-        if (!is.null(piece)) promises::promise(function(resolve, reject) later::later(function() resolve(piece)))
+        if (!is.null(piece)) promises::promise(function(resolve,
+          reject) later::later(function() resolve(piece)))
       })
     })
   },

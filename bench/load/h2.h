@@ -9,11 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { H2_DATA = 0, H2_HEADERS = 1, H2_RESET = 3, H2_SETTINGS = 4, H2_PING = 6, H2_GOAWAY = 7, H2_WINDOW = 8 };
+enum { H2_DATA = 0, H2_HEADERS = 1, H2_RESET = 3, H2_SETTINGS = 4, H2_PING = 6, H2_GOAWAY = 7,
+    H2_WINDOW = 8 };
 enum { H2_END = 1, H2_ACK = 1, H2_END_HEADERS = 4, H2_HEAD = 9, H2_ENABLE_CONNECT = 8 };
 
 struct h2 {
-    uint8_t head[H2_HEAD], control[256]; /* the head of the current frame; the payload of a control frame */
+    /* the head of the current frame; the payload of a control frame */
+    uint8_t head[H2_HEAD], control[256];
     unsigned head_length, control_length, left;
     bool takes_connect, is_answered, has_ended;
 };
@@ -21,13 +23,15 @@ static bool is_h2;
 static struct h2 h2_of[TLS_DESCRIPTORS];
 
 static size_t h2_head(uint8_t *at, size_t length, int type, int flags, unsigned stream) {
-    uint8_t head[H2_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length, (uint8_t)type, (uint8_t)flags,
+    uint8_t head[H2_HEAD] = {(uint8_t)(length >> 16), (uint8_t)(length >> 8), (uint8_t)length,
+        (uint8_t)type, (uint8_t)flags,
                              0, 0, 0, (uint8_t)stream};
     memcpy(at, head, H2_HEAD);
     return H2_HEAD;
 }
 
-static void h2_send(int fd, int type, int flags, unsigned stream, const void *payload, size_t length) {
+static void h2_send(int fd, int type, int flags, unsigned stream, const void *payload,
+    size_t length) {
     uint8_t frame[1024];
     memcpy(frame + h2_head(frame, length, type, flags, stream), payload, length);
     if (give(fd, frame, H2_HEAD + length, MSG_NOSIGNAL) != (ssize_t)(H2_HEAD + length)) {
@@ -38,7 +42,8 @@ static void h2_send(int fd, int type, int flags, unsigned stream, const void *pa
 
 /* A literal header field without indexing and without Huffman coding. */
 static size_t h2_field(uint8_t *at, const char *name, const char *value) {
-    return (size_t)sprintf((char *)at, "%c%c%s%c%s", 0, (int)strlen(name), name, (int)strlen(value), value);
+    return (size_t)sprintf((char *)at, "%c%c%s%c%s", 0, (int)strlen(name), name,
+        (int)strlen(value), value);
 }
 
 static void h2_request(int fd, const char *path, bool is_socket) {
@@ -59,7 +64,8 @@ static bool h2_frame(int fd, struct h2 *h) {
     int type = h->head[3], flags = h->head[4];
     if (type == H2_SETTINGS && (flags & H2_ACK) == 0) {
         for (unsigned i = 0; i + 6 <= h->control_length; i += 6) {
-            h->takes_connect |= h->control[i] == 0 && h->control[i + 1] == H2_ENABLE_CONNECT && h->control[i + 5] == 1;
+            h->takes_connect |= h->control[i] == 0 && h->control[i + 1] == H2_ENABLE_CONNECT &&
+                                h->control[i + 5] == 1;
         }
         h2_send(fd, H2_SETTINGS, H2_ACK, 0, NULL, 0);
     } else if (type == H2_PING && (flags & H2_ACK) == 0) {
@@ -128,7 +134,8 @@ static bool h2_open(int fd, const char *path, bool is_socket) {
         h2_request(fd, path, false);
     }
     while (is_socket ? !h->is_answered : !h->has_ended) {
-        if ((h2_get(fd, data, sizeof data) <= 0 && errno != EAGAIN) || (is_socket && h->has_ended)) {
+        if ((h2_get(fd, data, sizeof data) <= 0 && errno != EAGAIN)
+            || (is_socket && h->has_ended)) {
             return false;
         }
         if (!is_asked && h->takes_connect) {

@@ -75,7 +75,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i], NULL);
     }
-    printf("{\"handshakes\": %llu, \"seconds\": %.6f, \"errors\": %llu}\n", (unsigned long long)done, now() - start,
+    printf("{\"handshakes\": %llu, \"seconds\": %.6f, \"errors\": %llu}\n",
+        (unsigned long long)done, now() - start,
            (unsigned long long)errors);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* A load generator for streamed responses: plain sockets and one epoll.
  *
- *     streamload <port> <path> <connections> <seconds>     prints one JSON object: pieces, bytes, answers, errors, seconds
+ *     streamload <port> <path> <connections> <seconds>
+ *
+ * prints one JSON object: pieces, bytes, answers, errors, seconds.
  *
  * Each chunk of a response has exactly one `~`, which is counted. A response that ends (with "0" as
  * the last chunk) is followed by another connection and request; a truncated response is an error.
@@ -129,7 +131,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     int count = atoi(argv[3]);
-    address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    address = (struct sockaddr_in){.sin_family = AF_INET,
+        .sin_port = htons((uint16_t)atoi(argv[1]))};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", argv[2]);
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -154,7 +157,9 @@ int main(int argc, char **argv) {
         take_what_is_there();
     }
     double took = (double)(now_ns() - start) * 1e-9;
-    printf("{\"pieces\": %llu, \"bytes\": %llu, \"answers\": %llu, \"errors\": %llu, \"seconds\": %.6f}\n", (unsigned long long)pieces,
-           (unsigned long long)bytes, (unsigned long long)answers, (unsigned long long)errors, took);
+    printf("{\"pieces\": %llu, \"bytes\": %llu, \"answers\": %llu, \"errors\": %llu, "
+           "\"seconds\": %.6f}\n",
+           (unsigned long long)pieces, (unsigned long long)bytes, (unsigned long long)answers,
+           (unsigned long long)errors, took);
     return 0;
 }

@@ -5,10 +5,13 @@
  * message in flight, and sends the next when the whole echo has arrived, so the rate also depends
  * on the latency.
  *
- *     wsload echo <port> <path> <connections> <seconds> <payload bytes>   one JSON object with rate and percentiles
- *     wsload idle <port> <path> <connections>                             opens them, prints {"open": n}, waits for stdin
- *     wsload idle-http <port> <path> <connections>                        the same after one GET each, kept alive
- *     wsload tls|h2 ...                                                   any of them over TLS, or over HTTP/2 with TLS
+ *     wsload echo <port> <path> <connections> <seconds> <payload bytes>
+ *                           prints one JSON object with rate and percentiles
+ *     wsload idle <port> <path> <connections>
+ *                           opens them, prints {"open": n}, waits for stdin
+ *     wsload idle-http <port> <path> <connections>
+ *                           the same after one GET each, kept alive
+ *     wsload tls|h2 ...     any of them over TLS, or over HTTP/2 with TLS
  *
  * The first echo of each connection is compared byte for byte, and later ones by opcode and length.
  */
@@ -143,7 +146,8 @@ static void read_answer(int fd, const char *expected) {
 static void open_all(struct connection *all, int count, int port, const char *path, bool is_http) {
     char request[512];
     const char *upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n"
-                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
+                          "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                          "Sec-WebSocket-Version: 13\r\n";
     snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n%s\r\n", path, port,
              is_http ? "" : upgrade);
     for (int i = 0; is_h2 && i < count; i++) {
@@ -156,7 +160,8 @@ static void open_all(struct connection *all, int count, int port, const char *pa
         int end = first + BATCH < count ? first + BATCH : count;
         for (int i = first; i < end; i++) {
             all[i].fd = dial(port);
-            if (give(all[i].fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
+            if (give(all[i].fd, request, strlen(request),
+                MSG_NOSIGNAL) != (ssize_t)strlen(request)) {
                 die("send");
             }
         }
@@ -168,7 +173,8 @@ static void open_all(struct connection *all, int count, int port, const char *pa
 
 static void write_frame(struct connection *c) {
     while (c->unsent > 0) {
-        ssize_t n = give(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = give(c->fd, frame + frame_length - c->unsent, c->unsent, MSG_NOSIGNAL
+            | MSG_DONTWAIT);
         if (n < 0) {
             if (errno != EAGAIN) {
                 errors++;
@@ -222,7 +228,8 @@ static int take(struct connection *c, const uint8_t *data, size_t length) {
                 }
             }
             if ((c->head[0] & 0x08) != 0 || (c->head[0] & 0x80) == 0) {
-                errors++; /* a control frame or a fragment, which no contender sends for this load */
+                /* a control frame or a fragment, which no contender sends for this load */
+                errors++;
             }
             c->length = c->left = size;
             if (size == 0) {
@@ -284,7 +291,8 @@ static void echo(struct connection *all, int count, double seconds) {
             struct connection *c = events[i].data.ptr;
             write_frame(c);
             for (;;) {
-                ssize_t n = is_h2 ? h2_get(c->fd, data, sizeof data) : get(c->fd, data, sizeof data, MSG_DONTWAIT);
+                ssize_t n = is_h2 ? h2_get(c->fd, data, sizeof data)
+                    : get(c->fd, data, sizeof data, MSG_DONTWAIT);
                 if (n < 0 && errno == EAGAIN) {
                     break;
                 }
@@ -303,8 +311,10 @@ static void echo(struct connection *all, int count, double seconds) {
         }
     }
     double took = (double)(now_ns() - start) * 1e-9;
-    printf("{\"messages\": %llu, \"seconds\": %.6f, \"errors\": %llu, \"p50\": %u, \"p99\": %u, \"p999\": %u}\n",
-           (unsigned long long)messages, took, (unsigned long long)errors, percentile(50), percentile(99), percentile(99.9));
+    printf("{\"messages\": %llu, \"seconds\": %.6f, \"errors\": %llu, "
+           "\"p50\": %u, \"p99\": %u, \"p999\": %u}\n",
+           (unsigned long long)messages, took, (unsigned long long)errors, percentile(50),
+           percentile(99), percentile(99.9));
 }
 
 int main(int argc, char **argv) {
@@ -319,7 +329,9 @@ int main(int argc, char **argv) {
     bool is_echo = argc == 7 && strcmp(argv[1], "echo") == 0;
     bool is_http = argc == 5 && strcmp(argv[1], "idle-http") == 0;
     if (!is_echo && !is_http && !(argc == 5 && strcmp(argv[1], "idle") == 0)) {
-        fprintf(stderr, "usage: wsload [tls|h2] echo|idle|idle-http <port> <path> <connections> [<seconds> <payload bytes>]\n");
+        fprintf(stderr,
+            "usage: wsload [tls|h2] echo|idle|idle-http <port> <path> <connections> "
+            "[<seconds> <payload bytes>]\n");
         return 2;
     }
     int port = atoi(argv[2]), count = atoi(argv[4]);

@@ -2,7 +2,8 @@
 #include "bare_epoll.h"
 
 static SEXP trampoline_call; /* .Call(<address of bare_trampoline>) */
-static SEXP evalq_call;      /* tryCatch(evalq(.Call(<address>), <env>), error = identity, interrupt = identity) */
+/* tryCatch(evalq(.Call(<address>), <env>), error = identity, interrupt = identity) */
+static SEXP evalq_call;
 static SEXP unwind_token;
 
 static SEXP (*pending_work)(void *);

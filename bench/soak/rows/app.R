@@ -1,6 +1,7 @@
 # The app of bench/soak/workers.py: a handler of 5 ms, and paths for what its rows need.
 counted <- Sys.getenv("SOAK_COUNTED")
-answer <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"), body = body)
+answer <- function(body) list(status = 200L, headers = list("Content-Type" = "text/plain"),
+  body = body)
 number <- function(req) as.numeric(sub("^[?]", "", req$QUERY_STRING))
 kept <- new.env()
 big <- strrep("x", 4 * 2^20)

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use rookery_exchange::{AppWaker, Command, Event};
-use rookery_server::{Server, ListenerConfig};
+use rookery_server::{ListenerConfig, Server};
 use rookery_websocket::protocol::handshake::{OriginPolicy, ServerConfig};
 use rookery_websocket::{Config, Error, accept};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,7 +57,8 @@ fn answer(port: u16, fails: bool) -> io::Result<()> {
         while let Some(event) = server.link().next() {
             let Event::Request(mut exchange) = event else { continue };
             exchange.begin_response(200);
-            exchange.push_response_header(b"Content-Type", b"text/plain").map_err(io::Error::other)?;
+            let header = exchange.push_response_header(b"Content-Type", b"text/plain");
+            header.map_err(io::Error::other)?;
             exchange.set_response_body(b"Hello, World!");
             if fails {
                 exchange.response_mut().set_failure();

@@ -79,14 +79,16 @@ pub fn open(port: u16, deflates: bool) -> io::Result<TcpStream> {
     let mut io = TcpStream::connect(("127.0.0.1", port))?;
     io.set_nodelay(true)?;
     let extension = if deflates {
-        "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n"
+        "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; \
+         client_no_context_takeover\r\n"
     } else {
         ""
     };
     write!(
         io,
         "GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"
+         Sec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extension}\r\n"
     )?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
