@@ -42,7 +42,7 @@ static SEXP log_string(struct rk_bytes bytes) {
     return Rf_ScalarString(Rf_mkCharLenCE(bytes.start, (int)bytes.len, CE_UTF8));
 }
 
-// Returns the fields of the next record as a list, or NULL if there is none.
+// Returns the fields of the next record as a list, or NULL if no record is queued.
 SEXP ffi_log_next(void) {
     struct rk_log_record record;
     if (!rk_log_next(&record)) {

@@ -1,7 +1,7 @@
 // The admin listener of a single R process. See crates/status and R/admin.R.
 #include "shim.h"
 
-// Returns NULL, or a message that says why the listener cannot be started.
+// Returns NULL, or an error message if the listener cannot be started.
 SEXP ffi_admin_start(SEXP at, SEXP target) {
     if (rk_admin_start(Rf_translateCharUTF8(STRING_ELT(at, 0)),
             Rf_translateCharUTF8(STRING_ELT(target, 0))) != RK_OK) {

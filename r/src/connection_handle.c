@@ -15,8 +15,7 @@ SEXP handle_new(uint64_t id) {
     return handle;
 }
 
-// Returns the id in a handle; a negative number if there is none, or if the handle is from another
-// session or process.
+// Returns the id in a handle, or -1 if the value is not a handle of this session and process.
 double handle_id_here(SEXP handle) {
     bool is_here = TYPEOF(handle) == EXTPTRSXP && R_ExternalPtrAddr(handle) == mark();
     return is_here ? REAL(R_ExternalPtrTag(handle))[0] : -1;
@@ -45,8 +44,8 @@ double handle_id(SEXP handle, const char* what, const char* given) {
     return REAL(R_ExternalPtrTag(handle))[0];
 }
 
-// Returns the id for printing, without errors: NA if there is none, or if the handle is from
-// another session or process.
+// Returns the id in a handle for printing, or NA if the handle has no id or is from another session
+// or process. Raises no error.
 SEXP ffi_handle_number(SEXP handle) {
     double id = handle_id_here(handle);
     return Rf_ScalarReal(id < 0 ? NA_REAL : id);

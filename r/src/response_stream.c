@@ -131,11 +131,11 @@ static void fail(SEXP source, uint64_t id, SEXP caught, const char* text) {
     SEXP body = TYPEOF(response) == VECSXP ? list_element(response, syms.body) : R_NilValue;
     if (TYPEOF(body) == STRSXP && XLENGTH(body) == 1) {
         const void* before = vmaxget();
-        SEXP told = STRING_ELT(body, 0);
+        SEXP string = STRING_ELT(body, 0);
         // Rf_translateCharUTF8() raises an error for text marked as bytes, which nothing would
         // catch here.
-        const char* page = Rf_getCharCE(told) == CE_LATIN1 ? Rf_translateCharUTF8(told)
-            : CHAR(told);
+        const char* page = Rf_getCharCE(string) == CE_LATIN1 ? Rf_translateCharUTF8(string)
+            : CHAR(string);
         rk_stream_abort(id, page, strlen(page));
         vmaxset(before);
     } else {

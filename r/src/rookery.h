@@ -133,12 +133,12 @@ enum rk_worker_state { RK_WORKER_NONE = 0, RK_WORKER_SOCKET_FREE = 1, RK_WORKER_
 
 // the arguments are called on another thread
 void rk_worker_join(void (*interrupt)(void), void (*collect)(void), void (*end)(void));
-int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, rk_error() says why
+int rk_worker_state(void);  // an enum rk_worker_state; after RK_WORKER_FAILED, see rk_error()
 int rk_worker_uses_socket(uint32_t listener);  // whether the listener uses the worker's socket
 
 // admin listener
 
-int rk_admin_start(const char* at, const char* target);  // RK_OK, or rk_error() says why it failed
+int rk_admin_start(const char* at, const char* target);  // RK_OK, or see rk_error()
 // 1: the app listens on `address`; 2: the app stops, `address` is NULL
 void rk_admin_set_state(int state, const char* address);
 void rk_admin_stop(void);
@@ -167,7 +167,7 @@ int rk_is_empty(void);
 uint64_t rk_event_count(void);
 int rk_wait(double seconds);
 int rk_has_failed(void);  // whether the I/O thread has ended unexpectedly
-int rk_take_failure(void);     // returns 1 once after a failure; rk_error() says why
+int rk_take_failure(void);     // returns 1 once after a failure; see rk_error()
 void rk_fail_for_test(void);      // makes the I/O thread fail
 int rk_park(void);
 void rk_resume(void);
@@ -204,7 +204,7 @@ int rk_error_format(uint32_t slot, uint64_t id);
 
 
 // HTTPS
-int rk_acme_check(const struct rk_bytes* wishes, size_t count);
+int rk_acme_check(const struct rk_bytes* settings, size_t count);
 void* rk_tls_new(const struct rk_bytes* pairs, size_t count, struct rk_bytes client_ca,
     int client_is_optional,
                  int is_new_only, int only_http1, int only_http1_websockets, const int* hsts,
@@ -382,7 +382,7 @@ _Static_assert(sizeof(struct rk_static_path) == 112 &&
 
 void* rk_site_new(void);
 void rk_site_free(void* site);
-int rk_site_add(void* site, const struct rk_static_path* path);  // -1: rk_error() says why
+int rk_site_add(void* site, const struct rk_static_path* path);  // -1: see rk_error()
 // serves the added paths; 1: the supervisor has not confirmed the change
 int rk_site_publish(void* site);
 
@@ -397,7 +397,7 @@ struct rk_bytes rk_mask_tokens(struct rk_bytes target);
 // Return lines `key=value`: the value of a setting, and the contents of a `_server.yml`.
 struct rk_bytes rk_read_setting(struct rk_bytes name, struct rk_bytes values);
 struct rk_bytes rk_read_server_yml(struct rk_bytes path, int is_alone);
-struct rk_bytes rk_network_address(void);  // empty if there is none
+struct rk_bytes rk_network_address(void);  // empty if no interface has one
 // 0 if the result has a NUL
 int rk_uri_decode(struct rk_bytes text, int is_whole, struct rk_bytes* out);
 void rk_text_free(void);  // called when the returned text was copied

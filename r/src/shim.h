@@ -101,7 +101,7 @@ SEXP kept(uint64_t token);
 void release(uint64_t token);
 void release_returned(void);
 
-// Returns the value of a variable in an environment, without its parents; NULL if there is none. A
+// Returns the value of a variable in an environment, without its parents; NULL if it is unbound. A
 // promise is forced.
 SEXP variable(SEXP env, SEXP name);
 
@@ -216,7 +216,7 @@ void log_error(const char* where, SEXP condition, const char* text);
 // The maximum length of a route in reports, in bytes.
 enum { ROUTE_MAX = 218 };
 
-// Where an error of an app occurred. Unknown fields are 0 or NULL.
+// The place and request of an error of an app. Unknown fields are 0 or NULL.
 struct error_report {
     uint32_t listener;
     uint32_t slot;
@@ -296,7 +296,8 @@ struct app {
     int loop;                  // the index of the event loop of package later
 };
 
-// What error reports need of an app; `app` is R_NilValue after the listener was stopped.
+// The data about an app that error reports contain. `app` is R_NilValue after the listener was
+// stopped.
 struct app_facts {
     SEXP app;
     const char* detail;
@@ -304,7 +305,8 @@ struct app_facts {
 };
 
 void app_set(uint32_t listener, SEXP app, SEXP settings, SEXP websocket_rules);
-// Copies the app of a listener to `out`; returns false if the listener has none.
+// Copies the app of a listener to `out`; returns false if the listener has no
+// app.
 bool app_find(uint32_t listener, struct app* out);
 struct app_facts app_facts(uint32_t listener);
 void app_remove(uint32_t listener);
@@ -436,7 +438,7 @@ void client_init(void);
 void client_forked(void);
 SEXP ffi_client_loop(void);
 void client_last_events(void);
-SEXP ffi_acme_check(SEXP wishes);
+SEXP ffi_acme_check(SEXP settings);
 SEXP ffi_client_check(SEXP url);
 SEXP ffi_client_open(SEXP core, SEXP setup);
 SEXP ffi_client_send(SEXP handle, SEXP message);

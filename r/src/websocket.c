@@ -77,7 +77,7 @@ static SEXP callbacks_of(SEXP ws, SEXP name) {
     if (TYPEOF(ws) != ENVSXP) {
         return R_NilValue;
     }
-    // Not by `$`, which would search for a method for each class of the object.
+    // The operator `$` would search for a method for each class of the object.
     SEXP value = variable(ws, name);
     return value == NULL ? R_NilValue : value;
 }

@@ -144,7 +144,7 @@ static struct rk_bytes* all_bytes(SEXP strings) {
     return all;
 }
 
-// Returns NULL, or a message that says what is wrong with a URL.
+// Returns NULL, or an error message for an invalid URL.
 SEXP ffi_client_check(SEXP url) {
     return rk_client_check(bytes_of_char(STRING_ELT(url, 0))) == RK_OK ? R_NilValue
         : Rf_mkString(rk_error());

@@ -114,7 +114,7 @@ fn half_a_hello(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
 fn what_is_idle_holds_little_and_what_has_gone_nothing() {
     // Ticks of 10 ms: a connection gives its buffers up after two. What exchanges keep has a limit, and is not looked at.
     let limits =
-        Limits { close_time: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
+        Limits { ws_close_timeout: Duration::from_millis(40), pool_bytes: 0, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let large = vec![7; 4_000_000];
     let server = Server::with_closure_and_echo(config, move |exchange| {

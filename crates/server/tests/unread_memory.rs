@@ -66,7 +66,7 @@ struct Echo {
 impl Echo {
     /// An application that sends each message back, and answers requests with a large reply.
     fn new(sends: Sends) -> Echo {
-        let limits = Limits { memory: Some(2 << 30), ..Limits::default() };
+        let limits = Limits { max_client_memory: Some(2 << 30), ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -215,7 +215,7 @@ fn a_websocket_whose_peer_never_reads_is_counted_and_read_no_further() {
         // It is the client's, and made before.
         let held_by_client = bytes.capacity();
         let sent = send_while_taken(&mut socket, &bytes);
-        let waiting = rookery_exchange::QueueLimits::default().message_bytes;
+        let waiting = rookery_exchange::QueueLimits::default().ws_max_receive_queue_size;
         let echo = Echo { before: echo.before + held_by_client, ..echo };
         let held = echo.assert_counted(&format!("{sends:?} {len}"), waiting);
         assert!(sent < ALL / 2, "{sends:?} {len}: {sent} bytes were read");

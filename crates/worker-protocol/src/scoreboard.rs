@@ -64,7 +64,7 @@ impl RState {
 
 /// Returns the time of `CLOCK_MONOTONIC` in nanoseconds. All processes of a machine share this
 /// clock.
-#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust than the oldest supported one.
+#[allow(clippy::cast_sign_loss)] // `cast_unsigned` needs a newer Rust.
 pub fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write to, and this clock always exists.

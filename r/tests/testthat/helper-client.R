@@ -189,7 +189,9 @@ next_frame <- function(client) {
     )
     length(client$read) >= header + size
   })
-  frame <- list(opcode = as.integer(client$read[[1]]) %% 16, payload = client$read[header + seq_len(size)])
+  frame <- list(
+    opcode = as.integer(client$read[[1]]) %% 16, payload = client$read[header + seq_len(size)]
+  )
   client$read <- client$read[-seq_len(header + size)]
   frame
 }

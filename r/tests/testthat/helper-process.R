@@ -2,7 +2,8 @@
 
 # Runs R, or another program, with arguments; output goes to one file. `$tell()` returns the output,
 # and `$signal()` sends a signal.
-local_process <- function(arguments, dir = tempdir(), env = parent.frame(), environment = character(),
+local_process <- function(
+  arguments, dir = tempdir(), env = parent.frame(), environment = character(),
                           program = file.path(R.home("bin"), "Rscript")) {
   output <- withr::local_tempfile(.local_envir = env)
   process <- processx::process$new(
@@ -27,9 +28,14 @@ local_process <- function(arguments, dir = tempdir(), env = parent.frame(), envi
     process = process,
     # Bytes that are not UTF-8, such as those of a path, become <e9>, because R's regular
     # expressions refuse them.
-    tell = function() iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte"),
-    # Not the method of processx, which loses the exit status of a process that ends at once.
-    signal = function(number) if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
+    tell = function() {
+      iconv(paste(readLines(output, warn = FALSE), collapse = "\n"), "UTF-8", "UTF-8", sub = "byte")
+    },
+    # The method of processx is not used, because it loses the exit status of a process that ends at
+    # once.
+    signal = function(number) {
+      if (process$is_alive()) tools::pskill(process$get_pid(), number) else FALSE
+    }
   )
 }
 
@@ -48,8 +54,13 @@ local_r <- function(text, dir = tempdir(), env = parent.frame(), environment = c
 }
 
 # Runs R's serve() in one process, with the app in `app.R` of a folder, as an object.
-local_served <- function(dir, arguments = "port = 0", env = parent.frame(), environment = character()) {
-  local_r(sprintf("rookery::serve(source('app.R', keep.source = FALSE)$value, %s)", arguments), dir, env, environment)
+local_served <- function(
+  dir, arguments = "port = 0", env = parent.frame(), environment = character()
+) {
+  local_r(
+    sprintf("rookery::serve(source('app.R', keep.source = FALSE)$value, %s)", arguments), dir, env,
+    environment
+  )
 }
 
 # Waits until `done()` is true or the time is up.
@@ -103,7 +114,8 @@ local_requests <- function(url, count, path = NULL, env = parent.frame(), sent =
       statuses <- integer()
       for (i in seq_len(count)) {
         handle <- curl::new_handle(
-          url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE, verbose = TRUE, debugfunction = note
+          url = url, timeout = 60, forbid_reuse = TRUE, fresh_connect = TRUE, verbose = TRUE,
+          debugfunction = note
         )
         if (!is.null(path)) curl::handle_setopt(handle, unix_socket_path = path)
         curl::multi_add(
@@ -126,7 +138,9 @@ local_requests <- function(url, count, path = NULL, env = parent.frame(), sent =
 expect_heard <- function(it) {
   status <- sprintf("/proc/%d/status", it$process$get_pid())
   if (file.exists("/proc/self/status")) {
-    expect_true(wait_until(function() all(grepl(":\\s*0+$", grep("^S[a-z]*Pnd:", readLines(status), value = TRUE)))))
+    expect_true(wait_until(
+      function() all(grepl(":\\s*0+$", grep("^S[a-z]*Pnd:", readLines(status), value = TRUE)))
+    ))
   }
 }
 
@@ -154,14 +168,19 @@ local_package <- function(name, lines, exports, imports = "httpuv", env = parent
   source <- local_app(
     "DESCRIPTION" = c(
       paste("Package:", name), "Version: 0.1", "Title: T", "Description: D.", "License: MIT",
-      "Author: A", "Maintainer: A <a@example.org>", paste("Imports:", paste(imports, collapse = ", "))
+      "Author: A", "Maintainer: A <a@example.org>",
+      paste("Imports:", paste(imports, collapse = ", "))
     ),
     "NAMESPACE" = c(paste0("import(", imports, ")"), paste0("export(", exports, ")")),
     "R/all.R" = lines
   )
   installed <- processx::run(
-    file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
-    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    file.path(R.home("bin"), "R"),
+    c("CMD", "INSTALL", "--no-test-load", "--no-docs", "-l", library, source),
+    env = c(
+      "current", R_TESTS = "",
+      R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)
+    ),
     error_on_status = FALSE, stderr_to_stdout = TRUE
   )
   expect_equal(installed$status, 0, info = installed$stdout)

@@ -28,14 +28,19 @@ chunked <- function(client) {
     if (size == 0) break
     chunks[[length(chunks) + 1]] <- chunk
   }
-  list(status = as.integer(substr(head, 10, 12)), head = head, chunks = chunks, text = text_of(unlist(chunks)))
+  list(
+    status = as.integer(substr(head, 10, 12)), head = head, chunks = chunks,
+    text = text_of(unlist(chunks))
+  )
 }
 
 # Reads until the connection ends, also by a reset.
 rest_of <- function(client) {
   serve_until(function() {
     if (!socketSelect(list(client$socket), timeout = 0)) return(FALSE)
-    bytes <- suppressWarnings(tryCatch(readBin(client$socket, "raw", 1e6), error = function(e) raw(0)))
+    bytes <- suppressWarnings(tryCatch(
+      readBin(client$socket, "raw", 1e6), error = function(e) raw(0)
+    ))
     client$read <- c(client$read, bytes)
     length(bytes) == 0
   })

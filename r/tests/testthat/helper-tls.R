@@ -9,7 +9,10 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
     said <- suppressWarnings(system2("openssl", c(...), stdout = TRUE, stderr = TRUE))
     if (!is.null(attr(said, "status"))) stop(paste(said, collapse = "\n"))
   }
-  key <- c("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"), "-subj", shQuote(subject))
+  key <- c(
+    "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", file(".key"),
+    "-subj", shQuote(subject)
+  )
   if (is.null(signed_by)) {
     names <- c("-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     run("req", "-x509", key, "-out", file(".pem"), "-days", "30", names)
@@ -18,7 +21,8 @@ make_pair <- function(dir, name, subject = "/CN=localhost", signed_by = NULL) {
     extensions <- file(".ext")
     writeLines(c("basicConstraints=CA:FALSE", "extendedKeyUsage=clientAuth"), extensions)
     run(
-      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key, "-CAcreateserial", "-days", "30",
+      "x509", "-req", "-in", file(".csr"), "-CA", signed_by$cert, "-CAkey", signed_by$key,
+      "-CAcreateserial", "-days", "30",
       "-extfile", extensions, "-out", file(".pem")
     )
   }
@@ -34,9 +38,14 @@ local_pem <- function(env = parent.frame()) {
 # Sends one request while this process serves; returns the response, or curl's error as a string.
 fetch_here <- function(url, ...) {
   result <- NULL
-  handle <- curl::new_handle(url = url, timeout = 60, fresh_connect = TRUE, forbid_reuse = TRUE, ...)
+  handle <- curl::new_handle(
+    url = url, timeout = 60, fresh_connect = TRUE, forbid_reuse = TRUE, ...
+  )
   pool <- curl::new_pool()
-  curl::multi_add(handle, done = function(answer) result <<- answer, fail = function(text) result <<- text, pool = pool)
+  curl::multi_add(
+    handle, done = function(answer) result <<- answer, fail = function(text) result <<- text,
+    pool = pool
+  )
   serve_until(function() {
     curl::multi_run(timeout = 0, pool = pool)
     !is.null(result)

@@ -9,11 +9,17 @@ conversation <- function(process, path, output, who, env) {
     process$wait(5000)
     process$kill_tree()
   }, envir = env)
-  it <- list(process = process, path = path, tell = function() paste(readLines(output, warn = FALSE), collapse = "\n"))
+  it <- list(process = process, path = path, tell = function() {
+    paste(readLines(output, warn = FALSE), collapse = "\n")
+  })
   it$ask <- function(...) {
     process$write_input(paste0(paste(...), "\n"))
     answer <- character()
-    if (!wait_until(function() length(answer <<- process$read_output_lines(1)) == 1 || !process$is_alive(), 90)) {
+    has_answer_or_ended <- function() {
+      answer <<- process$read_output_lines(1)
+      length(answer) == 1 || !process$is_alive()
+    }
+    if (!wait_until(has_answer_or_ended, 90)) {
       stop("the ", who, " does not answer:\n", it$tell())
     }
     if (length(answer) == 0) stop("the ", who, " has ended:\n", it$tell())
@@ -23,7 +29,9 @@ conversation <- function(process, path, output, who, env) {
 }
 
 # Runs a program with what a supervisor passes to a worker.
-local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), environment = character()) {
+local_supervisor <- function(
+  program, dir = tempdir(), env = parent.frame(), environment = character()
+) {
   python <- Sys.which("python3")[[1]]
   testthat::skip_if(!nzchar(python), "no python3")
   testthat::skip_on_os(c("mac", "windows", "solaris"))
@@ -34,14 +42,22 @@ local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), env
     python,
     c(normalizePath(testthat::test_path("supervisor.py")), path, output, program),
     stdin = "|", stdout = "|", stderr = "", wd = dir,
-    env = c("current", R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_TESTS = "", environment),
+    env = c(
+      "current", R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep), R_TESTS = "",
+      environment
+    ),
     cleanup = TRUE, cleanup_tree = TRUE
   )
   it <- conversation(process, path, output, "supervisor", env)
   # Returns the fields of the scoreboard as a list.
   it$board <- function() {
     pairs <- strsplit(strsplit(it$ask("board"), " ", fixed = TRUE)[[1]], "=", fixed = TRUE)
-    stats::setNames(lapply(pairs, function(pair) if (grepl("^[0-9]+$", pair[[2]])) as.numeric(pair[[2]]) else pair[[2]]), vapply(pairs, `[[`, "", 1))
+    stats::setNames(
+      lapply(pairs, function(pair) {
+        if (grepl("^[0-9]+$", pair[[2]])) as.numeric(pair[[2]]) else pair[[2]]
+      }),
+      vapply(pairs, `[[`, "", 1)
+    )
   }
   # Sends a request over the worker's socket; `call` is the worker header.
   it$get <- function(path = "/", call = NULL, headers = character(), ...) {
@@ -61,7 +77,9 @@ local_supervisor <- function(program, dir = tempdir(), env = parent.frame(), env
 
 # Runs a worker that evaluates R code.
 local_worker <- function(code, dir = tempdir(), env = parent.frame(), environment = character()) {
-  file <- withr::local_tempfile(lines = c("library(rookery)", code), fileext = ".R", .local_envir = env)
+  file <- withr::local_tempfile(
+    lines = c("library(rookery)", code), fileext = ".R", .local_envir = env
+  )
   local_supervisor(c(file.path(R.home("bin"), "Rscript"), file), dir, env, environment)
 }
 
@@ -69,7 +87,9 @@ local_worker <- function(code, dir = tempdir(), env = parent.frame(), environmen
 local_serving_worker <- function(path, dir = tempdir(), env = parent.frame()) {
   file <- system.file("serve", "cli.R", package = "rookery")
   asked <- paste0("target=", path, "\nhost=127.0.0.1\nport=0\nlog=nothing\nlog_format=common\n")
-  command <- c(file.path(R.home("bin"), "R"), "--no-echo", "--no-restore", "--no-save", paste0("--file=", file))
+  command <- c(
+    file.path(R.home("bin"), "R"), "--no-echo", "--no-restore", "--no-save", paste0("--file=", file)
+  )
   folder <- if (dir.exists(path)) path else dirname(path)
   local_supervisor(command, folder, env, c(ROOKERY_INTERNAL_SETTINGS = asked))
 }

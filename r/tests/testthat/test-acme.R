@@ -10,35 +10,64 @@ test_that("errors of acme() name the argument and the remedy", {
   expect_error(acme(42), "`domain` must be host names")
   expect_error(acme("a.org", agree_tos = NA), "`agree_tos` must be TRUE or FALSE")
   expect_error(acme("a.org"), "Let's Encrypt, whose terms .* agreed to, with `agree_tos = TRUE`")
-  expect_error(acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`")
+  expect_error(
+    acme("a.org", directory = "https://ca/"), "the authority at https://ca/, .* `agree_tos = TRUE`"
+  )
   expect_error(acme("a.org", email = "", agree_tos = TRUE), "`email` must be e-mail addresses")
-  expect_error(acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give only one")
-  expect_error(acme("a.org", agree_tos = TRUE, challenge = "dns-01"), "`challenge` must be \"http-01\" or \"tls-alpn-01\"")
+  expect_error(
+    acme("a.org", agree_tos = TRUE, staging = TRUE, directory = "https://ca/"), "give only one"
+  )
+  expect_error(
+    acme("a.org", agree_tos = TRUE, challenge = "dns-01"),
+    "`challenge` must be \"http-01\" or \"tls-alpn-01\""
+  )
   wish <- acme("a.org", agree_tos = TRUE, dir = "kept")
   expect_equal(wish$dir, file.path(getwd(), "kept"))
   expect_error(tls_config(acme = "a.org"), "`acme` must be made by acme\\(\\)")
   expect_error(tls_config("cert.pem", acme = wish), "`cert` and `acme` exclude each other")
   expect_error(tls_config(acme = wish, client_ca = "ca.pem"), "`acme` needs `redirect_from`")
-  expect_s3_class(tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls")
-  expect_output(print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE)
-  expect_output(print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)")
-  all <- acme(c("a.org", "b.org"), email = "me@a.org", agree_tos = TRUE, profile = "shortlived", challenge = "http-01", dir = "/d")
-  expect_equal(format(all), c("  a.org, b.org, from Let's Encrypt", "  contact me@a.org, profile shortlived, by http-01 alone", "  kept in /d"))
+  expect_s3_class(
+    tls_config(acme = wish, client_ca = "ca.pem", client_auth = "optional"), "rookery_tls"
+  )
+  expect_output(
+    print(tls_config(acme = wish)), "a.org, from Let's Encrypt\n  kept in /", fixed = FALSE
+  )
+  expect_output(
+    print(acme("a.org", agree_tos = TRUE, staging = TRUE)), "Let's Encrypt \\(staging\\)"
+  )
+  all <- acme(
+    c("a.org", "b.org"), email = "me@a.org", agree_tos = TRUE, profile = "shortlived",
+    challenge = "http-01", dir = "/d"
+  )
+  expect_equal(
+    format(all),
+    c(
+      "  a.org, b.org, from Let's Encrypt",
+      "  contact me@a.org, profile shortlived, by http-01 only", "  kept in /d"
+    )
+  )
 })
 
 test_that("orders that an authority cannot fulfil are refused before it is contacted", {
   start <- function(...) {
-    startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL))
+    startServer(
+      "127.0.0.1", 0, app,
+      tls = tls_config(acme = acme(..., agree_tos = TRUE, dir = tempfile()), redirect_from = NULL)
+    )
   }
   expect_error(start("*.a.org"), "no certificate can be ordered for `\\*.a.org`")
   expect_error(start("localhost"), "only for public names")
   expect_error(start("a.org", email = "me"), "`me` is not an e-mail address")
   expect_error(start("a.org", directory = "http://ca.example/"), "it must be an https:// URL")
-  expect_error(start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a redirect port")
+  expect_error(
+    start("a.org", challenge = "http-01", directory = nobody), "http-01 needs a redirect port"
+  )
   expect_error(start("a.org", ca = "/nowhere.pem"), "/nowhere.pem cannot be read")
   file <- withr::local_tempfile(lines = "")
   expect_error(
-    startServer("127.0.0.1", 0, app, tls = tls_config(acme = acme("a.org", agree_tos = TRUE, dir = file))),
+    startServer(
+      "127.0.0.1", 0, app, tls = tls_config(acme = acme("a.org", agree_tos = TRUE, dir = file))
+    ),
     "certificates cannot be stored in"
   )
 })
@@ -76,7 +105,9 @@ test_that("_server.yml and the command line accept the options of acme()", {
   dir <- withr::local_tempdir()
   tls_of <- function(...) {
     file <- file.path(dir, "_server.yml")
-    writeLines(c("engine: rookery", "app: app.R", "options:", "  tls:", paste0("    ", c(...))), file)
+    writeLines(
+      c("engine: rookery", "app: app.R", "options:", "  tls:", paste0("    ", c(...))), file
+    )
     rookery:::tls_of_settings(rookery:::server_file(file)$values)
   }
   tls <- tls_of("acme: {domain: [a.org, b.org], agree_tos: true, dir: kept}", "redirect_from: 80")
@@ -84,12 +115,15 @@ test_that("_server.yml and the command line accept the options of acme()", {
   expect_equal(tls$acme$dir, file.path(dir, "kept"))
   expect_equal(tls$redirect_from, 80L)
   expect_error(tls_of("acme: {email: me@a.org}"), "`tls.acme.email:` needs `tls.acme.domain:`")
-  expect_error(tls_of("acme: {domain: a.org, nonsense: 1}"), "`nonsense:` is not a setting under `acme:`")
+  expect_error(
+    tls_of("acme: {domain: a.org, nonsense: 1}"), "`nonsense:` is not a setting under `acme:`"
+  )
   expect_error(tls_of("acme: {domain: a.org}"), "agreed to", class = "rookery_bad_tls")
   asked <- rookery:::cli_read(paste0(
     "host=::\nport=443\n",
     paste0("tls:text:", c(
-      "tls_min_version=1.2", "domain=a.org", "domain=b.org", "email=me@a.org", "acme_directory=https://ca/dir", "acme_profile=shortlived",
+      "tls_min_version=1.2", "domain=a.org", "domain=b.org", "email=me@a.org",
+      "acme_directory=https://ca/dir", "acme_profile=shortlived",
       "acme_challenge=http-01", "acme_dir=/d"
     ), "\n", collapse = ""),
     "tls:flag:agree_tos=TRUE\ntls:flag:acme_staging=FALSE\ntls:number:redirect_from=80\n"

@@ -18,7 +18,9 @@ admin_app <- c(
 
 # Runs R's serve() of that app with an admin listener on a socket. `$admin(path)` sends a request to
 # it, and `$metric(name)` returns a number.
-local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(), environment = character()) {
+local_administered <- function(
+  at = NULL, lines = admin_app, env = parent.frame(), environment = character()
+) {
   dir <- normalizePath(withr::local_tempdir(.local_envir = env))
   writeLines(lines, file.path(dir, "app.R"))
   socket <- at %||% withr::local_tempfile(pattern = "a", tmpdir = "/tmp", .local_envir = env)
@@ -31,7 +33,11 @@ local_administered <- function(at = NULL, lines = admin_app, env = parent.frame(
   it$admin <- function(path) fetch(paste0("http://localhost", path), path = socket)
   it$metric <- function(name) metric_of(rawToChar(it$admin("/metrics")$content), name)
   # The R process that serves the path.
-  it$pid <- function() jsonlite::fromJSON(rawToChar(it$admin("/status")$content), simplifyVector = FALSE)$workers[[1]]$pid
+  it$pid <- function() {
+    jsonlite::fromJSON(
+      rawToChar(it$admin("/status")$content), simplifyVector = FALSE
+    )$workers[[1]]$pid
+  }
   it
 }
 
@@ -42,7 +48,10 @@ metric_of <- function(text, name) {
 }
 
 probes <- function(it) {
-  vapply(c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L, USE.NAMES = FALSE)
+  vapply(
+    c("live", "ready", "startup"), function(name) it$admin(paste0("/-/", name))$status_code, 0L,
+    USE.NAMES = FALSE
+  )
 }
 
 test_that("the admin listener of one R process responds while R is busy", {
@@ -52,7 +61,9 @@ test_that("the admin listener of one R process responds while R is busy", {
   for (path in c("/", "/", "/missing")) fetch(paste0(url, path))
   expect_true(wait_until(function() identical(it$metric("requests_total{class=\"2xx\"}"), 2)))
   expect_equal(it$metric("requests_total{class=\"4xx\"}"), 1)
-  for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) expect_equal(it$metric(name), 3)
+  for (name in c("queue_seconds_count", "upstream_seconds_count", "request_seconds_count")) {
+    expect_equal(it$metric(name), 3)
+  }
   expect_equal(it$metric("workers{state=\"ready\"}"), 1)
   expect_gt(it$metric("worker_memory_bytes{slot=\"0\"}"), 1e6)
   expect_gt(it$metric("open_fds"), 3)
@@ -66,7 +77,11 @@ test_that("the admin listener of one R process responds while R is busy", {
     )
     expect_true(wait_until(function() {
       curl::multi_run(timeout = 0.05, pool = pool)
-      if (path == "/busy") it$metric("worker_busy_seconds{slot=\"0\"}") > 0.05 else identical(it$metric("queue_length"), 1)
+      if (path == "/busy") {
+        it$metric("worker_busy_seconds{slot=\"0\"}") > 0.05
+      } else {
+        identical(it$metric("queue_length"), 1)
+      }
     }))
   }
   expect_equal(probes(it), c(200L, 200L, 200L))
@@ -76,7 +91,10 @@ test_that("the admin listener of one R process responds while R is busy", {
   expect_equal(status$target, it$dir)
   expect_equal(status$queue$length, 1)
   worker <- status$workers[[1]]
-  expect_equal(worker[c("state", "r_state", "in_flight")], list(state = "ready", r_state = "busy", in_flight = 1L))
+  expect_equal(
+    worker[c("state", "r_state", "in_flight")],
+    list(state = "ready", r_state = "busy", in_flight = 1L)
+  )
   expect_true(is_alive(worker$pid))
   expect_true(wait_until(function() it$metric("connections") >= 2))
   expect_true(wait_until(function() it$metric("worker_busy_ratio{slot=\"0\"}") > 0))
@@ -100,12 +118,14 @@ test_that("`rookery status` finds the process by default, by app, by process id 
   for (which in list(it$dir, pid, paste0("unix:", it$socket))) {
     told <- ask(which)
     expect_equal(told$status, 0L)
-    expect_match(told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http"))
+    expect_match(
+      told$said, paste0("process ", pid, ", up .*: serving, one R\n", it$dir, " is at http")
+    )
     expect_match(told$said, "R is idle for")
   }
   it$signal(tools::SIGTERM)
   expect_equal(exit_of(it), 0)
-  # Its files are removed at its end.
+  # The server removes its files when it ends.
   expect_false(file.exists(it$socket))
   expect_length(Sys.glob(file.path(dirname(tempdir()), paste0("rookery-workers-", pid, "-*"))), 0)
   told <- ask(pid)
@@ -114,7 +134,9 @@ test_that("`rookery status` finds the process by default, by app, by process id 
 })
 
 test_that("the readiness probe fails before the app listens and during shutdown", {
-  lines <- c("while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app)
+  lines <- c(
+    "while (!file.exists(file.path(Sys.getenv('TEST_DIR'), 'load'))) Sys.sleep(0.02)", admin_app
+  )
   it <- local_administered(lines = lines)
   expect_true(wait_until(function() file.exists(it$socket)))
   expect_equal(probes(it), c(200L, 503L, 503L))
@@ -126,7 +148,8 @@ test_that("the readiness probe fails before the app listens and during shutdown"
   pool <- parallel_pool()
   status <- NULL
   curl::multi_add(
-    curl::new_handle(url = paste0(url, "/busy"), timeout = 120), done = function(reply) status <<- reply$status_code, pool = pool
+    curl::new_handle(url = paste0(url, "/busy"), timeout = 120),
+    done = function(reply) status <<- reply$status_code, pool = pool
   )
   expect_true(wait_until(function() {
     curl::multi_run(timeout = 0.05, pool = pool)
@@ -145,10 +168,19 @@ test_that("the readiness probe fails before the app listens and during shutdown"
 
 test_that("a wrong admin address is an error at once, and an object may have an admin listener", {
   app <- list(call = function(req) list(status = 200L, headers = list(), body = ""))
-  expect_error(serve(app, port = 0, admin = 9100), "`admin` must be an address such as", class = "rookery_bad_address")
-  expect_error(serve(app, port = 0, admin = "9100"), "must be an address with a port", class = "rookery_no_address")
+  expect_error(
+    serve(app, port = 0, admin = 9100), "`admin` must be an address such as",
+    class = "rookery_bad_address"
+  )
+  expect_error(
+    serve(app, port = 0, admin = "9100"), "must be an address with a port",
+    class = "rookery_no_address"
+  )
   folder <- withr::local_tempdir()
-  expect_error(serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`", class = "rookery_no_address")
+  expect_error(
+    serve(app, port = 0, admin = paste0("unix:", folder)), "Cannot listen for `--admin`",
+    class = "rookery_no_address"
+  )
   socket <- withr::local_tempfile(pattern = "a", tmpdir = "/tmp")
   it <- local_r(c(
     "app <- list(call = function(req) list(status = 200L, headers = list(), body = ''))",
@@ -159,14 +191,22 @@ test_that("a wrong admin address is an error at once, and an object may have an 
   # The address is in use, so nothing is served.
   taken <- local_administered(socket)
   expect_equal(exit_of(taken), 1)
-  expect_match(taken$tell(), "Another server answers there: choose another path, or end that server.")
+  expect_match(
+    taken$tell(), "Another server answers there: choose another path, or end that server."
+  )
 })
 
 test_that("`admin:` in a `_server.yml` works for one R process, with a path relative to the file", {
   skip_if_not_installed("yaml")
   dir <- normalizePath(withr::local_tempdir(pattern = "y", tmpdir = "/tmp"))
-  writeLines("list(call = function(req) list(status = 200L, headers = list(), body = ''))", file.path(dir, "app.R"))
-  writeLines(c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"), file.path(dir, "_server.yml"))
+  writeLines(
+    "list(call = function(req) list(status = 200L, headers = list(), body = ''))",
+    file.path(dir, "app.R")
+  )
+  writeLines(
+    c("engine: rookery", "app: app.R", "options:", "  admin: unix:look"),
+    file.path(dir, "_server.yml")
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log")
   expect_serving(it)
   expect_equal(fetch("http://localhost/-/ready", path = file.path(dir, "look"))$status_code, 200L)

@@ -90,7 +90,10 @@ api <- c(
   "}"
 )
 
-app <- local_app("plumber.R" = api, "www/style.css" = "body {}", "www/sub/index.html" = "<p>sub</p>", env = teardown_env())
+app <- local_app(
+  "plumber.R" = api, "www/style.css" = "body {}", "www/sub/index.html" = "<p>sub</p>",
+  env = teardown_env()
+)
 it <- local_cli("serve", app, "--port", "0", env = teardown_env())
 url <- expect_serving(it)
 at <- function(path, ...) fetch(paste0(url, path), ...)
@@ -150,7 +153,9 @@ test_that("HEAD and 204 have no body", {
   expect_length(head$content, 0)
   expect_equal(at("/text", nobody = TRUE)$status_code, 405)
   head <- at("/files/style.css", nobody = TRUE)
-  expect_equal(header(head, "Content-Length"), as.character(file.size(file.path(app, "www/style.css"))))
+  expect_equal(
+    header(head, "Content-Length"), as.character(file.size(file.path(app, "www/style.css")))
+  )
   nothing <- at("/nothing")
   expect_equal(nothing$status_code, 204)
   expect_length(nothing$content, 0)
@@ -159,7 +164,10 @@ test_that("HEAD and 204 have no body", {
 
 test_that("bodies arrive as JSON, as forms, and as large multipart forms", {
   post <- function(path, body, type) {
-    at(path, post = TRUE, postfields = body, postfieldsize = length(body), httpheader = paste("Content-Type:", type))
+    at(
+      path, post = TRUE, postfields = body, postfieldsize = length(body),
+      httpheader = paste("Content-Type:", type)
+    )
   }
   expect_equal(json(post("/echo", charToRaw("{\"a\": [1, 2]}"), "application/json")), list(a = 1:2))
   form <- json(post("/echo", charToRaw("x=1&y=a+b%26"), "application/x-www-form-urlencoded"))
@@ -225,17 +233,25 @@ test_that("responses equal those of httpuv", {
   # Headers in order, without those that depend on the time or on the server.
   shape <- function(answer) {
     headers <- curl::parse_headers(answer$headers)
-    left <- grep("^(date|connection|transfer-encoding|last-modified|x-request-id):", headers, ignore.case = TRUE, value = TRUE, invert = TRUE)
+    left <- grep(
+      "^(date|connection|transfer-encoding|last-modified|x-request-id):", headers,
+      ignore.case = TRUE, value = TRUE, invert = TRUE
+    )
     list(status = answer$status_code, headers = sort(tolower(left[-1])), body = answer$content)
   }
   requests <- list(
-    list("/text"), list("/json?a=%31&b"), list("/html"), list("/bytes"), list("/nothing"), list("/fail"),
-    list("/async"), list("/async-fail"), list("/none"), list("/secret"), list("/path/7/x%20y"), list("/path/x/y"),
+    list("/text"), list("/json?a=%31&b"), list("/html"), list("/bytes"), list("/nothing"),
+    list("/fail"),
+    list("/async"), list("/async-fail"), list("/none"), list("/secret"), list("/path/7/x%20y"),
+    list("/path/x/y"),
     # Without HEAD of "/text", for which httpuv sends plumber's 405 with a body, which is invalid
     # HTTP.
     list("/both", nobody = TRUE), list("/count", httpheader = "Cookie: n=41; a=b"),
     list("/files/style.css"), list("/files/none"), list("/files/%2e%2e/plumber.R"), list("//text"),
-    list("/echo", post = TRUE, postfields = charToRaw("{\"a\":1}"), httpheader = "Content-Type: application/json"),
+    list(
+      "/echo", post = TRUE, postfields = charToRaw("{\"a\":1}"),
+      httpheader = "Content-Type: application/json"
+    ),
     list("/echo", post = TRUE, postfields = raw(0), httpheader = "Content-Type: application/json"),
     list("/text", customrequest = "DELETE")
   )
@@ -243,7 +259,10 @@ test_that("responses equal those of httpuv", {
     ours <- do.call(fetch, c(list(paste0(url, asked[[1]])), asked[-1]))
     # Each request has a connection of its own, because a body after a response to HEAD would be
     # taken for the next response.
-    same <- do.call(fetch, c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1]))
+    same <- do.call(
+      fetch,
+      c(list(paste0(other, asked[[1]]), fresh_connect = TRUE, forbid_reuse = TRUE), asked[-1])
+    )
     expect_equal(shape(ours), shape(same), info = asked[[1]])
   }
 })

@@ -5,7 +5,10 @@ skip_if_not_installed("processx")
 
 # Evaluates text in an R process that has called use_compat(); returns its output.
 run_with_compat <- function(..., seconds = 180) {
-  it <- local_r(c("invisible(rookery::use_compat(quiet = TRUE))", ..., "stopifnot(rookery::which_httpuv()$kind == 'rookery')"))
+  it <- local_r(c(
+    "invisible(rookery::use_compat(quiet = TRUE))", ...,
+    "stopifnot(rookery::which_httpuv()$kind == 'rookery')"
+  ))
   status <- exit_of(it, seconds)
   if (status != 0) {
     stop("it failed with status ", status, ":\n", it$tell())
@@ -110,7 +113,8 @@ test_that("webutils receives a form with a file", {
   handle <- curl::new_handle(timeout = 60)
   curl::handle_setform(
     handle,
-    username = "ada", email_address = "ada@example.org", food = "\u00e9clair", picture = curl::form_file(picture)
+    username = "ada", email_address = "ada@example.org", food = "\u00e9clair",
+    picture = curl::form_file(picture)
   )
   answer <- rawToChar(curl::curl_fetch_memory(url, handle)$content)
   Encoding(answer) <- "UTF-8"
@@ -121,12 +125,17 @@ test_that("webutils receives a form with a file", {
 test_that("servr's site server serves, and makes pages reload", {
   skip_if_not_installed("servr")
   skip_if_not_installed("curl")
-  site <- local_app("index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text", "data.bin" = strrep("0123456789", 100))
+  site <- local_app(
+    "index.html" = "<html><head></head><body>first</body></html>", "a/b.txt" = "text",
+    "data.bin" = strrep("0123456789", 100)
+  )
   port <- free_port()
   it <- local_r(c(
     "invisible(rookery::use_compat(quiet = TRUE))",
     "stopifnot(rookery::which_httpuv()$kind == 'rookery')",
-    sprintf("servr::httw('%s', port = %d, browser = FALSE, interval = 0.2, daemon = TRUE)", site, port),
+    sprintf(
+      "servr::httw('%s', port = %d, browser = FALSE, interval = 0.2, daemon = TRUE)", site, port
+    ),
     "cat('up\\n')",
     "repeat later::run_now(1)"
   ))
@@ -220,7 +229,9 @@ test_that("Shiny's runApp() runs on rookery after use_compat()", {
   expect_true(wait_until(function() grepl("Listening on", it$tell())))
   url <- sprintf("http://127.0.0.1:%d", port)
   # Shiny prints this before it listens.
-  wait_until(function() !inherits(try(fetch(url), silent = TRUE), "try-error") || !it$process$is_alive())
+  wait_until(function() {
+    !inherits(try(fetch(url), silent = TRUE), "try-error") || !it$process$is_alive()
+  })
   expect_match(fetch(url)$text, "of shiny")
   expect_equal(fetch(paste0(url, "/shared/shiny.min.js"))$status_code, 200)
   expect_match(fetch(paste0(url, "/nothing-here"))$text, "Not Found")
@@ -268,7 +279,12 @@ test_that("R Markdown with runtime: shiny is served", {
   skip_if_not_installed("rmarkdown")
   skip_if_not_installed("shiny")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
-  dir <- local_app("doc.Rmd" = c("---", "title: A document", "runtime: shiny", "output: html_document", "---", "", "Text of it."))
+  dir <- local_app(
+    "doc.Rmd" = c(
+      "---", "title: A document", "runtime: shiny", "output: html_document", "---", "",
+      "Text of it."
+    )
+  )
   it <- local_cli("serve", file.path(dir, "doc.Rmd"), "--port", "0")
   url <- expect_serving(it)
   expect_match(it$tell(), "R Markdown document with Shiny (doc.Rmd)", fixed = TRUE)
@@ -295,7 +311,10 @@ test_that("a folder with _server.yml is run by its engine", {
   )
   installed <- processx::run(
     file.path(R.home("bin"), "R"), c("CMD", "INSTALL", "--no-test-load", "-l", library, source),
-    env = c("current", R_TESTS = "", R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)),
+    env = c(
+      "current", R_TESTS = "",
+      R_LIBS = paste(c(compat_library(), .libPaths()), collapse = .Platform$path.sep)
+    ),
     error_on_status = FALSE, stderr_to_stdout = TRUE
   )
   expect_equal(installed$status, 0, info = installed$stdout)

@@ -17,29 +17,44 @@ expect_failure <- function(handler, body, log, path = "/fails") {
   expect_identical(get(client, "/ok")$text, "ok")
 }
 
-test_that("an error results in status 500 with its message, and in a line with route, stage and class", {
+test_that("an error results in status 500 with its message and a line with route, stage and class", {
   expect_failure(function(req) stop("b\u00f6"), "ERROR: b\u00f6", "GET /fails (call): b\u00f6")
   expect_failure(
-    function(req) stop(structure(class = c("my_error", "error", "condition"), list(message = "mine", call = NULL))),
+    function(req) {
+      stop(structure(
+        class = c("my_error", "error", "condition"), list(message = "mine", call = NULL)
+      ))
+    },
     "ERROR: mine", "GET /fails (call): <my_error> mine"
   )
-  expect_failure(function(req) undefined_thing(), "ERROR: could not find function \"undefined_thing\"", "undefined_thing")
+  expect_failure(
+    function(req) undefined_thing(), "ERROR: could not find function \"undefined_thing\"",
+    "undefined_thing"
+  )
   expect_failure(function(req) log(-1:"a"), "ERROR: NA/NaN argument", "NA/NaN")
-  expect_failure(function(req) base::get("nowhere", mode = "function"), "ERROR: object 'nowhere' of mode 'function' was not found", "nowhere")
+  expect_failure(
+    function(req) base::get("nowhere", mode = "function"),
+    "ERROR: object 'nowhere' of mode 'function' was not found", "nowhere"
+  )
 })
 
 test_that("conditions that are not errors, and restarts, result in status 500", {
   odd <- structure(class = c("odd", "condition"), list(message = "odd", call = NULL))
   expect_failure(function(req) stop(odd), "An exception occurred.", "GET /fails (call)")
-  expect_failure(function(req) invokeRestart("abort"), "An exception occurred.", "GET /fails (call)")
+  expect_failure(
+    function(req) invokeRestart("abort"), "An exception occurred.", "GET /fails (call)"
+  )
 })
 
 test_that("an invalid response results in status 500 with an explanation", {
   bad <- list(
-    NULL, list(), list(headers = list()), list(status = "200"), list(status = NA_integer_), list(status = 99999),
-    list(status = 200L, headers = list("A" = c("1", "2"))), list(status = 200L, headers = list("x")),
+    NULL, list(), list(headers = list()), list(status = "200"), list(status = NA_integer_),
+    list(status = 99999),
+    list(status = 200L, headers = list("A" = c("1", "2"))),
+    list(status = 200L, headers = list("x")),
     list(status = 200L, body = list(1)), list(status = 200L, body = quote(x)),
-    list(status = 200L, headers = list("X-Split" = "a\r\nSet-Cookie: b")), list(status = 200L, headers = list("A B" = "x"))
+    list(status = 200L, headers = list("X-Split" = "a\r\nSet-Cookie: b")),
+    list(status = 200L, headers = list("A B" = "x"))
   )
   for (value in bad) {
     expect_failure(function(req) value, "An exception occurred.", "GET /fails (the response)")
@@ -67,7 +82,9 @@ test_that("special case 1 in the response of a promise", {
   withr::defer(options(before))
   registerS3method("as.character", "untold", function(x, ...) stop("no"), envir = baseenv())
   server <- local_server(function(req) {
-    response <- list(status = 200L, headers = list("X-Value" = structure(list(1), class = "untold")), body = "")
+    response <- list(
+      status = 200L, headers = list("X-Value" = structure(list(1), class = "untold")), body = ""
+    )
     promises::promise(function(resolve, reject) later::later(function() resolve(response), 0.01))
   })
   client <- local_client(server)
@@ -121,7 +138,9 @@ test_that("special case 3: an interrupt in a handler results in status 500 and e
   client <- local_client(server)
   send(client, request("/fails"))
   interrupted <- 0
-  lines <- stderr_of(tryCatch(serve_until(function() FALSE), interrupt = function(e) interrupted <<- interrupted + 1))
+  lines <- stderr_of(tryCatch(
+    serve_until(function() FALSE), interrupt = function(e) interrupted <<- interrupted + 1
+  ))
   expect_identical(interrupted, 1)
   expect_match(lines, "GET /fails (call): interrupted", fixed = TRUE, all = FALSE)
   expect_identical(reply(client)$status, 500L)
@@ -169,16 +188,21 @@ test_that("errors in onHeaders result in status 500", {
     onHeaders = function(req) {
       switch(
         req$PATH_INFO,
-        "/error" = stop("early"), "/odd" = list(a = 1), "/promise" = promises::promise_resolve(ok("promised")), NULL
+        "/error" = stop("early"), "/odd" = list(a = 1),
+        "/promise" = promises::promise_resolve(ok("promised")), NULL
       )
     }
   ))
   client <- local_client(server)
   lines <- stderr_of({
-    answers <- list(get(client, "/error"), get(client, "/odd"), get(client, "/promise"), get(client, "/"))
+    answers <- list(
+      get(client, "/error"), get(client, "/odd"), get(client, "/promise"), get(client, "/")
+    )
     upload <- post(client, "/error", body = "abc")
   })
-  expect_identical(vapply(answers, `[[`, "", "text"), c("ERROR: early", "An exception occurred.", "promised", "ok"))
+  expect_identical(
+    vapply(answers, `[[`, "", "text"), c("ERROR: early", "An exception occurred.", "promised", "ok")
+  )
   expect_identical(upload$status, 500L)
   expect_match(lines, "GET /error (onHeaders): early", fixed = TRUE, all = FALSE)
   expect_match(lines, "GET /odd (the response)", fixed = TRUE, all = FALSE)
@@ -188,13 +212,18 @@ test_that("promises: fulfilled, rejected, and resolved with an invalid response"
   promise <- function(path) {
     promises::promise(function(resolve, reject) {
       later::later(function() {
-        switch(path, "/good" = resolve(ok("late")), "/bad" = reject("nope"), "/null" = resolve(NULL), resolve("x"))
+        switch(
+          path, "/good" = resolve(ok("late")), "/bad" = reject("nope"), "/null" = resolve(NULL),
+          resolve("x")
+        )
       }, 0.01)
     })
   }
   server <- local_server(list(call = function(req) promise(req$PATH_INFO)))
   client <- local_client(server)
-  lines <- stderr_of(answers <- lapply(c("/good", "/bad", "/null", "/text"), function(path) get(client, path)))
+  lines <- stderr_of(
+    answers <- lapply(c("/good", "/bad", "/null", "/text"), function(path) get(client, path))
+  )
   expect_identical(
     vapply(answers, `[[`, "", "text"),
     c("late", "ERROR: nope", "An exception occurred.", "An exception occurred.")
@@ -230,7 +259,9 @@ test_that("a fulfilled promise is used without a callback of package later", {
     if (!any(waits)) break
   }
   expect_false(any(waits))
-  lines <- stderr_of(answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path)))
+  lines <- stderr_of(
+    answers <- lapply(c("/chained", "/null", "/bad", "/promise"), function(path) get(client, path))
+  )
   expect_identical(vapply(answers, `[[`, 1L, "status"), c(200L, 500L, 500L, 500L))
   expect_identical(answers[[1]]$text, "chained")
   expect_match(lines, "GET /null (the response of a promise)", fixed = TRUE, all = FALSE)
@@ -243,8 +274,12 @@ test_that("errors in WebSocket callbacks close only that WebSocket", {
     call = function(req) ok(),
     onWSOpen = function(ws) {
       if (ws$request$PATH_INFO == "/open") stop("at open")
-      ws$onMessage(function(binary, message) if (message == "fail") stop("at message") else ws$send(message))
-      ws$onMessage(function(binary, message) if (message == "fail") closed <<- c(closed, "second handler ran"))
+      ws$onMessage(function(binary, message) {
+        if (message == "fail") stop("at message") else ws$send(message)
+      })
+      ws$onMessage(function(binary, message) {
+        if (message == "fail") closed <<- c(closed, "second handler ran")
+      })
       ws$onClose(function() closed <<- c(closed, ws$request$PATH_INFO))
       ws$onClose(function() stop("at close"))
     }
@@ -265,7 +300,9 @@ test_that("errors in WebSocket callbacks close only that WebSocket", {
   })
   expect_identical(at_open$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error in onWSOpen")))
   expect_identical(rawToChar(echoed$payload), "hello")
-  expect_identical(at_message$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error executing onWSMessage")))
+  expect_identical(
+    at_message$payload, c(as.raw(c(0x03, 0xF3)), charToRaw("Error executing onWSMessage"))
+  )
   expect_identical(closed, "/message")
   expect_match(lines, "at open", all = FALSE)
   expect_match(lines, "at message", all = FALSE)
@@ -274,11 +311,17 @@ test_that("errors in WebSocket callbacks close only that WebSocket", {
 })
 
 test_that("an app may be a function, list, environment, R6 object or reference class object", {
-  Ref <- setRefClass("BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer), where = globalenv())
+  Ref <- setRefClass(
+    "BoundaryRefApp", fields = list(answer = "list"), methods = list(call = function(req) answer),
+    where = globalenv()
+  )
   Six <- R6::R6Class("SixApp", public = list(call = function(req) ok("six")))
   environment_app <- new.env()
   environment_app$call <- function(req) ok("env")
-  apps <- list(function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(), Ref$new(answer = ok("ref")))
+  apps <- list(
+    function(req) ok("function"), list(call = function(req) ok("list")), environment_app, Six$new(),
+    Ref$new(answer = ok("ref"))
+  )
   texts <- vapply(apps, function(app) get(local_client(local_server(app)))$text, "")
   expect_identical(texts, c("function", "list", "env", "six", "ref"))
   expect_identical(get(local_client(local_server(list())))$text, "404 Not Found\n")
@@ -297,14 +340,16 @@ test_that("an interrupt in a WebSocket callback closes the connection and ends t
   upgrade(client)
   send(client, frame("x"))
   interrupted <- 0
-  lines <- stderr_of(tryCatch(serve_until(function() closed > 0), interrupt = function(e) interrupted <<- interrupted + 1))
+  lines <- stderr_of(tryCatch(
+    serve_until(function() closed > 0), interrupt = function(e) interrupted <<- interrupted + 1
+  ))
   expect_identical(interrupted, 1)
   expect_match(lines, "a WebSocket's onMessage: interrupted", fixed = TRUE, all = FALSE)
   serve_until(function() closed > 0)
   expect_identical(closed, 1)
 })
 
-test_that("the request of onHeaders is released if the client disconnects before its body arrives", {
+test_that("the request of onHeaders is released if the client disconnects before the body", {
   seen <- 0
   gone <- 0
   server <- local_server(list(
@@ -341,11 +386,12 @@ test_that("names that differ in `_` and `-` are separate in HEADERS", {
   get(client, headers = "X-Audit_Score: v")
   get(client, headers = c("X-Audit_Score: u", "X-Audit-Score: d"))
   expect_identical(lapply(seen, function(headers) headers[startsWith(names(headers), "x-audit")]), list(
-    c("x-audit-score" = "v"), c("x-audit_score" = "v"), c("x-audit-score" = "d", "x-audit_score" = "u")
+    c("x-audit-score" = "v"), c("x-audit_score" = "v"),
+    c("x-audit-score" = "d", "x-audit_score" = "u")
   ))
 })
 
-test_that("a response may be an environment, R6 object or reference class object, or a promise of one", {
+test_that("a response may be an environment, R6 or reference class object, or a promise of one", {
   answer <- function(body) list(status = 202L, headers = list("X-A" = "1"), body = body)
   Six <- R6::R6Class("SixAnswer", public = answer("six"))
   Active <- R6::R6Class(
@@ -353,7 +399,9 @@ test_that("a response may be an environment, R6 object or reference class object
     public = list(headers = list("X-A" = "1")),
     active = list(status = function() 202L, body = function() strrep("a", 1e5))
   )
-  Ref <- methods::setRefClass("RefAnswer", fields = list(status = "integer", headers = "list", body = "character"))
+  Ref <- methods::setRefClass(
+    "RefAnswer", fields = list(status = "integer", headers = "list", body = "character")
+  )
   answers <- list(
     env = list2env(answer("env")), six = Six$new(), active = Active$new(),
     ref = do.call(Ref$new, answer("ref")), pairlist = as.pairlist(answer("pairlist")),
@@ -372,27 +420,35 @@ test_that("a response may be an environment, R6 object or reference class object
   expect_identical(ask(client, "/", "PUT")$text, "env")
 })
 
-test_that("an environment whose elements cannot be read, or are in its parent, results in status 500", {
+test_that("an environment with unreadable or inherited elements results in status 500", {
   broken <- list2env(list(status = 200L))
   makeActiveBinding("body", function() stop("no body today"), broken)
   expect_failure(function(req) broken, "An exception occurred.", "no body today")
   expect_failure(
-    function(req) new.env(parent = list2env(list(status = 200L))), "An exception occurred.", "`status` must be a number"
+    function(req) new.env(parent = list2env(list(status = 200L))), "An exception occurred.",
+    "`status` must be a number"
   )
 })
 
 test_that("header values are converted as by paste(), and latin1 is sent as UTF-8", {
   latin1 <- iconv("\u00e9", "UTF-8", "latin1")
   headers <- list(
-    list(one = list("1"), two = list(1.5), three = as.raw(10), four = quote(symbol), five = factor("level"), six = latin1),
-    c(six = latin1), list2env(list(one = "1", two = 2)), c(one = 1, two = 2), pairlist(one = "1", two = "2")
+    list(
+      one = list("1"), two = list(1.5), three = as.raw(10), four = quote(symbol),
+      five = factor("level"), six = latin1
+    ),
+    c(six = latin1), list2env(list(one = "1", two = 2)), c(one = 1, two = 2),
+    pairlist(one = "1", two = "2")
   )
   client <- local_client(local_server(list(
-    call = function(req) list(status = 200L, headers = headers[[as.integer(substring(req$PATH_INFO, 2))]], body = "")
+    call = function(req) {
+      list(status = 200L, headers = headers[[as.integer(substring(req$PATH_INFO, 2))]], body = "")
+    }
   )))
   got <- get(client, "/1")$headers
   expect_identical(
-    unname(got[c("one", "two", "three", "four", "five", "six")]), c("1", "1.5", "0a", "symbol", "level", "\u00e9")
+    unname(got[c("one", "two", "three", "four", "five", "six")]),
+    c("1", "1.5", "0a", "symbol", "level", "\u00e9")
   )
   expect_identical(get(client, "/2")$headers[["six"]], "\u00e9")
   for (path in c("/3", "/4", "/5")) {
@@ -418,7 +474,7 @@ test_that("the request of a WebSocket has the client's values, even if onHeaders
   expect_identical(upgrade(client, "/path?query")$status, 101L)
   serve_until(function() !is.null(seen))
   before <- seen$mine
-  # As in httpuv, bindings about the body are not reset.
+  # Bindings for the body are not reset, as in httpuv.
   kept <- c("rook.input", "rook.errors", "httpuv.version")
   expect_setequal(names(seen), c(names(before), "mine"))
   expect_identical(unname(seen[kept]), as.list(rep("changed", 3)))

@@ -4,7 +4,8 @@ page_app <- function() {
   # Evaluates code from a file, as an app's code is.
   file <- withr::local_tempfile(
     lines = c(
-      "inner <- function(what) {", "  text <- '<script>alert(0)</script>'", "  if (is.null(what)) stop('nothing there')",
+      "inner <- function(what) {", "  text <- '<script>alert(0)</script>'",
+      "  if (is.null(what)) stop('nothing there')",
       "  stop(what)", "}", "call <- function(req) inner(next_error())"
     ),
     fileext = ".R"
@@ -24,21 +25,27 @@ local_page_server <- function(condition, ..., env = parent.frame()) {
 }
 
 browser_of <- function(server, ...) {
-  c("Accept: text/html,application/xhtml+xml,*/*;q=0.8", paste0("Host: localhost:", server$getPort()), ...)
+  c(
+    "Accept: text/html,application/xhtml+xml,*/*;q=0.8",
+    paste0("Host: localhost:", server$getPort()), ...
+  )
 }
 
 # get() with headers that may replace Host.
 page_of <- function(server, path = "/", headers = browser_of(server), method = "GET") {
   client <- local_client(server)
   stderr_of({
-    send(client, paste0(method, " ", path, " HTTP/1.1\r\n", paste0(headers, "\r\n", collapse = ""), "\r\n"))
+    send(
+      client,
+      paste0(method, " ", path, " HTTP/1.1\r\n", paste0(headers, "\r\n", collapse = ""), "\r\n")
+    )
     answer <- reply(client, method)
   })
   answer$text <- enc2utf8(`Encoding<-`(answer$text, "UTF-8"))
   answer
 }
 
-test_that("a browser on this machine gets a page with the error, its calls with lines, and the request", {
+test_that("a browser on this machine gets a page with the error, its calls and the request", {
   withr::local_options(rookery.error_detail = "full")
   server <- local_page_server(function(req) "no such column")
   answer <- page_of(server, "/table?rows=5", browser_of(server, "X-Plain: seen"))
@@ -50,7 +57,9 @@ test_that("a browser on this machine gets a page with the error, its calls with 
   expect_match(answer$text, "Request <code>[0-9a-f]{32}</code>")
   # The line, and up to three lines before and after it.
   expect_match(answer$text, "<b>4   stop(what)</b>", fixed = TRUE)
-  for (line in c("1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())")) {
+  for (line in c(
+    "1 inner &lt;- function(what) {", "6 call &lt;- function(req) inner(next_error())"
+  )) {
     expect_match(answer$text, line, fixed = TRUE)
   }
   expect_match(answer$text, "<code>base::stop(what)</code>|<code>stop\\(what\\)</code>")
@@ -59,7 +68,9 @@ test_that("a browser on this machine gets a page with the error, its calls with 
   expect_match(answer$text, "<th>rows</th><td>5</td>", fixed = TRUE)
   expect_match(answer$text, "<th>x-plain</th><td>seen</td>", fixed = TRUE)
   # A HEAD request gets the same headers.
-  expect_equal(page_of(server, method = "HEAD")$headers[["content-type"]], "text/html; charset=utf-8")
+  expect_equal(
+    page_of(server, method = "HEAD")$headers[["content-type"]], "text/html; charset=utf-8"
+  )
 })
 
 test_that("other clients get no page, and by default no client does", {
@@ -76,7 +87,9 @@ test_that("other clients get no page, and by default no client does", {
   expect_match(told(server, c(html, "Host: rebound.example.org")), "^text/plain")
   expect_match(told(server, browser_of(server, "X-Forwarded-For: 192.0.2.1")), "^text/plain")
   expect_match(told(server, c("Accept: */*", "Host: localhost")), "^text/plain")
-  expect_equal(told(server, c("Accept: application/json", "Host: localhost")), "application/problem+json")
+  expect_equal(
+    told(server, c("Accept: application/json", "Host: localhost")), "application/problem+json"
+  )
   expect_match(told(server, c("Accept: text/html", "Host: [::1]:80")), "^text/html")
   # A connection to a Unix socket comes from a proxy.
   skip_if_not_installed("curl")
@@ -98,21 +111,29 @@ test_that("text of requests and errors is escaped on the page", {
   hostile <- "<script>alert('x')</script><img src=x onerror=\"alert(1)\">&amp;"
   condition <- structure(
     class = c("<b>class</b>", "error", "condition"),
-    list(message = hostile, call = str2lang("f(\"<i>call</i>\")"), parent = simpleError("<u>parent</u>"))
+    list(
+      message = hostile, call = str2lang("f(\"<i>call</i>\")"),
+      parent = simpleError("<u>parent</u>")
+    )
   )
   server <- local_page_server(function(req) condition)
   quoted <- utils::URLencode(hostile, reserved = TRUE)
   answer <- page_of(
     server, paste0("/%3Csvg%3E?", quoted, "=", quoted, "&%3Ch1%3E"),
-    browser_of(server, paste("User-Agent:", hostile), "X-Quote: \"'`</td></table><style>*{}</style>", "X-Bytes: \xff\xfe<b>", "X-Turn: a\u202eb")
+    browser_of(
+      server, paste("User-Agent:", hostile), "X-Quote: \"'`</td></table><style>*{}</style>",
+      "X-Bytes: \xff\xfe<b>", "X-Turn: a\u202eb"
+    )
   )
   expect_match(answer$headers[["content-type"]], "^text/html")
   body <- sub("^.*<body>", "", gsub("\n", " ", answer$text))
-  # Only the page's own tags, with only the attributes that it writes.
+  # The body contains only tags and attributes that the page writes, and none from the error.
   tags <- unique(unlist(regmatches(body, gregexpr("<[^>]*>", body))))
   ours <- c(
-    "<header>", "</header>", "<main>", "</main>", "<h1>", "</h1>", "<h2>", "</h2>", "<p>", "</p>", "<p class=quiet>", "<code>", "</code>", "<details>",
-    "<details open>", "</details>", "<summary>", "<summary class=quiet>", "</summary>", "<span class=quiet>", "</span>", "<pre>", "</pre>", "<b>", "</b>",
+    "<header>", "</header>", "<main>", "</main>", "<h1>", "</h1>", "<h2>", "</h2>", "<p>", "</p>",
+    "<p class=quiet>", "<code>", "</code>", "<details>",
+    "<details open>", "</details>", "<summary>", "<summary class=quiet>", "</summary>",
+    "<span class=quiet>", "</span>", "<pre>", "</pre>", "<b>", "</b>",
     "<table>", "</table>", "<tr>", "</tr>", "<th>", "</th>", "<td>", "</td>", "</body>", "</html>"
   )
   expect_equal(setdiff(tags, ours), character())
@@ -130,7 +151,13 @@ test_that("the page's policy allows no scripts and no loading, only its own styl
   server <- local_page_server(function(req) "no")
   answer <- page_of(server)
   policy <- strsplit(answer$headers[["content-security-policy"]], "; ")[[1]]
-  expect_true(all(c("default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "sandbox") %in% policy))
+  expect_true(all(
+    c(
+      "default-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+      "sandbox"
+    ) %in%
+      policy
+  ))
   expect_no_match(policy, "unsafe|script-src|http|\\*")
   expect_equal(answer$headers[["x-content-type-options"]], "nosniff")
   skip_if_not_installed("openssl")
@@ -148,12 +175,14 @@ test_that("the page masks secrets in the request and in the error message", {
     paste("cannot use", req$HTTP_COOKIE, "nor", req$HTTP_AUTHORIZATION, "nor", req$QUERY_STRING)
   })
   answer <- page_of(server, "/?pass%77ord=hunter2&user=ann&api_key=k%65y-1234", browser_of(
-    server, "Cookie: session=c00kie-value; theme=dark", "Authorization: Bearer bearer-value", "X-Api-Key: api-value", "Proxy-Authorization: proxy-value",
+    server, "Cookie: session=c00kie-value; theme=dark", "Authorization: Bearer bearer-value",
+    "X-Api-Key: api-value", "Proxy-Authorization: proxy-value",
     "X-CSRF-Token: csrf-value", "Referer: http://localhost/?token=referer-value"
   ))
   expect_match(answer$text, "cannot use \\[masked\\]")
   for (secret in c(
-    "c00kie-value", "bearer-value", "api-value", "proxy-value", "csrf-value", "hunter2", "key-1234", "referer-value", "option&#39;s secret",
+    "c00kie-value", "bearer-value", "api-value", "proxy-value", "csrf-value", "hunter2", "key-1234",
+    "referer-value", "option&#39;s secret",
     "environment&#39;s secret", "local&#39;s secret"
   )) {
     expect_no_match(answer$text, secret, fixed = TRUE)
@@ -169,10 +198,17 @@ test_that("errors before the head result in a page, and later errors do not", {
       switch(
         req$PATH_INFO,
         "/response" = list(status = "x"),
-        "/promise" = promises::promise(function(resolve, reject) later::later(function() reject("in a promise"), 0.01)),
-        "/late" = promises::promise(function(resolve, reject) later::later(function() resolve(1), 0.01)),
+        "/promise" = promises::promise(function(resolve, reject) {
+          later::later(function() reject("in a promise"), 0.01)
+        }),
+        "/late" = promises::promise(function(resolve, reject) {
+          later::later(function() resolve(1), 0.01)
+        }),
         "/deep" = (function(f) f(f))(function(f) f(f)),
-        "/stream" = list(status = 200L, headers = list("Content-Type" = "text/plain"), body = function() stop("<b>in a stream"))
+        "/stream" = list(
+          status = 200L, headers = list("Content-Type" = "text/plain"),
+          body = function() stop("<b>in a stream")
+        )
       )
     },
     onHeaders = function(req) if (req$PATH_INFO == "/early") stop("early")
@@ -196,7 +232,13 @@ test_that("unusual conditions, long texts and a changed source file result in a 
     structure(class = c("odd", "error", "condition"), list(message = 1:3, call = NULL)),
     simpleError("\xff is no UTF-8"),
     simpleError(strrep("long <", 1e5)),
-    structure(class = c("odd", "error", "condition"), list(message = "traced", call = 5, trace = structure(list(call = list(1, quote(f(x)))), class = "rlang_trace")))
+    structure(
+      class = c("odd", "error", "condition"),
+      list(
+        message = "traced", call = 5,
+        trace = structure(list(call = list(1, quote(f(x)))), class = "rlang_trace")
+      )
+    )
   )
   at <- 0
   server <- local_page_server(function(req) conditions[[at]])

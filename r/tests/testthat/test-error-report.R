@@ -8,8 +8,12 @@ failing_app <- function(on_error = NULL) {
         req$PATH_INFO,
         "/ok" = ok(req$REQUEST_ID),
         "/response" = list(status = "x"),
-        "/promise" = promises::promise(function(resolve, reject) later::later(function() reject("in a promise"), 0.01)),
-        "/late" = promises::promise(function(resolve, reject) later::later(function() resolve(1), 0.01)),
+        "/promise" = promises::promise(function(resolve, reject) {
+          later::later(function() reject("in a promise"), 0.01)
+        }),
+        "/late" = promises::promise(function(resolve, reject) {
+          later::later(function() resolve(1), 0.01)
+        }),
         "/stream" = list(status = 200L, headers = list(), body = function() stop("in a stream")),
         inner("the secret inside")
       )
@@ -35,13 +39,19 @@ test_that("clients get an id without details, and stderr gets all details", {
   id <- sub("^Request ", "", lines[[2]])
   expect_match(id, own_id)
   expect_length(lines, 2)
-  expect_match(said, paste0("rookery: GET /fails (call): the secret inside [", id, "]"), fixed = TRUE, all = FALSE)
+  expect_match(
+    said, paste0("rookery: GET /fails (call): the secret inside [", id, "]"), fixed = TRUE,
+    all = FALSE
+  )
   expect_match(said, 'inner("the secret inside")', fixed = TRUE, all = FALSE)
   for (path in c("/early", "/response", "/promise", "/late", "/stream")) {
     said <- stderr_of(answer <- get(client, path))
     expect_equal(answer$status, 500)
     expect_match(answer$text, "^500 Internal Server Error\nRequest [0-9a-f]{32}\n$", info = path)
-    expect_match(said, sub("^.*Request ([0-9a-f]*)\n$", "\\1", answer$text), fixed = TRUE, all = FALSE, info = path)
+    expect_match(
+      said, sub("^.*Request ([0-9a-f]*)\n$", "\\1", answer$text), fixed = TRUE, all = FALSE,
+      info = path
+    )
   }
   expect_match(get(client, "/ok")$text, own_id)
 })
@@ -55,7 +65,9 @@ test_that("a client that accepts JSON gets a problem document", {
     page <- get(client, "/fails", headers = "Accept: text/html, application/json;q=0.5")
   })
   expect_equal(json$headers[["content-type"]], "application/problem+json")
-  expect_match(json$text, '^\\{"title":"Internal Server Error","status":500,"instance":"[0-9a-f]{32}"\\}$')
+  expect_match(
+    json$text, '^\\{"title":"Internal Server Error","status":500,"instance":"[0-9a-f]{32}"\\}$'
+  )
   expect_match(page$headers[["content-type"]], "^text/plain")
 })
 
@@ -85,7 +97,8 @@ test_that("onError is called once for each error, and its value is the response"
   server <- local_server(app)
   client <- local_client(server)
   expected <- c(
-    "/fails" = "call", "/early" = "onHeaders", "/response" = "response", "/promise" = "promise", "/late" = "response", "/stream" = "stream"
+    "/fails" = "call", "/early" = "onHeaders", "/response" = "response", "/promise" = "promise",
+    "/late" = "response", "/stream" = "stream"
   )
   for (path in names(expected)) {
     heard <- list()
@@ -113,7 +126,9 @@ test_that("onError is called for errors in WebSocket callbacks and in receive_bo
   on_error <- function(cond, req, info) stages <<- c(stages, paste(info$stage, req$PATH_INFO))
   server <- local_server(list(
     call = function(req) ok(),
-    onHeaders = function(req) if (req$PATH_INFO == "/up") receive_body(function(bytes) stop("in data"), function() ok()),
+    onHeaders = function(req) {
+      if (req$PATH_INFO == "/up") receive_body(function(bytes) stop("in data"), function() ok())
+    },
     onWSOpen = function(ws) {
       if (ws$request$PATH_INFO == "/open") stop("at open")
       ws$onMessage(function(binary, message) stop("at message"))
@@ -139,7 +154,10 @@ test_that("onError may have fewer arguments, fail, or return an invalid response
   withr::local_options(rookery.error_detail = "none")
   heard <- 0
   path <- "/fails"
-  for (on_error in list(function() heard <<- heard + 1, function(cond) stop("in onError"), function(...) list(status = "x"))) {
+  for (on_error in list(
+    function() heard <<- heard + 1, function(cond) stop("in onError"),
+    function(...) list(status = "x")
+  )) {
     server <- local_server(failing_app(on_error))
     client <- local_client(server)
     # A repetition within 10 s would be reported later.
@@ -153,12 +171,15 @@ test_that("onError may have fewer arguments, fail, or return an invalid response
   expect_match(said, "the response of onError: `status` must be", all = FALSE)
 })
 
-test_that("a response of onError with a missing file is replaced by the default response with the id", {
+test_that("a response of onError with a missing file is replaced by the default response", {
   withr::local_options(rookery.error_detail = "none")
   bodies <- list(c(file = "/nonexistent/file"), list(file = "/nonexistent/file"))
   for (at in seq_along(bodies)) {
     server <- local_server(failing_app(function(cond) {
-      list(status = 418L, headers = list("Content-Type" = "text/html", "X-Own" = "1"), body = bodies[[at]])
+      list(
+        status = 418L, headers = list("Content-Type" = "text/html", "X-Own" = "1"),
+        body = bodies[[at]]
+      )
     }))
     said <- stderr_of(answer <- get(local_client(server), paste0("/no-file", at)))
     expect_equal(answer$status, 500)
@@ -169,13 +190,15 @@ test_that("a response of onError with a missing file is replaced by the default 
   }
 })
 
-test_that("a traceback has at most 50 frames of 60 characters, and is made only for unhandled errors", {
+test_that("a traceback has at most 50 frames of 60 characters, and only for unhandled errors", {
   withr::local_options(rookery.error_detail = "none")
   deep <- function(n, data) if (n == 0) stop("deep") else deep(n - 1, data)
   traces <- list()
   server <- local_server(list(
     call = function(req) {
-      if (req$PATH_INFO == "/handled") return(ok(tryCatch(stop("x"), error = function(e) "handled")))
+      if (req$PATH_INFO == "/handled") {
+        return(ok(tryCatch(stop("x"), error = function(e) "handled")))
+      }
       do.call(deep, list(200, mtcars))
     },
     onError = function(cond, req, info) traces[[length(traces) + 1]] <<- info
@@ -201,12 +224,17 @@ test_that("traces and parent errors of rlang are reported", {
   )
   trace$call <- list(quote(fit(x)), quote(check(y)))
   trace$namespace <- c("models", NA)
-  root <- structure(class = c("no_file", "error", "condition"), list(message = "no such file", call = NULL))
+  root <- structure(
+    class = c("no_file", "error", "condition"), list(message = "no such file", call = NULL)
+  )
   condition <- structure(
-    class = c("rlang_error", "error", "condition"), list(message = "cannot fit", call = NULL, trace = trace, parent = root)
+    class = c("rlang_error", "error", "condition"),
+    list(message = "cannot fit", call = NULL, trace = trace, parent = root)
   )
   lines <- NULL
-  server <- local_server(list(call = function(req) stop(condition), onError = function(cond, req, info) lines <<- info$trace))
+  server <- local_server(list(
+    call = function(req) stop(condition), onError = function(cond, req, info) lines <<- info$trace
+  ))
   stderr_of(get(local_client(server), "/fails"))
   expect_equal(lines, c("models::fit(x)", "check(y)", "caused by <no_file> no such file"))
 })
@@ -219,7 +247,9 @@ test_that("repeated errors are reported once with their number", {
   expect_length(grep("(call): again and again", said, fixed = TRUE), 1)
   said <- stderr_of({
     globals <- rookery:::.globals
-    globals$error_reports <- rookery:::flush_error_reports(globals$error_reports, proc.time()[["elapsed"]] + 3)
+    globals$error_reports <- rookery:::flush_error_reports(
+      globals$error_reports, proc.time()[["elapsed"]] + 3
+    )
   })
   expect_match(said, "GET /often \\(call\\): again and again \\(4 more in [0-9]+ s\\)", all = FALSE)
 })
@@ -236,11 +266,19 @@ test_that("the number of remembered kinds of errors is limited, because clients 
 test_that("secrets are masked in the headers that onError gets", {
   withr::local_options(rookery.error_detail = "none")
   headers <- NULL
-  server <- local_server(list(call = function(req) stop("no"), onError = function(cond, req, info) headers <<- info$headers))
+  server <- local_server(list(
+    call = function(req) stop("no"), onError = function(cond, req, info) headers <<- info$headers
+  ))
   stderr_of(get(local_client(server), "/fails", headers = c(
-    "Authorization: Bearer abc", "Cookie: id=1", "X-Api-Key: k", "X-Plain: yes", "Proxy-Authorization: p", "X-CSRF-Token: t"
+    "Authorization: Bearer abc", "Cookie: id=1", "X-Api-Key: k", "X-Plain: yes",
+    "Proxy-Authorization: p", "X-CSRF-Token: t"
   )))
-  expect_equal(unname(headers[c("authorization", "cookie", "x-api-key", "proxy-authorization", "x-csrf-token")]), rep("[masked]", 5))
+  expect_equal(
+    unname(headers[
+      c("authorization", "cookie", "x-api-key", "proxy-authorization", "x-csrf-token")
+    ]),
+    rep("[masked]", 5)
+  )
   expect_equal(headers[["x-plain"]], "yes")
 })
 
@@ -289,7 +327,9 @@ test_that("a response with status 500 of the app itself is logged with its id", 
   app <- function(req) {
     switch(
       req$PATH_INFO,
-      "/later" = promises::promise(function(resolve, reject) later::later(function() resolve(own), 0.01)),
+      "/later" = promises::promise(function(resolve, reject) {
+        later::later(function() resolve(own), 0.01)
+      }),
       "/other" = list(status = 503L, headers = list(), body = "mine"),
       own
     )
@@ -298,7 +338,10 @@ test_that("a response with status 500 of the app itself is logged with its id", 
   for (path in c("/", "/later")) {
     said <- stderr_of(answer <- get(local_client(server), path))
     expect_equal(answer$text, "mine")
-    line <- paste0("rookery: GET ", path, " (its own response): the app itself responded with status 500 [", answer$headers[["x-request-id"]], "]")
+    line <- paste0(
+      "rookery: GET ", path, " (its own response): the app itself responded with status 500 [",
+      answer$headers[["x-request-id"]], "]"
+    )
     expect_equal(said, line)
   }
   expect_equal(stderr_of(get(local_client(server), "/other")), character())
@@ -328,7 +371,7 @@ test_that("errors leave R intact under gctorture", {
     ok(info$trace[[1]])
   }))
   client <- local_client(server)
-  # Not on.exit(), which would replace the handlers of withr.
+  # on.exit() would replace the handlers of withr.
   withr::defer(gctorture(FALSE))
   stderr_of({
     gctorture2(2000)

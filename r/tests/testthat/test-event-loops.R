@@ -59,7 +59,10 @@ test_that("events of a client occur only in the loop that was current when it wa
 })
 
 test_that("a client whose loop was destroyed gets its close event in the global loop", {
-  echo <- startServer("127.0.0.1", 0, list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye"))))
+  echo <- startServer(
+    "127.0.0.1", 0,
+    list(onWSOpen = function(ws) ws$onMessage(function(binary, message) ws$close(3001, "bye")))
+  )
   withr::defer(echo$stop())
   loop <- later::create_loop(parent = NULL)
   state <- NULL
@@ -77,7 +80,7 @@ test_that("a client whose loop was destroyed gets its close event in the global 
   expect_equal(code, 3001)
 })
 
-test_that("requests are handled in the loop that was current at the server's start, and in any service()", {
+test_that("requests are handled in the loop of the server's start, and in any service()", {
   stopAllServers()
   loop <- later::create_loop(parent = NULL)
   withr::defer(later::destroy_loop(loop))

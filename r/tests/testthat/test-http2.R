@@ -10,8 +10,14 @@ ways <- function(env = parent.frame()) {
   tls <- tls_config(pair$cert, pair$key)
   list(
     "http/1.1" = list(tls = NULL, scheme = "http", options = list(), version = "^HTTP/1.1 "),
-    "https/1.1" = list(tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 2L), version = "^HTTP/1.1 "),
-    "h2" = list(tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 4L), version = "^HTTP/2 ")
+    "https/1.1" = list(
+      tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 2L),
+      version = "^HTTP/1.1 "
+    ),
+    "h2" = list(
+      tls = tls, scheme = "https", options = list(cainfo = pair$cert, http_version = 4L),
+      version = "^HTTP/2 "
+    )
   )
 }
 
@@ -27,7 +33,9 @@ ask <- function(way, server, path = "/", ...) {
 # The parts of a response that are compared, without those about the connection.
 seen <- function(answer) {
   headers <- curl::parse_headers_list(answer$headers)
-  headers <- headers[!names(headers) %in% c("date", "connection", "transfer-encoding", "keep-alive")]
+  headers <- headers[
+    !names(headers) %in% c("date", "connection", "transfer-encoding", "keep-alive")
+  ]
   list(status = answer$status_code, headers = headers[order(names(headers))], body = answer$content)
 }
 
@@ -48,7 +56,9 @@ test_that("the request is the same", {
   shown <- NULL
   app <- function(req) {
     input <- req$rook.input$read()
-    names <- setdiff(ls(req), c("rook.input", "rook.errors", "HEADERS", "REMOTE_PORT", "rook.url_scheme"))
+    names <- setdiff(
+      ls(req), c("rook.input", "rook.errors", "HEADERS", "REMOTE_PORT", "rook.url_scheme")
+    )
     fields <- mget(names[!startsWith(names, ".")], envir = req)
     fields$HEADERS <- req$HEADERS[order(names(req$HEADERS))]
     fields$HEADERS[["host"]] <- fields$HTTP_HOST <- sub(":.*", "", fields$HTTP_HOST)
@@ -77,13 +87,25 @@ test_that("the request is the same", {
   expect_equal(same(customrequest = "DELETE")$REQUEST_METHOD, "DELETE")
   # Large enough to be spooled.
   bytes <- as.raw(rep(0:255, 12000))
-  large <- same(post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
+  large <- same(
+    post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:"
+  )
   expect_equal(large$text, paste(length(bytes), sum(as.integer(bytes))))
 })
 
 test_that("a header name with an underscore does not replace another header", {
-  app <- function(req) ok(paste(c(req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")], req$HTTP_X_ONE), collapse = " "))
-  lines <- c("X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1")
+  app <- function(req) {
+    ok(paste(
+      c(
+        req$HTTP_X_FORWARDED_USER, req$HEADERS[c("x-forwarded-user", "x_forwarded_user")],
+        req$HTTP_X_ONE
+      ),
+      collapse = " "
+    ))
+  }
+  lines <- c(
+    "X_Forwarded_User: eve", "X-Forwarded-User: ada", "X_Forwarded_User: mallory", "X_One: 1"
+  )
   expect_equal(rawToChar(expect_same(app, httpheader = lines)$body), "ada ada eve,mallory 1")
 })
 
@@ -97,15 +119,25 @@ test_that("responses of all kinds are the same", {
   lines <- withr::local_tempfile(lines = rep("a line of a file", 20000))
   app <- function(req) {
     switch(req$PATH_INFO,
-      "/text" = list(status = 201L, headers = list("X-Own" = "yes", "Content-Type" = "text/plain", "Connection" = "close"), body = "text"),
+      "/text" = list(
+        status = 201L,
+        headers = list("X-Own" = "yes", "Content-Type" = "text/plain", "Connection" = "close"),
+        body = "text"
+      ),
       "/raw" = list(status = 200L, headers = list(), body = as.raw(0:255)),
-      "/file" = list(status = 200L, headers = list("Content-Type" = "text/plain"), body = c(file = lines)),
+      "/file" = list(
+        status = 200L, headers = list("Content-Type" = "text/plain"), body = c(file = lines)
+      ),
       "/large" = ok(strrep("0123456789", 1e5)),
       "/none" = list(status = 204L, headers = list(), body = ""),
       "/cached" = list(status = 304L, headers = list(ETag = "\"a\""), body = NULL),
-      "/two" = list(status = 200L, headers = list("Set-Cookie" = "a=1", "Set-Cookie" = "b=2"), body = ""),
+      "/two" = list(
+        status = 200L, headers = list("Set-Cookie" = "a=1", "Set-Cookie" = "b=2"), body = ""
+      ),
       "/error" = stop("on purpose"),
-      "/promise" = promises::promise(function(resolve, reject) later::later(function() resolve(ok("later")), 0.05))
+      "/promise" = promises::promise(function(resolve, reject) {
+        later::later(function() resolve(ok("later")), 0.05)
+      })
     )
   }
   for (path in c("/text", "/raw", "/file", "/large", "/none", "/cached", "/two", "/promise")) {
@@ -169,7 +201,10 @@ test_that("a body that arrives in chunks, and one that is refused, are the same"
   )
   bytes <- as.raw(rep(1, 600001))
   post <- function(path) {
-    expect_same(app, path, post = TRUE, postfieldsize = length(bytes), postfields = bytes, httpheader = "Expect:")
+    expect_same(
+      app, path, post = TRUE, postfieldsize = length(bytes), postfields = bytes,
+      httpheader = "Expect:"
+    )
   }
   expect_equal(rawToChar(post("/chunks")$body), "600001")
   expect_equal(rawToChar(post("/whole")$body), "600001")
@@ -193,7 +228,9 @@ test_that("static files are the same", {
 
 test_that("HTTP/2 can be turned off", {
   pair <- make_pair(withr::local_tempdir(), "own")
-  server <- startServer("127.0.0.1", 0, function(req) ok("yes"), tls = tls_config(pair$cert, pair$key, http2 = FALSE))
+  server <- startServer(
+    "127.0.0.1", 0, function(req) ok("yes"), tls = tls_config(pair$cert, pair$key, http2 = FALSE)
+  )
   on.exit(server$stop())
   answer <- fetch_here(secure_url(server), cainfo = pair$cert, http_version = 4L)
   expect_match(rawToChar(answer$headers), "^HTTP/1.1 200")

@@ -6,7 +6,9 @@ test_that("if the I/O thread ends, service() raises an error and all servers are
   for (timeout in list(0, 60000, NA)) {
     server <- startServer("127.0.0.1", 0, hello)
     withr::defer(stopAllServers())
-    client <- socketConnection("127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 60)
+    client <- socketConnection(
+      "127.0.0.1", server$getPort(), open = "r+b", blocking = TRUE, timeout = 60
+    )
     .Call(ffi_fail_for_test)
     # With a timeout of 0, the first calls may return before the thread has ended.
     serve <- function() for (attempt in 1:600) {
@@ -18,7 +20,7 @@ test_that("if the I/O thread ends, service() raises an error and all servers are
     expect_length(listServers(), 0)
     expect_identical(readBin(client, raw(), 1), raw())
     close(client)
-    # Reported once; a new server works.
+    # The failure is reported only once, and a new server works.
     expect_true(service(NA))
   }
   server <- startServer("127.0.0.1", 0, hello)
@@ -88,7 +90,9 @@ test_that("startServer() raises an error if the I/O thread cannot start", {
 test_that("limited address space is left to R", {
   # Of 1.6 GB, R with a vector of 0.7 GB takes 1.1 GB.
   vector <- function(before) {
-    script <- withr::local_tempfile(lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R")
+    script <- withr::local_tempfile(
+      lines = c(before, "x <- numeric(9e7)", "cat('fine\\n')"), fileext = ".R"
+    )
     shell <- paste("ulimit -v 1600000; exec", file.path(R.home("bin"), "Rscript"), script, "2>&1")
     suppressWarnings(system2(
       "bash",
@@ -98,5 +102,7 @@ test_that("limited address space is left to R", {
     ))
   }
   skip_if_not(identical(vector("library(promises)"), "fine"), "R itself has no room, or no limit")
-  expect_identical(vector(c("library(rookery)", "s <- startServer('127.0.0.1', 0, list())")), "fine")
+  expect_identical(
+    vector(c("library(rookery)", "s <- startServer('127.0.0.1', 0, list())")), "fine"
+  )
 })

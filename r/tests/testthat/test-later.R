@@ -26,7 +26,9 @@ serving <- function(then, env = parent.frame()) {
 }
 
 body_of <- function(started, path = "/") {
-  rawToChar(curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content)
+  rawToChar(
+    curl::curl_fetch_memory(paste0(started$url, path), curl::new_handle(timeout = 60))$content
+  )
 }
 
 skip_if_not_installed("processx")
@@ -63,7 +65,7 @@ test_that("an idle R process loads package later for a request, but not while a 
     "Sys.sleep(1)",
     "cat('then', loaded(), '\\n')",
     "until <- Sys.time() + 60",
-    # As at R's prompt: no function is running.
+    # No function is running, as at R's prompt.
     "while (!ran && Sys.time() < until) .Internal(Sys.sleep(0.1))",
     # A forked child has its own pipe.
     "child <- parallel::mcparallel({ Sys.sleep(0.2); 'well' })",

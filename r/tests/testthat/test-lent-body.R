@@ -35,7 +35,9 @@ test_that("a body can be read again, partially and as a connection", {
     again <- req$rook.input$read()
     connection <- readBin(req$.bodyData, "raw", 1e6)
     gc()
-    seen <<- list(first = first, part = part, again = again, connection = connection, changed = changed)
+    seen <<- list(
+      first = first, part = part, again = again, connection = connection, changed = changed
+    )
     list(status = 200L, headers = list(), body = "")
   })
   expect_identical(post(local_client(server), sent)$status, 200L)

@@ -39,7 +39,11 @@ api <- c(
 
 local_api <- function(..., env = parent.frame()) {
   here <- c(...)
-  lines <- if (length(here) == 0) api else unlist(lapply(api, function(line) if (grepl("##HERE", line)) here else line))
+  lines <- if (length(here) == 0) {
+    api
+  } else {
+    unlist(lapply(api, function(line) if (grepl("##HERE", line)) here else line))
+  }
   it <- local_cli("serve", local_app("plumber.R" = lines, env = env), "--port", "0", env = env)
   url <- expect_serving(it)
   list(
@@ -59,7 +63,8 @@ local_api <- function(..., env = parent.frame()) {
 test_that("errors are reported with calls and request id, and plumber responds as usual", {
   served <- local_api()
   texts <- c(
-    "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise", "/below/fail" = "in a mounted router"
+    "/fail" = "in an endpoint", "/filtered" = "in a filter", "/async" = "in a promise",
+    "/below/fail" = "in a mounted router"
   )
   for (path in names(texts)) {
     answer <- served$ask(path)
@@ -67,10 +72,19 @@ test_that("errors are reported with calls and request id, and plumber responds a
     expect_equal(answer$text, '{"error":"500 - Internal server error"}', info = path)
     route <- sub("/below", "", path)
     stage <- if (path == "/async") "a promise" else "call"
-    told <- paste0("rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n")
+    told <- paste0(
+      "rookery: GET ", route, " (", stage, "): ", texts[[path]], " [", answer$id, "]\n"
+    )
     expect_match(answer$said, told, fixed = TRUE, info = path)
-    # Reported once, and not also as a response of plumber itself.
-    expect_length(grep(answer$id, strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])], fixed = TRUE), 1)
+    # Each error is reported once, and not also as a response of plumber itself.
+    expect_length(
+      grep(
+        answer$id,
+        strsplit(answer$said, "\n")[[1]][!grepl("HTTP/1.1", strsplit(answer$said, "\n")[[1]])],
+        fixed = TRUE
+      ),
+      1
+    )
   }
   # The endpoint's calls, without those of plumber around them.
   lines <- strsplit(served$it$tell(), "\n")[[1]]
@@ -97,11 +111,17 @@ test_that("handled errors are not reported, and successful requests are unchange
 test_that("a status 500 of plumber without an error in an endpoint is logged with its id", {
   served <- local_api()
   # When a serializer fails, plumber's response is invalid.
-  places <- c("/unwell" = "its own response): the app itself responded with status 500", "/unserialised" = "the response): `status` must be a number from 200 to 999")
+  places <- c(
+    "/unwell" = "its own response): the app itself responded with status 500",
+    "/unserialised" = "the response): `status` must be a number from 200 to 999"
+  )
   for (path in names(places)) {
     answer <- served$ask(path)
     expect_equal(answer$status_code, 500, info = path)
-    expect_match(answer$said, paste0("rookery: GET ", path, " (", places[[path]], " [", answer$id, "]"), fixed = TRUE)
+    expect_match(
+      answer$said, paste0("rookery: GET ", path, " (", places[[path]], " [", answer$id, "]"),
+      fixed = TRUE
+    )
   }
 })
 
@@ -116,7 +136,8 @@ test_that("onError is called for errors of an API, and may return the response",
     "  })"
   )
   told <- list(
-    "/fail" = "TOLD /fail in an endpoint call", "/async" = "TOLD /async in a promise promise", "/below/fail" = "TOLD /fail in a mounted router call"
+    "/fail" = "TOLD /fail in an endpoint call", "/async" = "TOLD /async in a promise promise",
+    "/below/fail" = "TOLD /fail in a mounted router call"
   )
   for (path in names(told)) {
     answer <- served$ask(path, httpheader = "Cookie: a=b")
@@ -124,7 +145,10 @@ test_that("onError is called for errors of an API, and may return the response",
     expect_equal(answer$text, "come again", info = path)
     headers <- curl::parse_headers_list(answer$headers)
     expect_equal(headers[["retry-after"]], "7", info = path)
-    expect_true(wait_until(function() grepl(paste(told[[path]], answer$id), served$it$tell(), fixed = TRUE)), info = path)
+    expect_true(
+      wait_until(function() grepl(paste(told[[path]], answer$id), served$it$tell(), fixed = TRUE)),
+      info = path
+    )
   }
   # Once for each error, although serve() has processed the router as well.
   expect_length(grep("^TOLD", strsplit(served$it$tell(), "\n")[[1]]), 3)

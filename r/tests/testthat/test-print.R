@@ -8,15 +8,21 @@ test_that("a server prints its address, whether it runs, and its number of conne
   get(local_client(server))
   serve_until(function() grepl("running, 1 connection>", format(server), fixed = TRUE))
   upgrade(local_client(server))
-  serve_until(function() grepl("running, 2 connections, 1 WebSocket>", format(server), fixed = TRUE))
-  expect_output(expect_identical(expect_invisible(print(server)), server), format(server), fixed = TRUE)
+  serve_until(function() {
+    grepl("running, 2 connections, 1 WebSocket>", format(server), fixed = TRUE)
+  })
+  expect_output(
+    expect_identical(expect_invisible(print(server)), server), format(server), fixed = TRUE
+  )
   expect_output(print(listServers()), url, fixed = TRUE)
   server$stop()
   expect_equal(format(server), paste0("<WebServer ", url, ": stopped>"))
 })
 
 test_that("servers on IPv6, with HTTPS and on a Unix socket print as well", {
-  six <- tryCatch(suppressMessages(startServer("::1", 0, list(), quiet = TRUE)), error = function(e) NULL)
+  six <- tryCatch(
+    suppressMessages(startServer("::1", 0, list(), quiet = TRUE)), error = function(e) NULL
+  )
   if (!is.null(six)) {
     expect_match(format(six), "^<WebServer http://\\[::1\\]:[0-9]+: running, 0 connections>$")
     six$stop()
@@ -27,7 +33,9 @@ test_that("servers on IPv6, with HTTPS and on a Unix socket print as well", {
   expect_match(format(https), "^<WebServer https://127.0.0.1:[0-9]+: running, 0 connections>$")
   path <- withr::local_tempfile()
   unix <- startPipeServer(path, NULL, list())
-  expect_equal(format(unix), paste0("<PipeServer unix:", normalizePath(path), ": running, 0 connections>"))
+  expect_equal(
+    format(unix), paste0("<PipeServer unix:", normalizePath(path), ": running, 0 connections>")
+  )
   unix$stop()
   expect_match(format(unix), ": stopped>$")
 })
@@ -45,8 +53,12 @@ test_that("a WebSocket prints its path, its client, and whether it has ended", {
   client <- local_client(server)
   upgrade(client, "/chat?room=1")
   serve_until(function() !is.null(given))
-  expect_match(format(given), "^<WebSocket [0-9]+: open, /chat\\?room=1, from 127[.]0[.]0[.]1:[0-9]+>$")
-  expect_output(expect_identical(expect_invisible(print(given)), given), format(given), fixed = TRUE)
+  expect_match(
+    format(given), "^<WebSocket [0-9]+: open, /chat\\?room=1, from 127[.]0[.]0[.]1:[0-9]+>$"
+  )
+  expect_output(
+    expect_identical(expect_invisible(print(given)), given), format(given), fixed = TRUE
+  )
   copy <- unserialize(serialize(given, NULL))
   expect_match(format(copy), "^<WebSocket: of another R process, /chat")
   given$close()
@@ -106,7 +118,10 @@ test_that("streams and events print their state, chunks and bytes, for pull and 
 test_that("events and the values for onHeaders have print methods", {
   event <- sse_event("one\ntwo", event = "price", id = 7)
   expect_s3_class(event, "rookery_sse_event")
-  expect_equal(format(event), c("<server-sent event>", "  event: price", "  id: 7", "  data: one", "  data: two"))
+  expect_equal(
+    format(event),
+    c("<server-sent event>", "  event: price", "  id: 7", "  data: one", "  data: two")
+  )
   expect_output(expect_invisible(print(sse_event("\033[2J"))), "data: \\033[2J", fixed = TRUE)
   # The event is text, which a stream accepts.
   expect_identical(paste0(event), "event: price\nid: 7\ndata: one\ndata: two\n\n")
@@ -115,7 +130,10 @@ test_that("events and the values for onHeaders have print methods", {
     format(accept_ws(c("a", "b"), headers = list("Set-Cookie" = "secret"))),
     "<rookery_accept_ws: protocol a, b; headers: Set-Cookie>"
   )
-  expect_output(print(receive_body(identity, identity)), "<rookery_receiver: not yet of a request>", fixed = TRUE)
+  expect_output(
+    print(receive_body(identity, identity)), "<rookery_receiver: not yet of a request>",
+    fixed = TRUE
+  )
 })
 
 test_that("subsets of rookery_options() print correctly", {
@@ -123,7 +141,9 @@ test_that("subsets of rookery_options() print correctly", {
   expect_output(print(options["max_body_size"]), "^setting +value +origin\nmax_body_size ")
   expect_equal(options[c("spool_dir", "max_body_size")]$name, c("spool_dir", "max_body_size"))
   expect_error(options["x"], "There is no setting `x`", class = "rookery_bad_setting")
-  expect_error(options["max_body_siz"], "Did you mean `max_body_size`", class = "rookery_bad_setting")
+  expect_error(
+    options["max_body_siz"], "Did you mean `max_body_size`", class = "rookery_bad_setting"
+  )
   expect_identical(class(options["name"]), "data.frame")
   expect_output(print(options[1:2, c("name", "value")]), "name +value")
   expect_output(print(options[1:2, ]), "setting +value +origin")

@@ -13,7 +13,9 @@ asked <- function(make, env = parent.frame()) {
   list(client = client, promise = promise)
 }
 
-pending <- function() promises::promise(function(resolve, reject) settle <<- list(resolve = resolve, reject = reject))
+pending <- function() {
+  promises::promise(function(resolve, reject) settle <<- list(resolve = resolve, reject = reject))
+}
 settle <- NULL
 
 test_that("a promised response costs one callback of package later", {
@@ -82,7 +84,9 @@ test_that("a promise with its own then() is used through it", {
 
 test_that("a promised chunk costs one callback of package later", {
   settle <<- NULL
-  case <- asked(function() list(status = 200L, headers = list("Content-Length" = "3"), body = pending))
+  case <- asked(function() {
+    list(status = 200L, headers = list("Content-Length" = "3"), body = pending)
+  })
   serve_until(function() !is.null(settle))
   settle$resolve("abc")
   later::run_now(all = FALSE)

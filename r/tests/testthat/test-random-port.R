@@ -26,13 +26,18 @@ test_that("a range of one port is that port", {
 test_that("ports in use are skipped", {
   port <- take_port()
   expect_false(is_port_available(port))
-  expect_identical(conditionMessage(failure_of(randomPort(port, port))), "Cannot find an available port.")
+  expect_identical(
+    conditionMessage(failure_of(randomPort(port, port))), "Cannot find an available port."
+  )
   expect_identical(randomPort(port, port + 1L), port + 1L)
 })
 
 test_that("ports that browsers refuse are never tried", {
   error <- failure_of(randomPort(6000, 6000))
-  expect_identical(class(error), c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition"))
+  expect_identical(
+    class(error),
+    c("httpuv_unavailable_port", "rookery_no_port", "rookery_error", "error", "condition")
+  )
   expect_identical(conditionMessage(error), "Cannot find an available port.")
   expect_identical(conditionCall(error), quote(randomPort(6000, 6000)))
   expect_s3_class(failure_of(randomPort(6665, 6669)), "httpuv_unavailable_port")

@@ -82,7 +82,9 @@ test_that("lines are found across the blocks that a body is read in", {
 
 test_that("valid UTF-8 lines are marked, and a byte order mark is removed", {
   lines <- stream_of(c(as.raw(c(0xc3, 0xa9, 0x0a, 0xff, 0x0a)), charToRaw("abc")))$read_lines()
-  expect_identical(lapply(lines, charToRaw), list(as.raw(c(0xc3, 0xa9)), as.raw(0xff), charToRaw("abc")))
+  expect_identical(
+    lapply(lines, charToRaw), list(as.raw(c(0xc3, 0xa9)), as.raw(0xff), charToRaw("abc"))
+  )
   expect_identical(Encoding(lines), c("UTF-8", "unknown", "unknown"))
   marked <- stream_of(as.raw(c(0xef, 0xbb, 0xbf, 0x61, 0x62, 0x0a)))
   expect_identical(charToRaw(marked$read_lines()), charToRaw("ab"))
@@ -146,7 +148,9 @@ test_that("`.bodyData` above 1 MiB works without /proc/self/fd and /dev/fd", {
       con <- rookery:::open_spooled(ticket, where[[1]], where[[2]], folders)
       first <- readBin(con, "raw", 1e7)
       seek(con, 10)
-      seen[[length(seen) + 1]] <<- list(where[[2]] >= 0, class(con)[[1]], identical(first, body), readBin(con, "raw", 2))
+      seen[[length(seen) + 1]] <<- list(
+        where[[2]] >= 0, class(con)[[1]], identical(first, body), readBin(con, "raw", 2)
+      )
       close(con)
     }
     ok(as.character(length(list.files(folder))))

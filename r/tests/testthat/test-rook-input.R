@@ -30,7 +30,9 @@ test_that("a request with a body is a plain environment like any other", {
     get(client)
     without <- seen
     post(client, body = "abc")
-    expect_setequal(setdiff(seen$names, without$names), c(".bodyData", "CONTENT_LENGTH", "HTTP_CONTENT_LENGTH"))
+    expect_setequal(
+      setdiff(seen$names, without$names), c(".bodyData", "CONTENT_LENGTH", "HTTP_CONTENT_LENGTH")
+    )
     expect_false(any(seen$active))
     expect_identical(seen$parent, emptyenv())
     expect_false(seen$locked)
@@ -63,7 +65,10 @@ test_that("functions that use a whole environment accept a request", {
     }, on_headers)
     expect_identical(get(client)$status, 200L)
     expect_identical(post(client, body = "abc")$status, 200L)
-    send(client, "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    send(
+      client,
+      "POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    )
     expect_identical(reply(client)$status, 200L)
     expect_length(seen, 3)
     for (copies in seen) {
@@ -82,12 +87,16 @@ test_that("rook.input has httpuv's methods and is locked", {
       names = ls(input),
       add = tryCatch(input$more <- 1, error = identity),
       change = tryCatch(input$read <- NULL, error = identity),
-      parts = list(input$read(2), input$rewind(), input$read(2.9), input$read(0), input$read(), input$read(5)),
+      parts = list(
+        input$read(2), input$rewind(), input$read(2.9), input$read(0), input$read(), input$read(5)
+      ),
       lines = {
         input$rewind()
         list(input$read_lines(1), input$read(1), input$read_lines())
       },
-      wrong = lapply(list(NA, NULL, c(1, 2), "2"), function(n) tryCatch(input$read(n), error = conditionMessage))
+      wrong = lapply(list(NA, NULL, c(1, 2), "2"), function(n) {
+        tryCatch(input$read(n), error = conditionMessage)
+      })
     )
   })
   post(client, body = "l1\nl2\r\nl3")
@@ -95,7 +104,9 @@ test_that("rook.input has httpuv's methods and is locked", {
   expect_identical(seen$names, c("read", "read_lines", "rewind"))
   expect_s3_class(seen$add, "error")
   expect_s3_class(seen$change, "error")
-  expect_identical(seen$parts, list(charToRaw("l1"), 2, charToRaw("l1"), raw(0), charToRaw("\nl2\r\nl3"), raw(0)))
+  expect_identical(
+    seen$parts, list(charToRaw("l1"), 2, charToRaw("l1"), raw(0), charToRaw("\nl2\r\nl3"), raw(0))
+  )
   expect_identical(seen$lines, list("l1", charToRaw("l"), c("2", "l3")))
   expect_identical(seen$wrong, rep(list("`l` must be one number."), 4))
 })
@@ -114,7 +125,10 @@ test_that("reading a body after the response is an error that says why", {
       }, on_headers)
       post(client, body = "abc")
       for (method in c("read", "read_lines")) {
-        expect_error(kept$rook.input[[method]](), "no longer available, because the response has been sent: read it before")
+        expect_error(
+          kept$rook.input[[method]](),
+          "no longer available, because the response has been sent: read it before"
+        )
       }
       expect_null(kept$.bodyData)
       if (looked_at) {
@@ -154,8 +168,12 @@ test_that("reading a body in a forked process is an error that says why", {
     said <<- c(parallel::mccollect(child)[[1]], rawToChar(req$rook.input$read()))
   })
   post(client, body = "abc")
-  expect_match(said[[1]], "belongs to the process from which this one was forked: read it before the fork")
-  expect_match(said[[2]], "belongs to the process from which this one was forked: read it before the fork")
+  expect_match(
+    said[[1]], "belongs to the process from which this one was forked: read it before the fork"
+  )
+  expect_match(
+    said[[2]], "belongs to the process from which this one was forked: read it before the fork"
+  )
   expect_identical(said[[3]], "abc")
 })
 
@@ -207,7 +225,9 @@ test_that("requests with a body leak no memory", {
 
 test_that("WebSockets leak no memory", {
   closed <- 0
-  server <- local_server(list(call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)))
+  server <- local_server(list(
+    call = function(req) ok(), onWSOpen = function(ws) ws$onClose(function() closed <<- closed + 1)
+  ))
   visit <- function(n) {
     for (i in seq_len(n)) {
       client <- local_client(server, environment())
@@ -226,7 +246,7 @@ test_that("WebSockets leak no memory", {
 test_that("an AppWrapper lists the open WebSockets by names that are reused", {
   app <- list(call = function(req) ok(), onWSOpen = function(ws) NULL)
   server <- local_server(app)
-  # As package livecode looks for them.
+  # Package livecode finds the WebSockets in this way.
   sockets <- function() server$.__enclos_env__$private$appWrapper$.__enclos_env__$private$wsconns
   expect_identical(names(sockets()), character(0))
   clients <- lapply(1:3, function(i) {
@@ -271,7 +291,11 @@ test_that("reading a large body too late in a finalizer is an error that says so
   expect_gt(.Call(ffi_lent_blocks), lent)
   for (i in 1:3) gc()
   expect_identical(.Call(ffi_lent_blocks), lent)
-  for (text in said[1:3]) expect_match(text, "was collected together with the object that referred to it: for use in a finalizer")
+  for (text in said[1:3]) {
+    expect_match(
+      text, "was collected together with the object that referred to it: for use in a finalizer"
+    )
+  }
   expect_identical(said[[4]], "abc")
   expect_error(sum(as.integer(kept)), "was collected together")
   expect_length(kept, 3e5)

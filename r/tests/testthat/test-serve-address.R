@@ -1,9 +1,16 @@
 test_that("a host is an address", {
-  expect_equal(serve_address("127.0.0.1", 8000), list(host = "127.0.0.1", port = 8000L, socket = NULL))
+  expect_equal(
+    serve_address("127.0.0.1", 8000), list(host = "127.0.0.1", port = 8000L, socket = NULL)
+  )
   expect_equal(serve_address("::", 0)$host, "::")
   expect_identical(serve_address("localhost", 1)$host, "127.0.0.1")
-  expect_error(serve_address("example.org", 1), "or an IP address.*\"127.0.0.1\"", class = "rookery_bad_address")
-  expect_error(serve_address("example.org", 1), "not \"example.org\"", class = "rookery_bad_address")
+  expect_error(
+    serve_address("example.org", 1), "or an IP address.*\"127.0.0.1\"",
+    class = "rookery_bad_address"
+  )
+  expect_error(
+    serve_address("example.org", 1), "not \"example.org\"", class = "rookery_bad_address"
+  )
   expect_error(serve_address(c("a", "b"), 1), "one string", class = "rookery_bad_address")
   expect_error(serve_address(NULL, 1), "one string", class = "rookery_bad_address")
 })
@@ -17,7 +24,9 @@ test_that("a port is a whole number in range", {
 test_that("`unix:` names a socket in an existing folder", {
   dir <- normalizePath(withr::local_tempdir())
   expect_equal(serve_address(paste0("unix:", dir, "/s"), 8000)$socket, file.path(dir, "s"))
-  expect_error(serve_address("unix:/no/such/folder/s", 1), "does not exist", class = "rookery_bad_address")
+  expect_error(
+    serve_address("unix:/no/such/folder/s", 1), "does not exist", class = "rookery_bad_address"
+  )
 })
 
 test_that("the error for a port in use names the process and another port", {
@@ -29,7 +38,9 @@ test_that("the error for a port in use names the process and another port", {
   expect_match(conditionMessage(error), paste0("Port ", port, " of 127.0.0.1 is in use"))
   expect_match(conditionMessage(error), paste0("`--port ", port + 1, "`"))
   skip_if_not(file.exists("/proc/net/tcp"), "a system without /proc/net/tcp")
-  expect_match(conditionMessage(error), paste0("this R session (process ", Sys.getpid()), fixed = TRUE)
+  expect_match(
+    conditionMessage(error), paste0("this R session (process ", Sys.getpid()), fixed = TRUE
+  )
 })
 
 test_that("the process that holds a port is found", {
@@ -45,7 +56,9 @@ test_that("the process that holds a port is found", {
 
 test_that("an address without an interface is reported as such", {
   # TEST-NET-1 of RFC 5737, which is not assigned.
-  expect_error(probe(serve_address("192.0.2.1", 0)), "Cannot listen on 192.0.2.1", class = "rookery_no_address")
+  expect_error(
+    probe(serve_address("192.0.2.1", 0)), "Cannot listen on 192.0.2.1", class = "rookery_no_address"
+  )
 })
 
 test_that("probing leaves the port free, and finds a port for 0", {

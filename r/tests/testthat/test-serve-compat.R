@@ -56,7 +56,9 @@ test_that("use_compat() fails if another httpuv is loaded, and names the package
   did <- run_r(c("loadNamespace('httpuv')", "rookery::use_compat()"))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "loaded explicitly in this session")
-  did <- run_r(c("library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"))
+  did <- run_r(c(
+    "library(shiny)", "rookery::serve(shinyApp(1, function(input, output) 1), port = 0)"
+  ))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "give rookery::serve\\(\\) the path of the app")
 })
@@ -76,7 +78,7 @@ run_with_profile <- function(profile, text, ...) {
   )
 }
 
-test_that("in .Rprofile, use_compat() loads rookery with one shared object, without the parts for servers", {
+test_that("in .Rprofile, use_compat() loads rookery without the parts for servers", {
   skip_if_not_installed("processx")
   skip_if_not_installed("rlang")
   did <- run_with_profile(
@@ -108,12 +110,21 @@ test_that("in .Rprofile, use_compat() reads few files, and none of other package
   skip_if_not_installed("processx")
   skip_if(Sys.which("strace") == "", "strace is not installed")
   trace <- withr::local_tempfile()
-  profile <- withr::local_tempfile(lines = c("cat('begins\\n')", "rookery::use_compat(quiet = TRUE)", "cat('ends\\n')"))
+  profile <- withr::local_tempfile(
+    lines = c("cat('begins\\n')", "rookery::use_compat(quiet = TRUE)", "cat('ends\\n')")
+  )
   libraries <- setdiff(.libPaths(), compat_library())
   did <- processx::run(
-    "strace", c("-f", "-o", trace, "-e", "trace=openat,write", file.path(R.home("bin"), "R"), "--no-environ", "--no-site-file", "-s", "-e", "1"),
+    "strace",
+    c(
+      "-f", "-o", trace, "-e", "trace=openat,write", file.path(R.home("bin"), "R"), "--no-environ",
+      "--no-site-file", "-s", "-e", "1"
+    ),
     error_on_status = FALSE,
-    env = c("current", R_PROFILE_USER = profile, R_LIBS = paste(libraries, collapse = .Platform$path.sep), R_TESTS = "")
+    env = c(
+      "current", R_PROFILE_USER = profile, R_LIBS = paste(libraries, collapse = .Platform$path.sep),
+      R_TESTS = ""
+    )
   )
   skip_if(did$status != 0, "strace may not trace here")
   lines <- readLines(trace, warn = FALSE)
@@ -126,7 +137,7 @@ test_that("in .Rprofile, use_compat() reads few files, and none of other package
   expect_lt(length(packages), 20)
 })
 
-test_that("in .Rprofile, use_compat() warns if it is too late, and the rest of the file is evaluated", {
+test_that("in .Rprofile, a use_compat() that is too late warns, and the rest is evaluated", {
   skip_if_not_installed("processx")
   own <- run_r("cat(length(find.package('httpuv', quiet = TRUE)))")
   skip_if(own$stdout == "0", "httpuv itself is not installed")
@@ -146,7 +157,9 @@ test_that("a project library with httpuv comes after rookery's", {
   activate <- sprintf(".libPaths(c('%s', .libPaths()))", project)
   found <- "f <- rookery::which_httpuv(); cat('found', f$kind, as.character(f$version), '\\n')"
   expect_match(run_with_profile(activate, found)$stdout, "found httpuv 1.6.5")
-  with_line <- run_with_profile(c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)"))
+  with_line <- run_with_profile(
+    c(activate, "rookery::use_compat(quiet = TRUE)"), c(found, "httpuv::service(NA)")
+  )
   expect_match(with_line$stdout, "found rookery 1.6.17")
   expect_equal(with_line$status, 0, info = with_line$stdout)
   # The package of renv.lock is unchanged, in case that the line is removed.
@@ -161,12 +174,16 @@ test_that("a missing compat package is installed at first use", {
   copy <- file.path(home, "rookery")
   unlink(file.path(copy, "compat"), recursive = TRUE)
   load <- sprintf("invisible(loadNamespace('rookery', lib.loc = '%s'))", home)
-  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"))
+  did <- run_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "cat(rookery::use_compat(quiet = TRUE))"
+  ))
   expect_equal(did$stdout, file.path(normalizePath(copy), "compat"))
   expect_true(is_compat(file.path(copy, "compat", "httpuv")))
   unlink(file.path(copy, "compat"), recursive = TRUE)
   unlink(file.path(copy, "compat-src"), recursive = TRUE)
-  did <- run_r(c(sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"))
+  did <- run_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", home), load, "rookery::use_compat(quiet = TRUE)"
+  ))
   expect_equal(did$status, 1)
   expect_match(did$stdout, "install rookery again")
 })

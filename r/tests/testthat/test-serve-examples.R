@@ -35,7 +35,9 @@ test_that("tokens.R sends a response token by token, marks its end, and does not
   expect_match(fetch(url)$text, "<title>Tokens</title>")
   answer <- fetch(paste0(url, "/answer?prompt=", curl::curl_escape("What is a rook?")))
   expect_match(curl::parse_headers_list(answer$headers)[["content-type"]], "^text/event-stream")
-  tokens <- regmatches(answer$text, gregexpr("event: token\nid: 1\ndata: [^\n]+ \n\n", answer$text))[[1]]
+  tokens <- regmatches(
+    answer$text, gregexpr("event: token\nid: 1\ndata: [^\n]+ \n\n", answer$text)
+  )[[1]]
   expect_gt(length(tokens), 12)
   expect_match(answer$text, "event: done\nid: 1\ndata: \n\n$")
   expect_true(wait_until(function() grepl("An answer ended after [0-9.]+ s: done", it$tell())))
@@ -58,12 +60,16 @@ test_that("table.R sends a table without holding it as text", {
   writeLines("5", file.path("/proc", it$process$get_pid(), "clear_refs"))
   before <- kilobytes("VmHWM")
   curl::curl_download(paste0(url, "/table.csv"), file)
-  # As text in R, the table would take more than 30 MB.
+  # A copy of the table as text in R would take more than 30 MB.
   expect_lt(kilobytes("VmHWM") - before, 16 * 1024)
   bytes <- readBin(file, "raw", 1e8)
   expect_equal(sum(bytes == 0x0a), rows + 1)
   expect_equal(rawToChar(bytes[1:28]), "\"id\",\"city\",\"price\",\"sold\"\r\n")
-  table <- utils::read.csv(text = c(readLines(file, 4), utils::tail(strsplit(rawToChar(utils::tail(bytes, 200)), "\r\n")[[1]], 1)))
+  table <- utils::read.csv(
+    text = c(
+      readLines(file, 4), utils::tail(strsplit(rawToChar(utils::tail(bytes, 200)), "\r\n")[[1]], 1)
+    )
+  )
   expect_equal(table$id, c(1, 2, 3, rows))
   expect_equal(table$city, c("Lund", "Saint-Louis, \"Ndar\"", "Kyoto", "Kyoto"))
   expect_equal(table$price[[1]], 1)
@@ -76,7 +82,9 @@ test_that("progress.R sends the progress of a job to all pages, also when they j
   url <- printed_address(it)
   expect_match(fetch(url)$text, "<title>Progress</title>")
   follow <- function() {
-    client <- local_client(list(getPort = function() as.integer(sub("^.*:", "", url))), parent.frame())
+    client <- local_client(
+      list(getPort = function() as.integer(sub("^.*:", "", url))), parent.frame()
+    )
     send(client, request("/progress"))
     client
   }
@@ -91,7 +99,7 @@ test_that("progress.R sends the progress of a job to all pages, also when they j
   read_to(second, "\"done\":100,")
   estimate <- sub("^.*\"done\":100,\"estimate\":([0-9.]+),.*$", "\\1", text_of(second$read))
   expect_equal(as.numeric(estimate), pi, tolerance = 0.01)
-  # It has joined late, and first received the state.
+  # The second client joined later, and received the state first.
   expect_equal(find_raw(second$read, "\"done\":0,"), 0)
   disconnect(second)
   expect_true(wait_until(function() grepl("A page has left: client", it$tell())))
@@ -105,7 +113,8 @@ test_that("plumber: JSON in and out, a filter, an error, an async route, an uplo
   square <- function(text) {
     fetch(
       paste0(url, "/square"),
-      postfields = charToRaw(text), post = TRUE, postfieldsize = nchar(text), httpheader = "Content-Type: application/json"
+      postfields = charToRaw(text), post = TRUE, postfieldsize = nchar(text),
+      httpheader = "Content-Type: application/json"
     )
   }
   answer <- square("{\"x\": [1, 2, 3]}")
@@ -145,6 +154,8 @@ test_that("all pages have the same style sheet with dark mode, and an icon", {
   for (name in c("chat.R", "progress.R", "tokens.R")) {
     url <- printed_address(local_process(file.path(examples, name), environment = c(PORT = 0)))
     expect_equal(fetch(paste0(url, "/shared/style.css"))$text, paste0(style, "\n"))
-    expect_match(rawToChar(fetch(paste0(url, "/shared/favicon.svg"))$headers), "image/svg+xml", fixed = TRUE)
+    expect_match(
+      rawToChar(fetch(paste0(url, "/shared/favicon.svg"))$headers), "image/svg+xml", fixed = TRUE
+    )
   }
 })

@@ -40,7 +40,9 @@ serves <- function(it, text) {
 
 test_that("objects of fiery, plumber2 and ambiorix are detected", {
   label <- function(class) {
-    detect_object(structure(list2env(list(start = function() 1, call = function(req) 1)), class = c(class, "R6")))$label
+    detect_object(structure(
+      list2env(list(start = function() 1, call = function(req) 1)), class = c(class, "R6")
+    ))$label
   }
   expect_equal(label("Fire"), "fiery app")
   expect_equal(label(c("Plumber2", "Fire")), "plumber2 API")
@@ -50,7 +52,10 @@ test_that("objects of fiery, plumber2 and ambiorix are detected", {
 test_that("a fiery app is served on the given port, as an object and as a file", {
   local_package("fiery", fiery_lines, "Fire", c("httpuv", "R6"))
   made <- "app <- fiery::Fire$new()"
-  it <- local_r(c("rookery::use_compat(quiet = TRUE)", made, "rookery::serve(app, port = 0, hello = 1)", "cat(app$port)"))
+  it <- local_r(c(
+    "rookery::use_compat(quiet = TRUE)", made, "rookery::serve(app, port = 0, hello = 1)",
+    "cat(app$port)"
+  ))
   url <- serves(it, "of fiery")
   expect_match(it$tell(), ": fiery app\nServing on", fixed = TRUE)
   expect_match(it$tell(), "told hello")
@@ -67,7 +72,9 @@ test_that("a fiery app is served on the given port, as an object and as a file",
   expect_match(url, paste0(":", port, "$"))
   expect_match(it$tell(), "the app that api.R ends with", fixed = TRUE)
 
-  refused <- local_cli("serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s")))
+  refused <- local_cli(
+    "serve", file.path(dir, "api.R"), "--host", paste0("unix:", file.path(dir, "s"))
+  )
   expect_equal(exit_of(refused), 3)
   expect_match(refused$tell(), "did not start: .* can only be served on a port")
 })
@@ -94,7 +101,9 @@ test_that("plumber2: an API, and a folder that names it as its engine", {
   expect_match(it$tell(), ": plumber2 API\nServing on", fixed = TRUE)
   skip_if_not_installed("yaml")
   # plumber2 does not accept port 0, so a port is chosen.
-  it <- local_cli("serve", local_app("_server.yml" = c("engine: plumber2", "routes: api")), "--port", "0")
+  it <- local_cli(
+    "serve", local_app("_server.yml" = c("engine: plumber2", "routes: api")), "--port", "0"
+  )
   serves(it, "of plumber2 _server.yml")
   expect_match(it$tell(), "_server.yml (engine plumber2)", fixed = TRUE)
 })

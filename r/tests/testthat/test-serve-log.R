@@ -4,7 +4,10 @@ test_that("the destination of the log is checked when serving starts", {
   expect_equal(log_target(print)$to, "call")
   dir <- normalizePath(withr::local_tempdir())
   withr::local_dir(dir)
-  expect_equal(log_target("access.log", "json"), list(to = "file", path = file.path(dir, "access.log"), call = NULL, format = "json"))
+  expect_equal(
+    log_target("access.log", "json"),
+    list(to = "file", path = file.path(dir, "access.log"), call = NULL, format = "json")
+  )
   expect_false(file.exists("access.log"))
   expect_error(log_target("no/such/folder/log"), "does not exist", class = "rookery_bad_log")
   expect_error(log_target(dir), "cannot be written", class = "rookery_bad_log")
@@ -49,7 +52,10 @@ test_that("JSON lines are JSON", {
   expect_equal(line$status, 200)
   expect_equal(line$bytes, 2)
   expect_gt(line$seconds, 0)
-  expect_lt(abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())), 60)
+  expect_lt(
+    abs(as.numeric(as.POSIXct(line$time, "UTC", "%Y-%m-%dT%H:%M:%OSZ")) - as.numeric(Sys.time())),
+    60
+  )
 })
 
 test_that("a log function is called with the fields, and its errors are harmless", {

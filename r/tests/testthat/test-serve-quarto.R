@@ -38,7 +38,10 @@ test_that("without Quarto, the error says how to install it", {
   expect_error(check_quarto(file), said, class = "rookery_no_quarto")
   expect_error(quarto_render(file), said, class = "rookery_no_quarto")
   withr::local_envvar(QUARTO_PATH = "/none/quarto")
-  expect_error(check_quarto(file), "QUARTO_PATH names `/none/quarto`, which cannot be run", class = "rookery_no_quarto")
+  expect_error(
+    check_quarto(file), "QUARTO_PATH names `/none/quarto`, which cannot be run",
+    class = "rookery_no_quarto"
+  )
 })
 
 test_that("the command reports missing Quarto as well", {
@@ -88,10 +91,17 @@ test_that("`quarto` is found on PATH, and one R process serves the page", {
   skip_if_not_installed("curl")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
   file <- local_document()
-  quarto <- local_quarto("exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\"")
-  path <- paste(c(dirname(quarto$program), R.home("bin"), Sys.getenv("PATH")), collapse = .Platform$path.sep)
+  quarto <- local_quarto(
+    "exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\""
+  )
+  path <- paste(
+    c(dirname(quarto$program), R.home("bin"), Sys.getenv("PATH")), collapse = .Platform$path.sep
+  )
   # A folder with the document works like the document.
-  it <- local_cli("serve", dirname(file), "--port", "0", "--no-log", environment = c(PATH = path, QUARTO_PATH = ""))
+  it <- local_cli(
+    "serve", dirname(file), "--port", "0", "--no-log",
+    environment = c(PATH = path, QUARTO_PATH = "")
+  )
   url <- expect_serving(it)
   expect_equal(quarto$calls(), paste("render", file))
   page <- fetch(sub(" .*", "", url))
@@ -108,14 +118,21 @@ test_that("workers serve a Quarto document, and one of them renders it", {
   skip_if_not_installed("curl")
   skip_if_not(rmarkdown::pandoc_available(), "pandoc is not installed")
   file <- local_document()
-  quarto <- local_quarto("exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\"")
+  quarto <- local_quarto(
+    "exec Rscript -e 'rmarkdown::render(commandArgs(TRUE), quiet = TRUE)' \"$2\""
+  )
   it <- local_cli("serve", file, "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("Serving as worker", it$tell()))) == 2
+  ))
   expect_match(it$tell(), "Quarto document with Shiny (doc.qmd)", fixed = TRUE)
   expect_length(quarto$calls(), 1)
   page <- curl::curl_fetch_memory(sub(" .*", "", sub(".*Serving on ", "", it$tell())))
   expect_equal(page$status_code, 200)
   expect_match(rawToChar(page$content), "Its text.", fixed = TRUE)
-  expect_match(rawToChar(page$content), "rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"[0-9a-f]{32}\"")
+  expect_match(
+    rawToChar(page$content),
+    "rookery-shiny.js\" data-reconnect=\"app\" data-worker=\"[0-9a-f]{32}\""
+  )
 })

@@ -28,7 +28,9 @@ test_that("a session can serve repeatedly", {
     "stopifnot(length(rookery::listServers()) == 0)",
     paste0("rookery::serve(", hello, ", port = 0)")
   ))
-  expect_true(wait_until(function() lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))) == 4))
+  expect_true(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr("Serving on", it$tell()))) == 4
+  ))
   url <- sub("^.*Serving on ([^ ]+) .*$", "\\1", it$tell())
   expect_equal(fetch(url)$text, "hello")
   it$signal(15)
@@ -73,7 +75,10 @@ test_that("a path is served by a separate R process, and signals reach it", {
   url <- expect_serving(it)
   child <- fetch(url)$text
   expect_false(child == as.character(it$process$get_pid()))
-  expect_match(it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()), fixed = TRUE)
+  expect_match(
+    it$tell(), sprintf("in %s as %s, parent %s", basename(dir), child, it$process$get_pid()),
+    fixed = TRUE
+  )
   expect_match(it$tell(), "spec: FALSE")
   it$signal(15)
   expect_equal(exit_of(it), 0)
@@ -105,7 +110,9 @@ test_that("the command passes on the app's output and exit status, without resta
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_match(it$tell(), "(^|\n)to stdout")
-  expect_match(it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE)
+  expect_match(
+    it$tell(), "\"method\":\"GET\",\"path\":\"/\",\"query\":\"\",\"status\":200,", fixed = TRUE
+  )
 
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--restart", "never")
   url <- expect_serving(it)
@@ -160,18 +167,25 @@ test_that("the child has the libraries of the session before .Rprofile is read",
       hello
     )
   )
-  it <- local_r(c(sprintf(".libPaths(c('%s', .libPaths()))", extra), sprintf("rookery::serve('%s', port = 0)", dir)))
+  it <- local_r(c(
+    sprintf(".libPaths(c('%s', .libPaths()))", extra),
+    sprintf("rookery::serve('%s', port = 0)", dir)
+  ))
   expect_equal(fetch(expect_serving(it))$text, "hello")
   expect_match(it$tell(), "profile of the app")
 })
 
 test_that("an app that fails to start reports its error and a non-zero status", {
-  shiny <- local_app("app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)"))
+  shiny <- local_app(
+    "app.R" = c("library(shiny)", "stop('the database is away')", "shinyApp(1, 2)")
+  )
   skip_if_not_installed("shiny")
   it <- local_cli("serve", shiny, "--port", "0", "--start-retries", "1")
   expect_equal(exit_of(it), 3)
   expect_match(it$tell(), "rookery: The app did not start: Error.*: the database is away")
-  expect_equal(lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell())
+  expect_equal(
+    lengths(regmatches(it$tell(), gregexpr("the database is away", it$tell()))), 3, info = it$tell()
+  )
   expect_no_match(it$tell(), "Serving on")
 
   it <- local_r(sprintf("rookery::serve('%s', port = 0)", shiny))
@@ -191,12 +205,25 @@ test_that("mistakes are reported on the command line without a traceback", {
     expect_match(it$tell(), says)
     expect_no_match(it$tell(), "Execution halted|Calls:")
   }
-  expect_says(dir, "--port", port, says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1), status = 4)
+  expect_says(
+    dir, "--port", port,
+    says = sprintf("^rookery: Port %d of 127.0.0.1 is in use, by .*`--port %d`", port, port + 1),
+    status = 4
+  )
   expect_says(file.path(dir, "app.r2"), says = "does not exist.*Did you mean")
   expect_says(file.path(dir, "other.txt"), says = "cannot be served.*Looked for:", status = 3)
-  expect_says(dir, "--host", "example.org", says = "must be `localhost` or an IP address of this machine, not \"example.org\"")
-  expect_says(local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric", status = 3)
-  expect_says(local_app("_server.yml" = "engine: no.such.engine"), "--port", "0", says = "install.packages\\(\"no.such.engine\"\\)", status = 3)
+  expect_says(
+    dir, "--host", "example.org",
+    says = "must be `localhost` or an IP address of this machine, not \"example.org\""
+  )
+  expect_says(
+    local_app("app.R" = "42"), "--port", "0", says = "its last value is an object of class numeric",
+    status = 3
+  )
+  expect_says(
+    local_app("_server.yml" = "engine: no.such.engine"), "--port", "0",
+    says = "install.packages\\(\"no.such.engine\"\\)", status = 3
+  )
 })
 
 test_that("a Unix socket is served, and removed afterwards", {
@@ -208,7 +235,7 @@ test_that("a Unix socket is served, and removed afterwards", {
   it$signal(15)
   expect_equal(exit_of(it), 0)
   expect_false(file.exists(socket))
-  # There is no client address to log.
+  # A client of a Unix socket has no address.
   expect_match(it$tell(), "\n- - - [", fixed = TRUE)
 })
 
@@ -247,7 +274,9 @@ test_that("a Shiny app is served on a Unix socket: its page and its WebSocket", 
     "while (index($read, $awaited) < 0 && sysread($socket, my $bytes, 65536)) { $read .= $bytes }",
     "print index($read, $awaited) < 0 ? \"closed\" : \"found\";"
   ))
-  found <- processx::run("perl", c(client, socket, asked, "said by the server"), error_on_status = FALSE)
+  found <- processx::run(
+    "perl", c(client, socket, asked, "said by the server"), error_on_status = FALSE
+  )
   expect_equal(found$stdout, "found", info = paste(found$stderr, it$tell()))
   it$signal(15)
   expect_equal(exit_of(it), 0)
@@ -270,7 +299,9 @@ gather <- c(
 # Waits for that, and until all clients have sent their requests, and a moment longer for the server
 # to read them. `sent` are files of local_requests().
 expect_gathered <- function(it, count, sent) {
-  expect_true(wait_until(function() grepl("all are here", it$tell()) && sum(file.size(sent), na.rm = TRUE) == count))
+  expect_true(wait_until(
+    function() grepl("all are here", it$tell()) && sum(file.size(sent), na.rm = TRUE) == count
+  ))
   Sys.sleep(0.5)
 }
 
@@ -411,7 +442,9 @@ test_that("WebSockets are closed with 1001, and their callbacks run", {
   ))
   it <- local_served(app)
   url <- expect_serving(it)
-  socket <- socketConnection("127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 60)
+  socket <- socketConnection(
+    "127.0.0.1", as.integer(sub("^.*:", "", url)), open = "r+b", blocking = TRUE, timeout = 60
+  )
   withr::defer(close(socket))
   writeBin(charToRaw(request("/ws", headers = c(
     "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",

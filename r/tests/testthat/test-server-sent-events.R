@@ -11,13 +11,17 @@ test_that("events are formatted as the standard says", {
   )
   expect_equal(as.character(sse_event(1.5)), "data: 1.5\n\n")
   latin <- iconv("\u00fc", "UTF-8", "latin1")
-  expect_identical(charToRaw(sse_event(latin)), c(charToRaw("data: "), as.raw(c(0xc3, 0xbc, 0x0a, 0x0a))))
+  expect_identical(
+    charToRaw(sse_event(latin)), c(charToRaw("data: "), as.raw(c(0xc3, 0xbc, 0x0a, 0x0a)))
+  )
   expect_error(sse_event("a", id = "1\n2"), "`id` must be one string without line breaks")
   expect_error(sse_event("a", event = "x\ry"), "`event` must be one string without line breaks")
   expect_error(sse_event("a", retry = -1), "`retry` must be a whole number of milliseconds, not -1")
   expect_error(sse_event(NA_character_), "`data` must be strings without NA, or a list")
   skip_if_not_installed("jsonlite")
-  expect_equal(as.character(sse_event(list(a = 1, b = "x\ny"))), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n")
+  expect_equal(
+    as.character(sse_event(list(a = 1, b = "x\ny"))), "data: {\"a\":1,\"b\":\"x\\ny\"}\n\n"
+  )
 })
 
 test_that("a client of events gets the head at once, and each event when it is sent", {
@@ -57,7 +61,9 @@ test_that("values of a generator become events, also through `map`", {
       "/later" = sse_body(chunks_of(promises::promise_resolve("a"), "", promises::promise(function(resolve, reject) {
         later::later(function() resolve("b"), 0.01)
       }))),
-      sse_body(generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache"))
+      sse_body(
+        generator(list("to", "ken")), event = "token", headers = list("Cache-Control" = "no-cache")
+      )
     )
   })
   client <- local_client(server)
@@ -98,11 +104,16 @@ test_that("the server sends comments while R is busy", {
     length(client$read) > before
   }))
   expect_match(rawToChar(client$read[-seq_len(before)]), "^3\r\n:\n\n\r\n")
-  expect_error(sse_response(heartbeat = 0), "`heartbeat` must be a number of seconds, at least 1, or Inf, not 0")
+  expect_error(
+    sse_response(heartbeat = 0),
+    "`heartbeat` must be a number of seconds, at least 1, or Inf, not 0"
+  )
 })
 
 test_that("an error in a map is an error of the stream", {
-  server <- local_server(function(req) sse_body(generator(list(1)), map = function(x) stop("no text")))
+  server <- local_server(function(req) {
+    sse_body(generator(list(1)), map = function(x) stop("no text"))
+  })
   client <- local_client(server)
   said <- stderr_of({
     send(client, request())
@@ -123,7 +134,9 @@ test_that("stopping the server closes event streams with a delay for reconnectin
 })
 
 test_that("clients of events are asked to reconnect if the app was stopped", {
-  server <- startServer("127.0.0.1", 0, function(req) promises::promise(function(resolve, reject) NULL))
+  server <- startServer("127.0.0.1", 0, function(req) {
+    promises::promise(function(resolve, reject) NULL)
+  })
   withr::defer(if (server$isRunning()) server$stop())
   client <- local_client(server)
   send(client, request(headers = "Accept: text/event-stream"))

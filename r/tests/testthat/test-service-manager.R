@@ -1,4 +1,4 @@
-# One worker as a service, with a service manager for tests (manager.py).
+# One R process as a service, with a service manager for tests (manager.py).
 
 skip_if_not_installed("processx")
 skip_if_not_installed("curl")
@@ -12,10 +12,11 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   output <- withr::local_tempfile(lines = character(), .local_envir = env)
   path <- withr::local_tempfile(pattern = "m", tmpdir = "/tmp", .local_envir = env)
   process <- processx::process$new(
-    # As in local_process().
+    # `env` restores the default handling of these signals, as local_process() does.
     Sys.which("env")[[1]],
     as.character(c(
-      "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output, format(watchdog, scientific = FALSE),
+      "--default-signal=INT,HUP", python, normalizePath(test_path("manager.py")), path, output,
+      format(watchdog, scientific = FALSE),
       system.file("exec", "rookery", package = "rookery"), "serve", app, ...
     )),
     stdin = "|", stdout = "|", stderr = "",
@@ -27,7 +28,11 @@ local_service <- function(app, ..., watchdog = 0, env = parent.frame(), environm
   )
   it <- conversation(process, path, output, "manager", env)
   it$get <- function(path = "/", ...) {
-    rawToChar(curl::curl_fetch_memory(paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...))$content)
+    rawToChar(
+      curl::curl_fetch_memory(
+        paste0("http://127.0.0.1:", it$ask("port"), path), curl::new_handle(timeout = 60, ...)
+      )$content
+    )
   }
   it
 }
@@ -54,7 +59,13 @@ test_that("one worker serves on the sockets of a service manager, and reports it
   said <- it$ask("hear")
   where <- paste0("Serving on http://127.0.0.1:", port, " and ", it$path)
   expect_equal(said, paste0("READY=1|STATUS=", where, "|MAINPID=", it$ask("pid")))
-  expect_match(it$tell(), paste0("sockets of the service manager; --host and --port are not used\n.*", where, " \\(Ctrl-C stops\\)$"))
+  expect_match(
+    it$tell(),
+    paste0(
+      "sockets of the service manager; --host and --port are not used\n.*", where,
+      " \\(Ctrl-C stops\\)$"
+    )
+  )
   handle <- curl::new_handle(unix_socket_path = it$path, timeout = 60)
   expect_equal(curl::curl_fetch_memory("http://a/", handle)$status_code, 200L)
   for (i in 1:3) expect_equal(it$ask("alive"), "WATCHDOG=1")
@@ -80,7 +91,10 @@ test_that("a busy R process does not trigger the watchdog", {
   url <- paste0("http://127.0.0.1:", it$ask("port"), "/busy")
   busy <- parallel_pool()
   is_over <- FALSE
-  curl::multi_add(curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE, fail = function(why) stop(why))
+  curl::multi_add(
+    curl::new_handle(url = url), pool = busy, done = function(...) is_over <<- TRUE,
+    fail = function(why) stop(why)
+  )
   curl::multi_run(timeout = 0.2, pool = busy)
   for (i in 1:4) expect_equal(it$ask("alive"), "WATCHDOG=1")
   expect_true(wait_until(function() {
@@ -89,7 +103,7 @@ test_that("a busy R process does not trigger the watchdog", {
   }))
 })
 
-test_that("clients of a stopped server get the next server of the worker, and not one without an app", {
+test_that("clients of a stopped server get the worker's next server that has an app", {
   it <- local_service(local_app("app.R" = c(
     "none <- rookery::startServer('127.0.0.1', 0, list())",
     "first <- rookery::startServer('127.0.0.1', 1, function(req) list(status = 200L, body = 'first'))",
@@ -113,7 +127,10 @@ test_that("the app may ask for the port of the service manager", {
 })
 
 test_that("a server without the sockets does not count as ready", {
-  it <- local_service(local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")), "--no-log")
+  it <- local_service(
+    local_app("app.R" = c("none <- rookery::startServer('127.0.0.1', 0, list())", "NULL")),
+    "--no-log"
+  )
   expect_heard(it, "^STATUS=.*its last value is NULL, not an app.*\\|EXIT_STATUS=3$")
 })
 
@@ -151,10 +168,14 @@ test_that("SIGHUP after SIGTERM does not count as the second signal", {
 })
 
 test_that("HTTPS is used on the sockets, whatever port the app asks for", {
-  it <- local_service(local_app("app.R" = hello), "--no-log", "--tls", "dev", environment = c(R_USER_CACHE_DIR = withr::local_tempdir()))
+  it <- local_service(
+    local_app("app.R" = hello), "--no-log", "--tls", "dev",
+    environment = c(R_USER_CACHE_DIR = withr::local_tempdir())
+  )
   expect_heard(it, "^READY=1\\|STATUS=Serving on https://127.0.0.1:")
   answer <- curl::curl_fetch_memory(
-    paste0("https://127.0.0.1:", it$ask("port"), "/"), curl::new_handle(ssl_verifypeer = FALSE, ssl_verifyhost = FALSE, timeout = 60)
+    paste0("https://127.0.0.1:", it$ask("port"), "/"),
+    curl::new_handle(ssl_verifypeer = FALSE, ssl_verifyhost = FALSE, timeout = 60)
   )
   expect_equal(answer$status_code, 200L)
 })
@@ -181,5 +202,11 @@ test_that("repeated failures are reported with their number", {
     Sys.sleep(0.5)
   }
   heard <- character()
-  expect_true(wait_until(function() any(grepl("workers have failed [5-9] times within a minute", heard <<- c(heard, it$ask("hear"))))))
+  expect_true(wait_until(
+    function() {
+      any(grepl(
+        "workers have failed [5-9] times within a minute", heard <<- c(heard, it$ask("hear"))
+      ))
+    }
+  ))
 })

@@ -20,7 +20,13 @@ test_that("the arguments of functions match the table", {
 
 test_that("every argument in the table exists in its function", {
   given <- unique(sub("\\(.*", "", table$argument[nzchar(table$argument)]))
-  expect_setequal(given, c("server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins", "app$wsCompression"))
+  expect_setequal(
+    given,
+    c(
+      "server_limits", "workers_config", "tls_config", "acme", "serve", "app$wsOrigins",
+      "app$wsCompression"
+    )
+  )
 })
 
 # Returns a default of the table as an R value.
@@ -49,13 +55,17 @@ test_that("defaults of arguments match the table", {
   }
   expect_setequal(
     compared,
-    c("host", "port", "open", "log_format", "client_auth", "min_version", "http2", "http2_websockets", "hsts", "agree_tos", "staging")
+    c(
+      "host", "port", "open", "log_format", "client_auth", "min_version", "http2",
+      "http2_websockets", "hsts", "agree_tos", "staging"
+    )
   )
 })
 
 test_that("options match the table", {
   expect_setequal(rookery:::setting_names, c(
-    "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies", "proxy_protocol", "ws_origins",
+    "error_detail", "request_id_header", "interrupt_requests", "spool_dir", "trusted_proxies",
+    "proxy_protocol", "ws_origins",
     "ws_compression", "reconnect"
   ))
   expect_setequal(table$name[table$is_option & table$is_limit], table$name[table$is_limit])
@@ -66,7 +76,10 @@ test_that("the limits of the core have the defaults of the table", {
   limits <- rookery:::limit_table()
   expect_setequal(limits$name, table$name[table$is_limit])
   for (at in which(table$is_limit & table$is_literal)) {
-    expect_equal(limits$default[limits$name == table$name[[at]]], read_default(table[at, ]), info = table$name[[at]])
+    expect_equal(
+      limits$default[limits$name == table$name[[at]]], read_default(table[at, ]),
+      info = table$name[[at]]
+    )
   }
 })
 

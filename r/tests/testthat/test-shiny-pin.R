@@ -10,7 +10,9 @@ local_pinned <- function(dir, ..., env = parent.frame()) {
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2", ..., env = env)
   it$url <- expect_serving(it)
   # Both workers have read the app.
-  stopifnot(wait_until(function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2))
+  stopifnot(wait_until(
+    function() lengths(regmatches(it$tell(), gregexpr(" is ready, ", it$tell()))) == 2
+  ))
   it$page <- function() {
     answer <- fetch(it$url)
     paste(answer$status_code, answer$text)
@@ -25,7 +27,9 @@ change <- function(dir, file, lines) {
   Sys.setFileTime(path, Sys.time() + 60)
 }
 
-one_page <- function(text) paste0("shiny::shinyApp(shiny::fluidPage('", text, "', helper), function(input, output) {})")
+one_page <- function(text) {
+  paste0("shiny::shinyApp(shiny::fluidPage('", text, "', helper), function(input, output) {})")
+}
 
 test_that("an edit of app.R affects running workers only through a successful reload", {
   dir <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'old helper'")
@@ -45,9 +49,10 @@ test_that("an edit of app.R affects running workers only through a successful re
   expect_true(wait_until(function() grepl("^200 .*third.*new helper", it$page())))
 })
 
-test_that("an app with ui.R, server.R and global.R is pinned as well, and a reload finds a broken server.R", {
+test_that("an app with ui.R, server.R and global.R is pinned, and a reload finds a broken server.R", {
   dir <- local_app(
-    "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}", "global.R" = "shared <- 'old global'",
+    "ui.R" = "shiny::fluidPage('first', shared)", "server.R" = "function(input, output) {}",
+    "global.R" = "shared <- 'old global'",
     "R/helper.R" = "helper <- 1"
   )
   it <- local_pinned(dir)
@@ -73,7 +78,10 @@ test_that("without workers, or with Shiny's own reloading, an edit is used at on
   expect_match(fetch(url)$text, "first")
   change(dir, "app.R", one_page("second"))
   expect_match(fetch(url)$text, "second")
-  other <- local_app("app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'", ".Rprofile" = "options(shiny.autoreload = TRUE)")
+  other <- local_app(
+    "app.R" = one_page("first"), "R/helper.R" = "helper <- 'x'",
+    ".Rprofile" = "options(shiny.autoreload = TRUE)"
+  )
   it <- local_pinned(other)
   expect_match(it$page(), "first")
   change(other, "app.R", one_page("second"))
@@ -97,9 +105,13 @@ test_that("an unknown version of Shiny is reported, and the app is served", {
 
 test_that("an app that app.R returns from another folder or file is pinned as well", {
   skip_if_not_installed("shiny")
-  page <- function(app) as.character(app$httpHandler(list2env(list(PATH_INFO = "/", REQUEST_METHOD = "GET")))$content)
+  page <- function(app) {
+    as.character(app$httpHandler(list2env(list(PATH_INFO = "/", REQUEST_METHOD = "GET")))$content)
+  }
   for (code in c("shiny::shinyAppDir('inner')", "shiny::shinyAppFile('inner/app.R')")) {
-    dir <- local_app("app.R" = code, "inner/app.R" = one_page("first"), "inner/R/helper.R" = "helper <- 'old'")
+    dir <- local_app(
+      "app.R" = code, "inner/app.R" = one_page("first"), "inner/R/helper.R" = "helper <- 'old'"
+    )
     app <- shiny::shinyAppDir(dir)
     app$onStart()
     expect_true(pin_sources(app$onStart))

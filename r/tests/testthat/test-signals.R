@@ -65,7 +65,7 @@ interrupted_code <- c(
   "}"
 )
 
-test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler installed", {
+test_that("repeated Ctrl-C interrupts handler and loop each time, with the host's SIGINT handler", {
   skip_if_not_installed("callr")
   host <- local_host()
   for (install in c("host_stay", "host_chain")) {
@@ -76,12 +76,14 @@ test_that("repeated Ctrl-C interrupts handler and loop each time, with the host'
       "cat('seen', seen, 'of', .Call('host_count'), '\\n')"
     ))
     expect_equal(exit_of(it), 0)
-    expect_equal(lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell())
+    expect_equal(
+      lengths(regmatches(it$tell(), gregexpr("HTTP/1.1 500", it$tell()))), 4, info = it$tell()
+    )
     expect_match(it$tell(), "seen 4 of")
   }
 })
 
-test_that("Ctrl-C ends serve() repeatedly, whether the host's handler is behind or in front of ours", {
+test_that("Ctrl-C ends serve() repeatedly, with the host's handler behind or in front of ours", {
   skip_if_not_installed("callr")
   host <- local_host()
   it <- local_r(c(
@@ -168,7 +170,10 @@ test_that("a previous options(interrupt=) is called, and restored after unloadin
     "cat('seen', seen, deparse(body(getOption('interrupt'))), '\\n')"
   ))
   expect_equal(exit_of(it), 0)
-  expect_equal(lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2, info = it$tell())
+  expect_equal(
+    lengths(regmatches(it$tell(), gregexpr("(?<!\")mine", it$tell(), perl = TRUE))), 2,
+    info = it$tell()
+  )
   expect_match(it$tell(), "seen 2 cat\\(\"mine")
 })
 
@@ -201,7 +206,9 @@ test_that("SIGHUP ends R's serve() otherwise", {
 
 test_that("a child of a process that ignores SIGHUP ignores it as well", {
   dir <- local_app("app.R" = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
-  file <- withr::local_tempfile(lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R")
+  file <- withr::local_tempfile(
+    lines = sprintf("rookery::serve('%s', port = 0, log = FALSE)", dir), fileext = ".R"
+  )
   command <- paste("trap '' HUP; exec", shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
   it <- local_process(c("-c", command), program = "/bin/sh")
   url <- expect_serving(it)
@@ -214,7 +221,7 @@ test_that("a child of a process that ignores SIGHUP ignores it as well", {
   expect_false(is_alive(child))
 })
 
-test_that("an ignored SIGINT stays ignored, although R handles it: rookery serve app & in a script", {
+test_that("an ignored SIGINT stays ignored, as for `rookery serve app &` in a script", {
   skip_if(!file.exists("/proc/self/status"), "what is ignored is read from /proc")
   # Sys.sleep() installs a handler of its own.
   app <- local_app("app.R" = "function(req) { Sys.sleep(1); list(status = 200L, headers = list(), body = 'hello') }")

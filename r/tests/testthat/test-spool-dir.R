@@ -41,7 +41,7 @@ test_that("a folder that is not writable is an error when the server is started"
   expect_error(startServer("127.0.0.1", 0, size_app), "not a folder that this user can write to")
 })
 
-test_that("a removed folder results in status 507 and a message, and a new server creates it again", {
+test_that("a removed folder results in status 507, and a new server creates the folder again", {
   skip_if_not_installed("processx")
   skip_if_not_installed("curl")
   dir <- normalizePath(withr::local_tempdir())
@@ -62,7 +62,13 @@ test_that("a removed folder results in status 507 and a message, and a new serve
   expect_equal(exit_of(it), 0)
   told <- grep("507", strsplit(it$tell(), "\n")[[1]], value = TRUE)
   expect_length(told, 1)
-  expect_match(told, paste0("^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"), ".*No such file"))
+  expect_match(
+    told,
+    paste0(
+      "^rookery: an upload was rejected with status 507 .*", file.path(dir, "spool"),
+      ".*No such file"
+    )
+  )
 })
 
 test_that("the option of the session applies to a path as well", {

@@ -2,7 +2,9 @@
 
 test_that("a port in use is reported with httpuv's message", {
   server <- local_server(list())
-  said <- stderr_of(expect_error(startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"))
+  said <- stderr_of(expect_error(
+    startServer("127.0.0.1", server$getPort(), list()), "Failed to create server"
+  ))
   expect_match(said, "^createTcpServer: address already in use: 127.0.0.1:[0-9]+ ")
   path <- withr::local_tempfile()
   pipe <- startPipeServer(path, NULL, list())
@@ -21,12 +23,21 @@ test_that("an IPv6 address may have a zone", {
 })
 
 test_that("static paths and options are printed with an empty line after them, as in httpuv", {
-  expect_identical(utils::tail(utils::capture.output(print(staticPath(tempdir()))), 2), c("  Exclude path:      FALSE", ""))
-  expect_identical(utils::tail(utils::capture.output(print(staticPathOptions())), 2), c("  Exclude path:      FALSE", ""))
+  expect_identical(
+    utils::tail(utils::capture.output(print(staticPath(tempdir()))), 2),
+    c("  Exclude path:      FALSE", "")
+  )
+  expect_identical(
+    utils::tail(utils::capture.output(print(staticPathOptions())), 2),
+    c("  Exclude path:      FALSE", "")
+  )
 })
 
 test_that("a server that is not registered is reported with httpuv's message", {
-  expect_warning(deregisterServer(new.env()), "Unable to deregister server: server not found in list of running servers.")
+  expect_warning(
+    deregisterServer(new.env()),
+    "Unable to deregister server: server not found in list of running servers."
+  )
 })
 
 test_that("after its end, a WebSocket returns FALSE from send() and NULL from close()", {

@@ -23,7 +23,9 @@ test_that("in the background, the server is returned and its address printed", {
     server <- expect_invisible(runStaticServer(dir, port = port, background = TRUE, browse = FALSE))
   )
   withr::defer(server$stop())
-  expect_identical(said, c(sprintf("Serving: '%s'\n", dir), sprintf("View at: http://127.0.0.1:%d\n", port)))
+  expect_identical(
+    said, c(sprintf("Serving: '%s'\n", dir), sprintf("View at: http://127.0.0.1:%d\n", port))
+  )
   expect_true(server$isRunning())
   expect_identical(server$getPort(), port)
   expect_identical(server$getStaticPaths()[["/"]]$path, normalizePath(dir))
@@ -31,7 +33,9 @@ test_that("in the background, the server is returned and its address printed", {
 
 test_that("options apply to the folder", {
   server <- suppressMessages(
-    runStaticServer(local_site(), indexhtml = FALSE, headers = list(a = "b"), background = TRUE, browse = FALSE)
+    runStaticServer(
+      local_site(), indexhtml = FALSE, headers = list(a = "b"), background = TRUE, browse = FALSE
+    )
   )
   withr::defer(server$stop())
   options <- server$getStaticPaths()[["/"]]$options
@@ -62,7 +66,9 @@ test_that("a port in use is an error with a specific class, and leaves no server
   taken <- startServer("127.0.0.1", 0, list())
   withr::defer(taken$stop())
   before <- length(listServers())
-  error <- tryCatch(runStaticServer(local_site(), port = taken$getPort(), browse = FALSE), error = identity)
+  error <- tryCatch(
+    runStaticServer(local_site(), port = taken$getPort(), browse = FALSE), error = identity
+  )
   expect_s3_class(error, "httpuv_unavailable_port")
   expect_identical(
     conditionMessage(error),
@@ -87,6 +93,8 @@ test_that("a browser that cannot be opened is reported without an error", {
 
 test_that("a missing folder is an error, and leaves no server", {
   before <- length(listServers())
-  expect_error(runStaticServer(file.path(tempdir(), "missing"), browse = FALSE), "No such file or directory")
+  expect_error(
+    runStaticServer(file.path(tempdir(), "missing"), browse = FALSE), "No such file or directory"
+  )
   expect_identical(length(listServers()), before)
 })

@@ -1,6 +1,6 @@
 # stream_body() and functions as bodies, over real sockets: only what R adds. crates/server/tests
-# (it/streams/) test the server's part: framing, HTTP/1.0, responses without a body, limits on queued
-# data, the delay after an empty chunk, errors before and after the head, and compression.
+# (it/response_stream/) test the server's part: framing, HTTP/1.0, responses without a body, limits on
+# queued data, the delay after an empty chunk, errors before and after the head, and compression.
 
 test_that("a function is called for chunks until it returns NULL, and the connection stays open", {
   server <- local_server(function(req) {
@@ -188,7 +188,9 @@ test_that("a source that returned an invalid chunk is called with close = TRUE",
   server <- local_server(function(req) switch(
     req$PATH_INFO,
     "/type" = of(1),
-    "/promised" = of(promises::promise(function(resolve, reject) later::later(function() resolve(NA_character_), 0.01))),
+    "/promised" = of(promises::promise(
+      function(resolve, reject) later::later(function() resolve(NA_character_), 0.01)
+    )),
     "/long" = of("0123456789", list("Content-Length" = "5"))
   ))
   for (path in c("/type", "/promised", "/long")) {
@@ -214,7 +216,9 @@ test_that("an invalid promised chunk does not evaluate options(error=)", {
 test_that("after a disconnect, the source is called with close = TRUE and then on_close once", {
   heard <- c()
   server <- local_server(function(req) {
-    source <- generator(as.list(rep("tick", 1e6)), on_exit = function() heard <<- c(heard, "closed"))
+    source <- generator(as.list(rep("tick", 1e6)), on_exit = function() {
+      heard <<- c(heard, "closed")
+    })
     streamed(stream_body(source, on_close = function(reason) heard <<- c(heard, reason)))
   })
   client <- local_client(server)
@@ -406,7 +410,10 @@ test_that("an error in one closing function is reported, and the others are call
 test_that("when the server stops, on_close gets the reason stop", {
   heard <- c()
   server <- startServer("127.0.0.1", 0, function(req) {
-    streamed(stream_body(function() promises::promise(function(resolve, reject) NULL), on_close = function(reason) heard <<- reason))
+    streamed(stream_body(
+      function() promises::promise(function(resolve, reject) NULL),
+      on_close = function(reason) heard <<- reason
+    ))
   })
   client <- local_client(server)
   send(client, request())
@@ -425,7 +432,10 @@ test_that("a serializer of plumber can return a stream", {
     }
   }
   api <- plumber::pr()
-  api <- plumber::pr_get(api, "/rows", function() stream_body(chunks_of("a,b\n", "1,2\n")), serializer = serializer_stream("text/csv"))
+  api <- plumber::pr_get(
+    api, "/rows", function() stream_body(chunks_of("a,b\n", "1,2\n")),
+    serializer = serializer_stream("text/csv")
+  )
   server <- local_server(api)
   client <- local_client(server)
   send(client, request("/rows"))

@@ -33,7 +33,10 @@ test_that("chunks in another encoding arrive as UTF-8: pulled, promised, pushed 
   }
   send(client, request("/events"))
   data <- c(charToRaw("data: "), utf8, charToRaw("\n"))
-  expect_identical(as.raw(unlist(chunked(client)$chunks)), c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n")))
+  expect_identical(
+    as.raw(unlist(chunked(client)$chunks)),
+    c(charToRaw(":\n\n"), data, charToRaw("\n"), data, data, charToRaw("\n"))
+  )
 })
 
 test_that("onError is called for an error after the head, and its value is ignored", {
@@ -49,7 +52,9 @@ test_that("onError is called for an error after the head, and its value is ignor
       })
     },
     onError = function(cond, req, info) {
-      told[[length(told) + 1]] <<- list(conditionMessage(cond), info$stage, info$request_id, info$trace)
+      told[[length(told) + 1]] <<- list(
+        conditionMessage(cond), info$stage, info$request_id, info$trace
+      )
       ok("never seen")
     }
   ))
@@ -65,7 +70,10 @@ test_that("onError is called for an error after the head, and its value is ignor
   expect_length(told, 1)
   expect_equal(told[[1]][1:2], list("behind the head", "stream"))
   expect_match(told[[1]][[4]], "stop(\"behind the head\")", fixed = TRUE, all = FALSE)
-  expect_match(said, paste0("GET /rows (the stream): behind the head [", told[[1]][[3]], "]"), fixed = TRUE, all = FALSE)
+  expect_match(
+    said, paste0("GET /rows (the stream): behind the head [", told[[1]][[3]], "]"), fixed = TRUE,
+    all = FALSE
+  )
 })
 
 test_that("onError is called for errors in on_close, on_drain and onDrain", {
@@ -76,7 +84,9 @@ test_that("onError is called for errors in on_close, on_drain and onDrain", {
   server <- local_server(list(
     call = function(req) {
       if (req$PATH_INFO == "/pull") {
-        return(streamed(stream_body(chunks_of("x"), on_close = function(reason) stop("in on_close"))))
+        return(streamed(
+          stream_body(chunks_of("x"), on_close = function(reason) stop("in on_close"))
+        ))
       }
       s <<- stream_response(headers = plain)
     },
@@ -142,7 +152,7 @@ test_that("pushed streams and events are compressed only on request", {
   }
 })
 
-test_that("a client that reads nothing for `idle_timeout` is disconnected with \"timeout\", and a silent app is not", {
+test_that("`idle_timeout` disconnects a client that reads nothing, and not a silent app", {
   reasons <- list()
   later_chunk <- NULL
   server <- local_limited(function(req) {
@@ -151,9 +161,14 @@ test_that("a client that reads nothing for `idle_timeout` is disconnected with \
     source <- switch(
       kind,
       "/slow" = function() chunk,
-      "/silent" = chunks_of("begun", promises::promise(function(resolve, reject) later_chunk <<- resolve), " and ended")
+      "/silent" = chunks_of(
+        "begun", promises::promise(function(resolve, reject) later_chunk <<- resolve), " and ended"
+      )
     )
-    streamed(stream_body(source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason), compress = FALSE))
+    streamed(stream_body(
+      source, on_close = function(reason) reasons[[kind]] <<- c(reasons[[kind]], reason),
+      compress = FALSE
+    ))
   }, limits = server_limits(idle_timeout = "300 ms"))
   silent <- local_client(server)
   send(silent, request("/silent"))
@@ -287,11 +302,15 @@ test_that("data of sent events is split at all three line ends", {
   e$send(NULL, id = "8")
   e$close()
   text <- chunked(client)$text
-  expect_match(text, "id: 7\ndata: a\ndata: id: stolen\ndata: b\ndata: retry: 1\n\ndata: \n\nid: 8\n\n$")
+  expect_match(
+    text, "id: 7\ndata: a\ndata: id: stolen\ndata: b\ndata: retry: 1\n\ndata: \n\nid: 8\n\n$"
+  )
 })
 
 test_that("a body is pulled while pipelined requests wait for its end", {
-  server <- local_server(function(req) if (req$PATH_INFO == "/next") ok("next") else streamed(chunks_of("a", "", "b")))
+  server <- local_server(function(req) {
+    if (req$PATH_INFO == "/next") ok("next") else streamed(chunks_of("a", "", "b"))
+  })
   client <- local_client(server)
   send(client, paste0(request("/stream"), request("/next"), request("/stream")))
   expect_equal(chunked(client)$text, "ab")

@@ -322,7 +322,9 @@ test_that("errors name the wrong argument or object", {
   expect_error(stream_body(function() NULL, on_close = 1), "`on_close` must be a function")
   expect_output(print(s), "<rookery_stream: not yet a response, 0 B waiting>", fixed = TRUE)
   s$write("abc")
-  expect_output(print(s), "<rookery_stream: not yet a response, 1 chunk, 3 B, 3 B waiting>", fixed = TRUE)
+  expect_output(
+    print(s), "<rookery_stream: not yet a response, 1 chunk, 3 B, 3 B waiting>", fixed = TRUE
+  )
   it <- local_streams(headers = plain)
   client <- local_client(it$server)
   s <- ask_for(it, client)

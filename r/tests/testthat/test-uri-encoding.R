@@ -16,7 +16,8 @@ test_that("encodeURI() keeps reserved characters, and encodeURIComponent() encod
   expect_identical(
     encodeURIComponent(ascii),
     paste0(
-      controls, "!%22%23%24%25%26'()*%2B%2C-.%2F0123456789%3A%3B%3C%3D%3E%3F%40ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+      controls,
+      "!%22%23%24%25%26'()*%2B%2C-.%2F0123456789%3A%3B%3C%3D%3E%3F%40ABCDEFGHIJKLMNOPQRSTUVWXYZ",
       letters_etc
     )
   )
@@ -58,7 +59,9 @@ test_that("values other than vectors of strings are refused", {
   for (f in list(encodeURI, encodeURIComponent, decodeURI, decodeURIComponent)) {
     expect_error(f(NULL), "`value` must be a character vector, not NULL.", fixed = TRUE)
     expect_error(f(list("a")), "`value` must be a character vector, not list.", fixed = TRUE)
-    expect_error(f(function(x) x), "`value` must be a character vector, not function.", fixed = TRUE)
+    expect_error(
+      f(function(x) x), "`value` must be a character vector, not function.", fixed = TRUE
+    )
   }
 })
 
@@ -84,13 +87,16 @@ test_that("decoding undoes encoding", {
 
 test_that("bad escapes are kept, with the two characters after the percent sign", {
   kept <- c(
-    "%4", "%", "%zz", "+", "a%", "a%4", "%%41", "%4g", "%g4", "%%%", "% 41", "%-1", "%+4", "%0x41", "%z%41", "%4%41",
+    "%4", "%", "%zz", "+", "a%", "a%4", "%%41", "%4g", "%g4", "%%%", "% 41", "%-1", "%+4", "%0x41",
+    "%z%41", "%4%41",
     "%%%41", "a%b", "%2", "%\n%41"
   )
   expect_identical(decodeURI(kept), kept)
   expect_identical(decodeURIComponent(kept), kept)
   expect_identical(
-    decodeURIComponent(c("%41%", "%41%4", "%zz%41", "%25%41", "%2541", "%ZZ%2F%5", "%\n1%41", "%\u00e9%41")),
+    decodeURIComponent(c(
+      "%41%", "%41%4", "%zz%41", "%25%41", "%2541", "%ZZ%2F%5", "%\n1%41", "%\u00e9%41"
+    )),
     c("A%", "A%4", "%zzA", "%A", "%41", "%ZZ/%5", "%\n1A", "%\u00e9A")
   )
 })

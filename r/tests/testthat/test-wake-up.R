@@ -46,7 +46,9 @@ test_that("an idle server leaves later::loop_empty() TRUE and wakes only for its
 
 test_that("service() returns for each of 50 messages in one write", {
   seen <- 0
-  server <- local_server(list(onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)))
+  server <- local_server(list(
+    onWSOpen = function(ws) ws$onMessage(function(binary, message) seen <<- seen + 1)
+  ))
   client <- local_client(server)
   upgrade(client)
   send(client, do.call(c, lapply(1:50, function(i) frame(as.character(i)))))
@@ -182,7 +184,9 @@ test_that("a queue that is never empty does not block callbacks of package later
   clients <- talk(server, function(port) {
     url <- paste0("http://127.0.0.1:", port, "/")
     pool <- curl::new_pool(total_con = 40, host_con = 40)
-    for (i in 1:400) curl::curl_fetch_multi(url, pool = pool, handle = curl::new_handle(timeout = 60))
+    for (i in 1:400) {
+      curl::curl_fetch_multi(url, pool = pool, handle = curl::new_handle(timeout = 60))
+    }
     curl::multi_run(pool = pool)$success
   })
   until <- Sys.time() + 300
@@ -204,7 +208,7 @@ unheard <- function(app_of, client, env = parent.frame()) {
     for (i in 1:3) {
       send(i)
       until <- Sys.time() + 60
-      # Not Sys.sleep(), during which R runs its event loop.
+      # A busy loop, because R runs its event loop during Sys.sleep().
       while (file.size(got) < i && Sys.time() < until) NULL
       if (file.size(got) < i) missed <<- missed + 1
     }
@@ -251,7 +255,7 @@ test_that("responses of promises are sent at once, even if the callback continue
         promises::promise(function(resolve, reject) {
           settle[[length(settle) + 1]] <<- resolve
           if (length(settle) == 3) {
-            # As with promises: each callback of package later resolves another promise.
+            # Each callback of package later schedules another one, as promises do.
             later::later(function() {
               send_and_work(function(i) {
                 settle[[i]](ok(as.character(i)))

@@ -28,7 +28,9 @@ test_that("onClose gets target, code, reason and wasClean if it has an argument"
   seen$ws$onClose(function(...) told$dots <<- ...length())
   send(seen$client, close_frame(4001, "done \u00fc"))
   serve_until(function() length(told) == 4)
-  expect_identical(told$event, list(target = seen$ws, code = 4001L, reason = "done \u00fc", wasClean = TRUE))
+  expect_identical(
+    told$event, list(target = seen$ws, code = 4001L, reason = "done \u00fc", wasClean = TRUE)
+  )
   expect_identical(Encoding(told$event$reason), "UTF-8")
   expect_identical(told[-1], list(nothing = 0L, default = "mine", dots = 0L))
 })
@@ -90,7 +92,7 @@ test_that("the value of on*() removes only its callback, once", {
   expect_identical(closed, 10)
 })
 
-test_that("send() returns TRUE, FALSE above a megabyte, and FALSE after the end, and onDrain() is called", {
+test_that("send() returns FALSE above a megabyte and after the end, and onDrain() is called", {
   seen <- opened()
   expect_invisible(seen$ws$send("one"))
   expect_identical(seen$ws$send("two"), TRUE)
@@ -151,7 +153,9 @@ test_that("ping() sends a ping", {
 
 test_that("the subprotocol is the first of the app's that the client offers", {
   spoken <- function(offered, ours = c("graphql-transport-ws", "chat")) {
-    seen <- opened(list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0])
+    seen <- opened(
+      list(wsProtocols = ours), paste0("Sec-WebSocket-Protocol: ", offered)[length(offered) > 0]
+    )
     c(unname(seen$reply$headers["sec-websocket-protocol"]), seen$ws$protocol)
   }
   expect_identical(spoken("chat"), c("chat", "chat"))
@@ -160,7 +164,10 @@ test_that("the subprotocol is the first of the app's that the client offers", {
   expect_identical(spoken("Chat"), c(NA, ""))
   expect_identical(spoken(character(0)), c(NA, ""))
   expect_identical(spoken("chat", NULL), c(NA, ""))
-  expect_error(local_server(list(wsProtocols = "a, b")), "`app\\$wsProtocols` must be names of subprotocols, .* not \"a, b\"")
+  expect_error(
+    local_server(list(wsProtocols = "a, b")),
+    "`app\\$wsProtocols` must be names of subprotocols, .* not \"a, b\""
+  )
 })
 
 test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
@@ -168,7 +175,9 @@ test_that("onHeaders accepts with a subprotocol and headers, or refuses", {
   app <- list(
     onHeaders = function(req) {
       asked <<- asked + 1
-      if (identical(req$HTTP_X_WHO, "stranger")) return(list(status = 403L, headers = list("X-Why" = "no"), body = "no"))
+      if (identical(req$HTTP_X_WHO, "stranger")) {
+        return(list(status = 403L, headers = list("X-Why" = "no"), body = "no"))
+      }
       if (identical(req$HTTP_X_WHO, "plain")) return(accept_ws())
       accept_ws(protocol = c("v2", "v1"), headers = list("Set-Cookie" = "seen=1", "X-Two" = 2))
     },
@@ -200,21 +209,31 @@ test_that("accept_ws() in a wrong place is an error that says so", {
   said <- stderr_of({
     server <- local_server(list(call = function(req) accept_ws(), onHeaders = function(req) NULL))
     expect_identical(get(local_client(server))$status, 500L)
-    server <- local_server(list(onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print))
+    server <- local_server(list(
+      onHeaders = function(req) accept_ws(headers = list("X-A" = "a\nb")), onWSOpen = print
+    ))
     expect_identical(upgrade(local_client(server))$status, 500L)
   })
-  expect_match(said, "accept_ws\\(\\) can only be returned by `onHeaders` for a WebSocket handshake", all = FALSE)
+  expect_match(
+    said, "accept_ws\\(\\) can only be returned by `onHeaders` for a WebSocket handshake",
+    all = FALSE
+  )
   expect_match(said, "a value in `headers` has a line break", all = FALSE)
   expect_error(accept_ws("a b"), "`protocol` must be names of subprotocols")
   expect_error(accept_ws(headers = list("x")), "`headers` must be a named list")
-  expect_error(accept_ws(headers = list("sec-websocket-protocol" = "x")), "`headers` must not have sec-websocket-protocol")
+  expect_error(
+    accept_ws(headers = list("sec-websocket-protocol" = "x")),
+    "`headers` must not have sec-websocket-protocol"
+  )
 })
 
 test_that("pages of other origins are refused before the app is called", {
   asked <- 0
   status <- function(origin, ...) {
     app <- list(onWSOpen = function(ws) asked <<- asked + 1, ...)
-    upgrade(local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0])$status
+    upgrade(
+      local_client(local_server(app)), headers = paste0("Origin: ", origin)[length(origin) > 0]
+    )$status
   }
   # The helper sends `Host: test`.
   expect_identical(status("https://evil.org"), 101L)
@@ -230,15 +249,24 @@ test_that("pages of other origins are refused before the app is called", {
     expect_identical(status("https://evil.org"), 403L)
     expect_identical(status("https://evil.org", wsOrigins = "evil.org"), 101L)
   })
-  expect_error(local_server(list(wsOrigins = "https://a.org")), "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\"")
+  expect_error(
+    local_server(list(wsOrigins = "https://a.org")),
+    "`app\\$wsOrigins` must be \"same\", or hosts .* not \"https://a.org\""
+  )
   expect_error(local_server(list(wsOrigins = TRUE)), "not TRUE")
-  withr::with_options(list(rookery.ws_origins = "*"), expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\""))
+  withr::with_options(
+    list(rookery.ws_origins = "*"),
+    expect_error(local_server(list()), "rookery.ws_origins.* not \"\\*\"")
+  )
 })
 
 test_that("other values are sent as converted by as.character()", {
   registerS3method("as.character", "spoken", function(x, ...) "by its method", envir = baseenv())
   seen <- opened()
-  sent <- list("text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"), c("first", "second"))
+  sent <- list(
+    "text", 42L, 1e5, TRUE, factor("level"), structure("own", class = "spoken"), as.name("symbol"),
+    c("first", "second")
+  )
   for (message in sent) {
     expect_true(seen$ws$send(message))
   }
@@ -303,7 +331,10 @@ test_that("messages are compressed for clients that offer it, if wsCompression i
 })
 
 test_that("compressed messages arrive unchanged in both directions, from the threshold on", {
-  seen <- opened(list(onWSOpen = echo, wsCompression = list(threshold = 1000)), "Sec-WebSocket-Extensions: permessage-deflate")
+  seen <- opened(
+    list(onWSOpen = echo, wsCompression = list(threshold = 1000)),
+    "Sec-WebSocket-Extensions: permessage-deflate"
+  )
   for (n in c(1, 100, 1e4)) {
     text <- strrep("all work and no play ", n)
     send(seen$client, deflated(text))
@@ -325,10 +356,15 @@ test_that("a wrong wsCompression is an error when the server is started", {
   bad <- list(
     list("yes", "`app\\$wsCompression` must be TRUE, FALSE, or a list of `level`, `threshold` and `takeover`, not \"yes\""),
     list(NA, "must be TRUE, FALSE, or a list"), list(list(), "must be TRUE, FALSE, or a list"),
-    list(list(speed = 1), "must be TRUE, FALSE, or a list"), list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
-    list(list(level = 2.5), "not 2.5"), list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
+    list(list(speed = 1), "must be TRUE, FALSE, or a list"),
+    list(list(level = 0), ": `level` must be a whole number from 1 to 9, not 0"),
+    list(list(level = 2.5), "not 2.5"),
+    list(list(threshold = -1), ": `threshold` must be a number of bytes, not -1"),
     list(list(takeover = NA), ": `takeover` must be TRUE or FALSE, not NA")
   )
   for (case in bad) expect_error(local_server(list(wsCompression = case[[1]])), case[[2]])
-  withr::with_options(list(rookery.ws_compression = 3), expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3"))
+  withr::with_options(
+    list(rookery.ws_compression = 3),
+    expect_error(local_server(list()), "The option `rookery.ws_compression` must be .*not 3")
+  )
 })

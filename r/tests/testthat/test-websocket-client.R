@@ -15,7 +15,9 @@ local_echo <- function(env = parent.frame(), tls = NULL) {
   )
   it$server <- suppressMessages(startServer("127.0.0.1", 0, app, tls = tls))
   withr::defer(it$server$stop(), envir = env)
-  it$url <- paste0(if (is.null(tls)) "ws://127.0.0.1:" else "wss://localhost:", it$server$getPort(), "/")
+  it$url <- paste0(
+    if (is.null(tls)) "ws://127.0.0.1:" else "wss://localhost:", it$server$getPort(), "/"
+  )
   it
 }
 
@@ -56,7 +58,9 @@ test_that("client and server in one R process: events in order, text, bytes and 
   expect_equal(it$ws$status(), 101L)
   expect_equal(it$ws$protocol(), "")
   request <- echo$opened[[1]]$request
-  expect_equal(c(request$PATH_INFO, request$QUERY_STRING, request$HTTP_X_WHO), c("/room", "?x=1", "me"))
+  expect_equal(
+    c(request$PATH_INFO, request$QUERY_STRING, request$HTTP_X_WHO), c("/room", "?x=1", "me")
+  )
   latin1 <- iconv("\u00e4", "UTF-8", "latin1")
   expect_invisible(it$ws$send("hello \u6f22\u5b57"))
   it$ws$send("")
@@ -66,7 +70,9 @@ test_that("client and server in one R process: events in order, text, bytes and 
   it$ws$send(raw(3e6))
   wait_for(it, "message", 6)
   data <- lapply(it$seen[-1], `[[`, "data")
-  expect_identical(data, list("hello \u6f22\u5b57", "", "\u00e4", as.raw(c(0, 1, 255)), raw(0), raw(3e6)))
+  expect_identical(
+    data, list("hello \u6f22\u5b57", "", "\u00e4", as.raw(c(0, 1, 255)), raw(0), raw(3e6))
+  )
   it$ws$close(3001L, "done")
   expect_equal(it$ws$readyState(), 2L)
   expect_identical(wait_for(it, "close"), list("close", code = 3001L, reason = "", wasClean = TRUE))
@@ -80,14 +86,16 @@ test_that("a close by the server is passed on with code and reason", {
   it <- local_ws(echo$url)
   wait_for(it, "open")
   echo$opened[[1]]$close(4002L, "go away")
-  expect_identical(wait_for(it, "close"), list("close", code = 4002L, reason = "go away", wasClean = TRUE))
+  expect_identical(
+    wait_for(it, "close"), list("close", code = 4002L, reason = "go away", wasClean = TRUE)
+  )
   it <- local_ws(echo$url)
   wait_for(it, "open")
   echo$server$stop()
   expect_equal(wait_for(it, "close")$code, 1001L)
 })
 
-test_that("callbacks can be removed, a failing one does not stop others, and none follows the end", {
+test_that("callbacks can be removed, a failing one stops no others, and none follows the end", {
   echo <- local_echo()
   ws <- WebSocketClient$new(echo$url)
   heard <- character()
@@ -104,7 +112,9 @@ test_that("callbacks can be removed, a failing one does not stop others, and non
   ws$onOpen(function(event) ws$send("a"))
   said <- stderr_of(serve_until(function() "two a" %in% heard))
   expect_equal(heard, c("one a", "same", "same", "two a"))
-  expect_match(said, "rookery: a callback of a WebSocketClient: on purpose", fixed = TRUE, all = FALSE)
+  expect_match(
+    said, "rookery: a callback of a WebSocketClient: on purpose", fixed = TRUE, all = FALSE
+  )
   expect_null(remove_one())
   remove_same()
   remove_same()
@@ -183,7 +193,9 @@ test_that("a handshake that is refused, or gets no response, is an error and doe
   it <- local_ws(peer$url)
   socket <- socketAccept(peer$listening, open = "r+b")
   writeLines("this is no HTTP\r\n\r", socket)
-  expect_match(wait_for(it, "error")$message, "response to the handshake is invalid: malformed head")
+  expect_match(
+    wait_for(it, "error")$message, "response to the handshake is invalid: malformed head"
+  )
   close(socket)
 
   it <- local_ws(echo$url)
@@ -198,7 +210,9 @@ test_that("limits: message size, send queue, and time for closing", {
   it$ws$send(strrep("x", 1000))
   wait_for(it, "message")
   it$ws$send(strrep("x", 1001))
-  expect_identical(wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE))
+  expect_identical(
+    wait_for(it, "close")[-1], list(code = 1009L, reason = "message too big", wasClean = FALSE)
+  )
 
   # R does not run the event loop meanwhile, so the server stops reading.
   it <- local_ws(echo$url, max_send_queue_size = 1e6, close_timeout = 0.3)
@@ -217,17 +231,23 @@ test_that("limits: message size, send queue, and time for closing", {
   silent <- local_ws(peer$url, close_timeout = 0.3)
   socket <- socketAccept(peer$listening, blocking = TRUE, open = "r+b")
   withr::defer(close(socket))
-  key <- sub("^.*: ", "", grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE))
+  key <- sub(
+    "^.*: ", "",
+    grep("^sec-websocket-key: ", readLines(socket, 6), ignore.case = TRUE, value = TRUE)
+  )
   skip_if_not_installed("openssl")
-  accept <- openssl::base64_encode(openssl::sha1(charToRaw(paste0(key, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))))
+  accept <- openssl::base64_encode(openssl::sha1(
+    charToRaw(paste0(key, "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+  ))
   writeBin(charToRaw(paste0(
-    "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ", accept, "\r\n\r\n"
+    "HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: ",
+    accept, "\r\n\r\n"
   )), socket)
   wait_for(silent, "open")
   silent$ws$close()
   expect_identical(
     wait_for(silent, "close")[-1],
-    list(code = 1006L, reason = "the server did not answer the close frame", wasClean = FALSE)
+    list(code = 1006L, reason = "the server did not respond to the close frame", wasClean = FALSE)
   )
 })
 
@@ -251,7 +271,7 @@ test_that("wss: a custom authority, and an unknown one", {
   expect_error(WebSocketClient$new(echo$url, ca = "/no/such.pem"), "/no/such.pem cannot be read")
 })
 
-test_that("a client without callbacks is closed when R collects it, and one with callbacks stays open", {
+test_that("R's collection closes a client without callbacks, and not one with callbacks", {
   echo <- local_echo()
   make <- function(listens) {
     ws <- WebSocketClient$new(echo$url)
@@ -362,19 +382,28 @@ test_that("arguments say what is wrong with them", {
     list("ws://me@host/", "user name or password"),
     list("ws://host:99999/", "does not have the form")
   )) {
-    expect_error(WebSocketClient$new(case[[1]]), paste0("`url` is not the address of a WebSocket: .*", case[[2]]))
+    expect_error(
+      WebSocketClient$new(case[[1]]),
+      paste0("`url` is not the address of a WebSocket: .*", case[[2]])
+    )
   }
   expect_error(new(protocols = 1), "`protocols` must be names of subprotocols")
   expect_error(new(headers = list("x")), "`headers` must be a named list")
   expect_error(new(headers = c(Host = "x")), "`headers` has host, which the handshake sends itself")
-  expect_error(new(maxMessageSize = 0), "`maxMessageSize` must be a positive number of bytes, not 0")
-  expect_error(new(max_send_queue_size = Inf), "`max_send_queue_size` must be a positive number of bytes")
+  expect_error(
+    new(maxMessageSize = 0), "`maxMessageSize` must be a positive number of bytes, not 0"
+  )
+  expect_error(
+    new(max_send_queue_size = Inf), "`max_send_queue_size` must be a positive number of bytes"
+  )
   expect_error(new(connect_timeout = "1"), "`connect_timeout` must be a positive number of seconds")
   expect_error(new(close_timeout = NA), "`close_timeout` must be")
   expect_error(new(ping_timeout = -1), "`ping_timeout` must be")
   expect_error(new(compress = 1), "`compress` must be TRUE or FALSE")
   expect_error(new(ca = 1), "`ca` must be one string")
-  expect_error(WebSocketClient$new("ws://a", autoConnect = NA), "`autoConnect` must be TRUE or FALSE")
+  expect_error(
+    WebSocketClient$new("ws://a", autoConnect = NA), "`autoConnect` must be TRUE or FALSE"
+  )
   ws <- new(ping_interval = Inf, accessLogChannels = NULL, errorLogChannels = "all")
   expect_error(ws$onOpen("x"), "`func` must be a function")
   expect_error(ws$send("early"), "is connecting: send while it is open")
@@ -391,7 +420,10 @@ test_that("a client prints its address and state", {
   it <- local_ws(echo$url)
   expect_equal(format(it$ws), paste0("<WebSocketClient ", echo$url, ": connecting>"))
   wait_for(it, "open")
-  expect_output(expect_identical(expect_invisible(print(it$ws)), it$ws), paste0(echo$url, ": open>"), fixed = TRUE)
+  expect_output(
+    expect_identical(expect_invisible(print(it$ws)), it$ws), paste0(echo$url, ": open>"),
+    fixed = TRUE
+  )
   it$ws$close()
   expect_match(format(it$ws), ": closing")
   wait_for(it, "close")
@@ -404,13 +436,19 @@ test_that("package websocket has the same events in the same order", {
     echo <- local_echo()
     seen <- list()
     ws <- class$new(paste0(echo$url, "x"), headers = list(A = "b"), autoConnect = FALSE)
-    note <- function(kind, ...) function(event) seen[[length(seen) + 1]] <<- c(kind, event[c(...)], list(identical(event$target, ws)))
+    note <- function(kind, ...) {
+      function(event) {
+        seen[[length(seen) + 1]] <<- c(kind, event[c(...)], list(identical(event$target, ws)))
+      }
+    }
     ws$onOpen(note("open"))
     ws$onOpen(function(event) ws$send("text"))
     remove <- ws$onMessage(note("removed"))
     remove()
     ws$onMessage(note("message", "data"))
-    ws$onMessage(function(event) if (is.raw(event$data)) echo$opened[[1]]$close() else ws$send(as.raw(1:3)))
+    ws$onMessage(function(event) {
+      if (is.raw(event$data)) echo$opened[[1]]$close() else ws$send(as.raw(1:3))
+    })
     ws$onClose(note("close"))
     states <- ws$readyState()
     ws$connect()
@@ -418,7 +456,9 @@ test_that("package websocket has the same events in the same order", {
     refused <- class$new("ws://127.0.0.1:1/")
     refused$onError(note("error"))
     serve_until(function() length(seen) == 5)
-    list(seen, as.integer(states), as.integer(refused$readyState()), echo$opened[[1]]$request$HTTP_A)
+    list(
+      seen, as.integer(states), as.integer(refused$readyState()), echo$opened[[1]]$request$HTTP_A
+    )
   }
   expect_equal(told_by(WebSocketClient), told_by(getExportedValue("websocket", "WebSocket")))
 })

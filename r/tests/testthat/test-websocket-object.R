@@ -100,7 +100,9 @@ test_that("using a WebSocket in a forked process is an error that says why", {
           tryCatch(ws$close(), error = conditionMessage)
         )
         # The child may use what it opens itself.
-        own <- startServer("127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine")))
+        own <- startServer(
+          "127.0.0.1", 0, list(call = function(req) ok(), onWSOpen = function(ws) ws$send("mine"))
+        )
         client <- local_client(own, env = globalenv())
         upgrade(client)
         c(theirs, rawToChar(next_frame(client)$payload))
@@ -114,6 +116,8 @@ test_that("using a WebSocket in a forked process is an error that says why", {
   send(client, frame("go"))
   expect_identical(rawToChar(next_frame(client)$payload), "here")
   expect_length(said, 4)
-  for (text in said[1:3]) expect_match(text, "belongs to the process from which this one was forked: return the message")
+  for (text in said[1:3]) {
+    expect_match(text, "belongs to the process from which this one was forked: return the message")
+  }
   expect_identical(said[[4]], "mine")
 })

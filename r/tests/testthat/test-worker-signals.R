@@ -14,7 +14,7 @@ test_that("a worker leaves signals to its supervisor while that runs", {
   worker$expect_ready()
   asking <- local_requests("http://worker/slow", 1, worker$path)
   expect_true(wait_until(function() file.exists(file.path(dir, "begun"))))
-  # As a signal to a process group: HUP, USR1, USR2 and TERM.
+  # HUP, USR1, USR2 and TERM, as they are sent to a process group.
   for (signal in c(1, 10, 12, 15, 15)) worker$ask("kill", signal)
   asking$wait(60000)
   expect_identical(asking$get_result(), 200L)
@@ -29,7 +29,9 @@ test_that("a worker leaves signals to its supervisor while that runs", {
 
 test_that("a worker ends if its supervisor is killed, whatever signals it got before", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))")
+  dir <- local_app(
+    app.R = "function(req) list(status = 200L, headers = list(), body = as.character(Sys.getpid()))"
+  )
   it <- local_cli("serve", dir, "--port", "0", "--no-log", "--workers", "2")
   expect_serving(it)
   url <- sub(" .*", "", sub(".*Serving on ", "", it$tell()))
@@ -57,7 +59,11 @@ test_that("a single R process continues after SIGUSR2", {
 
 test_that("a signal ends R at once while the app is loading", {
   skip_on_os(c("mac", "windows", "solaris"))
-  dir <- local_app(app.R = c("cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"))
+  dir <- local_app(
+    app.R = c(
+      "cat('loading\\n', file = stderr())", "for (i in 1:6000) Sys.sleep(0.1)", "function(req) NULL"
+    )
+  )
   for (signal in c(tools::SIGTERM, tools::SIGINT)) {
     it <- local_cli("serve", dir, "--port", "0", "--no-log")
     expect_true(wait_until(function() grepl("loading", it$tell())))

@@ -1,10 +1,11 @@
-# This R process as a worker of a supervisor: its listeners, its messages, and its end.
+# A worker under a supervisor for tests: listeners, messages, and the end of the worker.
 
-# It ignores SIGTERM, so its end takes a while. The last test waits for it, and the others run
-# meanwhile.
+# This worker ignores SIGTERM, so its end takes a while. The last test waits for its end, and the
+# other tests run meanwhile.
 stubborn <- local_supervisor(
   c("sh", "-c", paste0(
-    "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"), " -e 'library(rookery); runServer(\"127.0.0.1\", 80, identity)'"
+    "trap '' TERM; exec ", file.path(R.home("bin"), "Rscript"),
+    " -e 'library(rookery); runServer(\"127.0.0.1\", 80, identity)'"
   )),
   env = testthat::teardown_env()
 )
@@ -30,16 +31,24 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
     "service(0)"
   ))
   worker$expect_ready()
-  print <- paste0("<WebServer http://127.0.0.1:", port, ": running as worker 1, 1 connection>|127.0.0.1|", port)
+  print <- paste0(
+    "<WebServer http://127.0.0.1:", port, ": running as worker 1, 1 connection>|127.0.0.1|", port
+  )
   fingerprint <- strrep("ab", 32)
-  call <- call_of(1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L"))
-  answer <- worker$get("/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http"))
+  call <- call_of(
+    1, 0, paste("https 192.0.2.1:4000 198.51.100.7:443 abc.1", fingerprint, "CN=Ada%20L")
+  )
+  answer <- worker$get(
+    "/", call, c(Host = "example.org", "X-Request-Id" = "theirs", "X-Forwarded-Proto" = "http")
+  )
   expect_identical(
     answer$text,
     paste0("192.0.2.1|4000|198.51.100.7|443|https|abc.1|CN=Ada L|", fingerprint, "|TRUE|", print)
   )
   # Without a header of the client that sets the id.
-  expect_match(worker$get("/", call_of(2, 0, "http - - id-2 - -"))$text, "|http|id-2|TRUE|", fixed = TRUE)
+  expect_match(
+    worker$get("/", call_of(2, 0, "http - - id-2 - -"))$text, "|http|id-2|TRUE|", fixed = TRUE
+  )
   # For a client about which nothing is known.
   answer <- worker$get("/", call_of(3, 0))
   expect_match(answer$text, "^\\|0\\|[^|]*\\|[^|]*\\|http\\|[0-9a-f]{32}\\|TRUE\\|<WebServer")
@@ -49,7 +58,7 @@ test_that("a server listens on the worker's socket whatever port it asks for", {
 test_that("a further server, and one without an app, listen on their own address", {
   worker <- local_worker(c(
     hello,
-    # As Shiny searches for a port.
+    # Shiny searches for a free port in this way.
     "probe <- startServer('127.0.0.1', 0, list())",
     "port <- probe$getPort()",
     "stopServer(probe)",
@@ -65,7 +74,10 @@ test_that("a further server, and one without an app, listen on their own address
   expect_identical(worker$get()$text, "hello")
   port <- sub(".*port ([0-9]+).*", "\\1", worker$tell())
   expect_identical(fetch(paste0("http://127.0.0.1:", port))$text, "second")
-  expect_match(worker$tell(), paste0("<WebServer http://127.0.0.1:", port, ": running, 0 connections>"), fixed = TRUE)
+  expect_match(
+    worker$tell(), paste0("<WebServer http://127.0.0.1:", port, ": running, 0 connections>"),
+    fixed = TRUE
+  )
   expect_match(worker$tell(), "taken: Failed to create server")
   # The supervisor is notified once.
   expect_identical(worker$ask("receive 0.2"), "nothing")
@@ -86,14 +98,20 @@ test_that("the socket outlives a server, and the supervisor is notified when no 
   expect_identical(worker$ask("receive"), "L 0")
   worker$expect_ready()
   expect_identical(worker$get()$text, "hello")
-  expect_match(worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 1, 0 connections>", fixed = TRUE)
+  expect_match(
+    worker$tell(), "<PipeServer unix:/nowhere/at/all: running as worker 1, 0 connections>",
+    fixed = TRUE
+  )
   worker$ask("send p 7")
   expect_identical(worker$ask("receive"), "P 7")
 })
 
 test_that("a process that cannot be a worker says why, and does not serve", {
   worker <- local_r(
-    c("library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')", "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"),
+    c(
+      "library(rookery)", "cat(Sys.getenv('ROOKERY_INTERNAL_LISTEN_FD'), '\\n')",
+      "tryCatch(startServer('127.0.0.1', 0, identity), error = print)"
+    ),
     environment = c(ROOKERY_INTERNAL_LISTEN_FD = "0")
   )
   expect_identical(exit_of(worker), 0L)
@@ -102,7 +120,9 @@ test_that("a process that cannot be a worker says why, and does not serve", {
 
 test_that("plumber's run() gets the worker's clients whatever its port", {
   skip_if_not_installed("plumber")
-  dir <- local_app(plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)"))
+  dir <- local_app(
+    plumber.R = c("#* @get /echo", "#* @serializer text", "function(x) paste('echo', x)")
+  )
   worker <- local_worker(
     c("use_compat(quiet = TRUE)", "plumber::pr_run(plumber::plumb('plumber.R'), port = 8000)"), dir
   )
@@ -115,7 +135,9 @@ test_that("plumber's run() gets the worker's clients whatever its port", {
 
 test_that("a Shiny app gets the worker's clients, and the supervisor learns that it has sessions", {
   skip_if_not_installed("shiny")
-  dir <- local_app(app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)"))
+  dir <- local_app(
+    app.R = c("library(shiny)", "shinyApp(fluidPage('the page'), function(input, output) NULL)")
+  )
   worker <- local_serving_worker(dir)
   # Shiny uses onHeaders (1) and keeps sessions (2).
   worker$expect_ready(3)
@@ -141,10 +163,15 @@ test_that("a Shiny app gets the worker's clients, and the supervisor learns that
   expect_identical(worker$ask("receive"), "end")
 })
 
-test_that("an R Markdown document, and another engine with its own port, get the worker's clients", {
+test_that("R Markdown documents, and engines with their own port, get the worker's clients", {
   skip_if_not_installed("rmarkdown")
   skip_if_not(rmarkdown::pandoc_available())
-  dir <- local_app(doc.Rmd = c("---", "title: The document", "runtime: shiny", "output: html_document", "---", "", "Its text."))
+  dir <- local_app(
+    doc.Rmd = c(
+      "---", "title: The document", "runtime: shiny", "output: html_document", "---", "",
+      "Its text."
+    )
+  )
   worker <- local_serving_worker(file.path(dir, "doc.Rmd"))
   worker$expect_ready(3)
   expect_match(worker$get("/", call_of(1, 0))$text, "shiny", fixed = TRUE)
@@ -173,7 +200,10 @@ test_that("a worker that was told to stop finishes its requests, however often i
   ))
   # By its supervisor twice, which then ends; and by a signal to its process group, before and after
   # the supervisor's request.
-  for (asked in list(c("send s", "send d", "close"), c("kill 15", "send s", "close"), c("send s", "kill 15", "kill 15", "close"))) {
+  for (asked in list(
+    c("send s", "send d", "close"), c("kill 15", "send s", "close"),
+    c("send s", "kill 15", "kill 15", "close")
+  )) {
     worker <- local_serving_worker(dir)
     worker$expect_ready()
     asking <- local_requests("http://worker/", 1, worker$path)
@@ -217,7 +247,10 @@ test_that("after R was killed, the scoreboard shows which requests it had begun"
   expect_identical(worker$get("/first", call_of(1, 0))$text, "hello")
   expect_true(wait_until(function() worker$board()$r == "idle"))
   board <- worker$board()
-  expect_identical(board[c("taken", "done", "handed", "stopping")], list(taken = 1, done = 1, handed = 1, stopping = 0))
+  expect_identical(
+    board[c("taken", "done", "handed", "stopping")],
+    list(taken = 1, done = 1, handed = 1, stopping = 0)
+  )
   # Idle is recorded repeatedly.
   expect_true(wait_until(function() {
     now <- worker$board()
@@ -243,9 +276,14 @@ test_that("after R was killed, the scoreboard shows which requests it had begun"
   expect_identical(worker$ask("receive"), "P 41")
   worker$ask("kill 9")
   expect_identical(worker$ask("wait"), "-9")
-  expect_identical(c(worker$ask("begun 1 0"), worker$ask("begun 2 1"), worker$ask("begun 3 0")), c("1", "1", "0"))
+  expect_identical(
+    c(worker$ask("begun 1 0"), worker$ask("begun 2 1"), worker$ask("begun 3 0")), c("1", "1", "0")
+  )
   expect_identical(trimws(readLines(file.path(dir, "done"))), c("/first", "/slow"))
-  expect_identical(worker$board()[c("r", "taken", "done", "handed")], list(r = "busy", taken = 2, done = 1, handed = 3))
+  expect_identical(
+    worker$board()[c("r", "taken", "done", "handed")],
+    list(r = "busy", taken = 2, done = 1, handed = 3)
+  )
 })
 
 test_that("the scoreboard sums the time that R was busy, and the time for requests", {
@@ -279,7 +317,7 @@ test_that("the scoreboard sums the time that R was busy, and the time for reques
   client$onMessage(function(event) messages <<- c(messages, event$data))
   withr::defer(client$close())
   serve_until(function() length(messages) == 1)
-  # It is recorded when R does something else.
+  # The end of the request is recorded when R does something else.
   expect_true(wait_until(function() worker$board()$r == "idle"))
   board <- worker$board()
   expect_gte(board$busy_ns - board$answering_ns, 0.39 * 1e9)

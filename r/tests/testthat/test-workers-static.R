@@ -115,7 +115,8 @@ test_that("a change of static paths is in force when R continues", {
   stale <- c(removed = 0, added = 0, labelled = 0, unlabelled = 0)
   for (at in 1:300) {
     it$get("/remove")
-    stale[["removed"]] <- stale[["removed"]] + !identical(it$get("/late/a.txt")$text, "R has no /late/a.txt")
+    stale[["removed"]] <- stale[["removed"]] +
+      !identical(it$get("/late/a.txt")$text, "R has no /late/a.txt")
     it$get("/set")
     stale[["added"]] <- stale[["added"]] + !identical(it$get("/late/a.txt")$text, "other")
     it$get(paste0("/label?", at))
@@ -128,7 +129,7 @@ test_that("a change of static paths is in force when R continues", {
   expect_no_match(it$tell(), "has not confirmed")
 })
 
-test_that("R continues with a warning if the supervisor does not confirm, and ends if it has died", {
+test_that("R warns if the supervisor does not confirm, and ends if the supervisor has died", {
   folder <- withr::local_tempdir()
   go <- file.path(folder, "go")
   took <- file.path(folder, "took")

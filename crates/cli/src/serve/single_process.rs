@@ -1,5 +1,5 @@
-//! Systems other than Linux have no supervisor: the program becomes the R process that serves, whose
-//! process id, signals and exit status are then the app's own.
+//! Serving on systems other than Linux, which have no supervisor: the program becomes the R
+//! process. Its process id, signals and exit status are then those of the app.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -18,10 +18,10 @@ use crate::serve::tls;
 use crate::settings::serve_settings::ServeSettings;
 use crate::settings::workers::Workers;
 
-/// Serves with one R process. Returns only when that has failed.
+/// Serves with one R process. Returns only if that fails.
 ///
 /// # Errors
-/// When the address or a certificate is not available, or there is no R.
+/// Fails if the address or a certificate is not available, or if R is not found.
 pub(crate) fn serve(
     serve: &ServeSettings,
     target: &Target,
@@ -31,7 +31,8 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     if serve.workers != Workers::of(&rookery_settings::Settings::default(), false)? {
         return Err(Failure::Unavailable(
-            "Options for workers, such as `--workers`, need Linux: without them, one R process serves the app."
+            "Options for workers, such as `--workers`, need Linux: without them, one R process \
+             serves the app."
                 .to_owned(),
         ));
     }
@@ -41,14 +42,14 @@ pub(crate) fn serve(
     Err(exec_r(serve, target, address, log))
 }
 
-/// Replaces this process by R. Returns only when that failed, with the reason.
+/// Replaces this process by R. Returns only if that fails, with the reason.
 fn exec_r(serve: &ServeSettings, target: &Target, address: &Address, log: &LogTarget) -> Failure {
     let mut command = match r_command(target, settings_for_r(serve, target, address, log)) {
         Ok(command) => command,
         Err(failure) => return failure,
     };
     if signals::is_ignored(libc::SIGINT) {
-        // R handles it all the same: blocked, it does not come.
+        // R installs a handler for SIGINT even if the signal is ignored, so the signal is blocked.
         signals::block(&[libc::SIGINT]);
     }
     output::flush();
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// What R is told, from the folder of these tests.
+    /// Returns the settings that R gets, in the folder of these tests.
     fn lines_for_r(args: &[&str]) -> String {
         let asked = asked(args);
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn address_log_and_settings_are_handed_over() {
+    fn passes_address_log_and_settings_to_r() {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn how_tls_is_to_be_spoken_is_handed_over() {
+    fn passes_https_settings_to_r() {
         let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
         let [cert, key] =
             ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn options_about_workers_need_linux() {
+    fn options_for_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {

@@ -10,19 +10,19 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a machine that is busy may take for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The program.
 pub(crate) fn rookery() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rookery"));
-    hears_all(&mut command);
+    restore_signals(&mut command);
     command
 }
 
 /// Has a command hear the signals that whoever runs the tests may ignore: nohup the first, and a shell the others for what it runs in the
 /// background; that would be inherited.
-pub(crate) fn hears_all(command: &mut Command) {
-    let hears = || {
+pub(crate) fn restore_signals(command: &mut Command) {
+    let restore = || {
         for number in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
             // SAFETY: async-signal-safe, and the numbers are those of signals.
             unsafe { libc::signal(number, libc::SIG_DFL) };
@@ -30,21 +30,21 @@ pub(crate) fn hears_all(command: &mut Command) {
         Ok(())
     };
     // SAFETY: it allocates nothing and takes no lock.
-    unsafe { command.pre_exec(hears) };
+    unsafe { command.pre_exec(restore) };
 }
 
 /// A running program; killed when this is dropped.
 pub(crate) struct Running {
     child: Child,
-    stderr: BufReader<ChildStderr>,
-    /// What it has said on stderr so far.
-    pub(crate) said: String,
+    reader: BufReader<ChildStderr>,
+    /// What it has printed on stderr so far.
+    pub(crate) stderr: String,
 }
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut child = loop {
             match command.spawn() {
                 Ok(child) => break child,
@@ -58,18 +58,18 @@ impl Running {
                 Err(error) => panic!("it does not start: {error}"),
             }
         };
-        let stderr = BufReader::new(child.stderr.take().expect("it was piped"));
-        Running { child, stderr, said: String::new() }
+        let reader = BufReader::new(child.stderr.take().expect("it was piped"));
+        Running { child, reader, stderr: String::new() }
     }
 
     /// Reads stderr until a line has `words`; all of that line.
     pub(crate) fn await_line(&mut self, words: &str) -> String {
         loop {
-            self.await_words(words);
+            self.wait_for_output(words);
             let mut line = String::new();
-            let read = self.stderr.read_line(&mut line).expect("it is text");
-            assert!(read > 0, "it never said {words:?}, but:\n{}", self.said);
-            self.said += &line;
+            let read = self.reader.read_line(&mut line).expect("it is text");
+            assert!(read > 0, "it never printed {words:?}, but:\n{}", self.stderr);
+            self.stderr += &line;
             if line.contains(words) {
                 return line;
             }
@@ -77,17 +77,17 @@ impl Running {
     }
 
     /// Waits until it says something.
-    fn await_words(&self, words: &str) {
-        if self.stderr.buffer().is_empty() {
+    fn wait_for_output(&self, words: &str) {
+        if self.reader.buffer().is_empty() {
             let mut of = libc::pollfd {
-                fd: self.stderr.get_ref().as_raw_fd(),
+                fd: self.reader.get_ref().as_raw_fd(),
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let patience = i32::try_from(PATIENCE.as_millis()).expect("a minute");
+            let timeout = i32::try_from(TIMEOUT.as_millis()).expect("a minute");
             // SAFETY: one descriptor, which is open.
-            let ready = unsafe { libc::poll(&raw mut of, 1, patience) };
-            assert!(ready != 0, "it does not say {words:?}, but:\n{}", self.said);
+            let ready = unsafe { libc::poll(&raw mut of, 1, timeout) };
+            assert!(ready != 0, "it does not print {words:?}, but:\n{}", self.stderr);
         }
     }
 
@@ -112,15 +112,15 @@ impl Running {
 
     /// How it ended, and what it has written on stdout.
     pub(crate) fn end(&mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 break status;
             }
-            assert!(Instant::now() < until, "it does not end:\n{}", self.said);
+            assert!(Instant::now() < until, "it does not end:\n{}", self.stderr);
             std::thread::sleep(Duration::from_millis(5));
         };
-        self.stderr.read_to_string(&mut self.said).expect("it is text");
+        self.reader.read_to_string(&mut self.stderr).expect("it is text");
         let mut out = String::new();
         self.child
             .stdout
@@ -165,7 +165,7 @@ pub(crate) fn get(port: u16, path: &str) -> String {
 
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
     stream
 }
 

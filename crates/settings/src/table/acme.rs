@@ -1,4 +1,4 @@
-//! Certificates that an authority issues.
+//! Settings of certificates from an ACME authority.
 
 use crate::kind::Kind;
 use crate::setting::{Default, Former, Group, Places, Section, Setting, Shown, Stability};

@@ -1,4 +1,4 @@
-//! Where the server listens, and who is in front of it.
+//! Settings of the address, and of proxies in front of it.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Group, Places, Setting, Shown};

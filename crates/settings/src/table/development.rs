@@ -1,4 +1,4 @@
-//! Writing an app.
+//! Settings for the development of an app.
 
 use crate::derived_defaults;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! Certificates, and what clients are told about HTTPS.
+//! Settings of certificates and HTTPS.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};

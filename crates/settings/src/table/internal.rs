@@ -1,4 +1,4 @@
-//! How the server divides its resources.
+//! Limits that divide the resources of the server.
 
 use crate::cross_checks;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! What clients may do, and how long things may take.
+//! Limits for clients, and timeouts.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown};

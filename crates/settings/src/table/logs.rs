@@ -1,4 +1,4 @@
-//! The access log, status and health checks.
+//! Settings of the access log, status and health checks.
 
 use crate::kind::Kind;
 use crate::setting::{Applies, Default, Former, Group, Places, Section, Setting, Shown, Stability};

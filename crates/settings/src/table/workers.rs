@@ -1,4 +1,4 @@
-//! R processes.
+//! Settings of workers.
 
 use super::{EXACT, FINITE};
 use crate::kind::Kind;

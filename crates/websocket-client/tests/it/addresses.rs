@@ -1,4 +1,4 @@
-//! Hosts with several addresses.
+//! Tests with hosts that have several addresses.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -42,7 +42,8 @@ fn a_host_that_is_silent_at_one_address_is_reached_at_another() {
         drain(&mut socket);
     });
     let mut bench = Bench::new();
-    // `localhost` is 127.0.0.1 first, and a SYN that is dropped is sent again for two minutes.
+    // The first address of `localhost` is 127.0.0.1, and the system retries a dropped SYN for two
+    // minutes.
     let settings = Settings { connect_timeout: PATIENCE, ..Settings::default() };
     let client = bench.opened(&format!("ws://localhost:{port}/"), settings);
     bench.clients.abandon(client);

@@ -1,4 +1,4 @@
-//! How connections end, and that each end is told once.
+//! Tests of how connections end, and that each end is reported once.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -18,7 +18,8 @@ fn the_servers_code_and_reason_are_told() {
     ] {
         let peer = Peer::upgraded(move |mut socket| {
             socket.write_all(&bytes).unwrap();
-            // Ends the connection, which a client leaves to the server (RFC 6455, 7.1.1).
+            // The server closes the connection, because clients leave this to the server (RFC 6455,
+            // 7.1.1).
             (client_frame(&mut socket).unwrap(), bytes)
         });
         let mut bench = Bench::new();
@@ -26,7 +27,7 @@ fn the_servers_code_and_reason_are_told() {
         let (code, reason, is_clean) = bench.closed();
         assert_eq!((code, reason.as_str(), is_clean), wanted);
         let ((opcode, answer), sent) = peer.end();
-        // The same code, without the reason (RFC 6455, 5.5.1).
+        // The close frame has the same code, without the reason (RFC 6455, 5.5.1).
         assert_eq!(opcode, 0x88);
         assert_eq!(answer, sent[2..sent.len().min(4)]);
     }
@@ -69,7 +70,7 @@ fn a_server_that_breaks_the_protocol_is_told_so() {
 
 #[test]
 fn one_that_does_not_answer_a_close_is_left_in_time() {
-    // One that reads and says nothing, and one that does not even read.
+    // One server reads and sends nothing; the other does not even read.
     let listens = Peer::upgraded(|mut socket| drain(&mut socket));
     let deaf = Peer::upgraded(|socket| {
         std::thread::sleep(4 * SHORT);
@@ -84,7 +85,10 @@ fn one_that_does_not_answer_a_close_is_left_in_time() {
         let began = Instant::now();
         bench.clients.close(client, 1000, "");
         let closed = bench.closed();
-        assert_eq!(closed, (1006, "the server did not answer the close frame".to_owned(), false));
+        assert_eq!(
+            closed,
+            (1006, "the server did not respond to the close frame".to_owned(), false)
+        );
         assert!(began.elapsed() >= SHORT && began.elapsed() < PATIENCE);
     }
     listens.end();
@@ -105,7 +109,7 @@ fn one_that_is_silent_is_noticed() {
     );
     assert_eq!(
         bench.closed(),
-        (1006, "the server did not answer a ping in time".to_owned(), false)
+        (1006, "the server did not respond to a ping in time".to_owned(), false)
     );
     assert_eq!(peer.end().0, 0x89);
 }
@@ -124,7 +128,7 @@ fn one_that_was_abandoned_is_closed_and_not_heard_of() {
     bench.clients.abandon(client);
     assert_eq!(peer.end(), Some((0x88, 1001_u16.to_be_bytes().to_vec())));
     assert_eq!(bench.clients.next_event(0), None);
-    // While it connects, too.
+    // The same applies while a client connects.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client =
         bench.open(&format!("ws://{}/", silent.local_addr().unwrap()), Settings::default());
@@ -163,7 +167,7 @@ fn a_stop_ends_all_of_them_soon() {
     );
     assert_eq!(bench.clients.next_event(0), None);
     assert_eq!(bench.send(polite, "late"), SendOutcome::Closed);
-    // It can be gone on with.
+    // The clients can be used again.
     let again = bench.opened(&url, Settings::default());
     bench.send(again, "again");
     bench.message();

@@ -1,4 +1,4 @@
-//! Clients of several groups, whose events an application with several event loops takes apart.
+//! Tests of clients in several groups, whose events are taken by several event loops.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Servers that do not open a WebSocket, each in its way.
+//! Tests with servers that fail to open a WebSocket in various ways.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use rookery_websocket_client::{Address, Clients, Event, OpenError, Roots, Settin
 
 use crate::support::{Bench, PATIENCE, Peer, SHORT, drain, head, header, response};
 
-/// What a client makes of this answer to its request.
+/// Returns the error of a client whose request receives this response.
 fn answered(answer: impl FnOnce(&str) -> Vec<u8> + Send + 'static) -> (String, Option<u16>) {
     let peer = Peer::new(|mut socket: TcpStream| {
         let head = head(&mut socket);
-        // A client that has seen enough has gone.
+        // The write fails if the client has seen enough and has disconnected.
         let _ = socket.write_all(&answer(&head));
         drain(&mut socket);
     });
@@ -86,7 +86,8 @@ fn a_server_that_ends_or_is_not_there_is_told() {
     let (message, _) = bench.failed();
     assert!(message.contains("closed the connection") || message.contains("reset"), "{message}");
     peer.end();
-    // A port that nobody listens on: TCPMUX's (RFC 1078, historic). Of one that was free a moment ago that is not certain.
+    // The port of TCPMUX (RFC 1078, historic), on which no server listens. A port that was free a
+    // moment ago might be in use by now.
     bench.open("ws://127.0.0.1:1/", Settings::default());
     let (message, _) = bench.failed();
     assert!(message.contains(": Connection refused"), "{message}");
@@ -95,7 +96,7 @@ fn a_server_that_ends_or_is_not_there_is_told() {
 #[test]
 fn one_that_never_answers_is_given_up() {
     let settings = Settings { connect_timeout: SHORT, ..Settings::default() };
-    // Not to the connection, not to the request, and not with all of a head.
+    // The servers do not accept, do not respond, or send only a part of a head.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let half = Peer::new(|mut socket: TcpStream| {
         head(&mut socket);
@@ -176,7 +177,7 @@ fn a_request_that_cannot_be_written_is_an_error_at_once() {
     ];
     let mut clients = Clients::new(Box::new(|_| ()));
     for (settings, wanted) in table {
-        // No name is looked up: there is no such host.
+        // The name is not looked up, so it need not exist.
         let address = Address::parse("ws://nowhere.invalid/").unwrap();
         let error = clients.open(address, settings, &Roots::System).unwrap_err();
         assert!(matches!(error, OpenError::Request(_)));

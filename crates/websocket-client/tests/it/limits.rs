@@ -1,4 +1,4 @@
-//! Each limit, exceeded.
+//! Tests that exceed each limit.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
     let mut bench = Bench::new();
     let client =
         bench.opened(&peer.url(), Settings { max_queue_size: queue, ..Settings::default() });
-    // More than the queue, and more than a system's buffers take of one that does not read.
+    // More than the queue and the system's buffers for a server that does not read.
     assert_eq!(bench.clients.send(client, Content::Binary(vec![0; 20 << 20])), SendOutcome::Queued);
     assert_eq!(bench.clients.send(client, Content::Binary(Vec::new())), SendOutcome::Full);
     bench.sent(client);
@@ -66,13 +66,13 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
     }
     bench.sent(client);
     bench.clients.close(client, 1000, "");
-    // What was refused has not been sent.
+    // The refused message has not been sent.
     assert_eq!(peer.end(), taken);
 }
 
 #[test]
 fn what_the_application_does_not_take_is_not_read() {
-    // More than a system's buffers and what is read ahead.
+    // More than the system's buffers and the read-ahead.
     const MESSAGES: usize = 1000;
     const SIZE: usize = 64 << 10;
     let written = Arc::new(AtomicUsize::new(0));
@@ -87,7 +87,7 @@ fn what_the_application_does_not_take_is_not_read() {
     });
     let mut bench = Bench::new();
     let client = bench.opened(&peer.url(), Settings::default());
-    // Until the peer cannot go on.
+    // Waits until the server can send nothing more.
     let mut before = usize::MAX;
     while before != written.load(Ordering::SeqCst) {
         before = written.load(Ordering::SeqCst);
@@ -97,7 +97,7 @@ fn what_the_application_does_not_take_is_not_read() {
         before < MESSAGES,
         "all of {MESSAGES} messages were taken of a server that nobody listens to"
     );
-    // All that is there is what is read ahead: no more comes while none is taken.
+    // Only the read-ahead is available; nothing more is read until messages are taken.
     for _ in 0..READ_AHEAD / SIZE {
         assert_eq!(bench.message().as_bytes().len(), SIZE);
     }
@@ -111,7 +111,7 @@ fn what_the_application_does_not_take_is_not_read() {
 
 #[test]
 fn a_process_has_so_many_clients() {
-    // Descriptors for them all.
+    // Raises the limit of descriptors, so that all clients can be opened.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to, and then to read.
     unsafe {

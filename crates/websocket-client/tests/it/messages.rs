@@ -1,11 +1,11 @@
-//! Messages both ways, with the server of this project.
+//! Tests of messages in both directions, with this project's server.
 
 use rookery_server::{Config, Listener, ListenerConfig, Server};
 use rookery_websocket_client::{Content, Event, SendOutcome, Settings};
 
 use crate::support::Bench;
 
-/// A server that sends each message back.
+/// Starts a server that returns each message.
 pub(crate) fn echo() -> (Server, Listener, String) {
     let server = Server::with_closure_and_echo(Config::default(), |_| ());
     let listener =
@@ -35,7 +35,8 @@ fn messages_go_and_come_in_order() {
             assert_eq!(bench.message(), *content);
         }
         bench.clients.close(client, 3999, "done");
-        // What waits may be more than the close has time for; here all of it has been read.
+        // Waiting messages may need more time than the close timeout; here all of them have been
+        // read.
         assert_eq!(bench.closed(), (3999, String::new(), true));
         assert_eq!(bench.send(client, "late"), SendOutcome::Closed);
         assert_eq!(bench.clients.queued_bytes(client), 0);

@@ -1,4 +1,5 @@
-//! `wss`, and servers that cannot be trusted. The certificates are those of the server's tests.
+//! Tests of `wss`, including servers that must not be trusted. The certificates are those of the
+//! server's tests.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,7 +22,8 @@ fn roots(name: &str) -> Roots {
     Roots::Custom(file(name).display().to_string())
 }
 
-/// A server that sends each message back, with the certificate of that name: its port.
+/// Starts a server that returns each message and has the certificate with this name; returns its
+/// port.
 fn secure_echo(name: &str) -> (Server, Listener, u16) {
     let pair = CertificatePair {
         certificate: Pem::File(file(&format!("{name}.pem"))),
@@ -69,7 +71,8 @@ fn the_error_for_an_untrusted_authority_names_a_remedy() {
     let message = failed(&format!("wss://localhost:{port}/"), &roots("stranger.pem"));
     assert!(
         message.contains(
-            "its certificate authority is not trusted here; give the authority's certificate as `ca`"
+            "its certificate authority is not trusted here; give the authority's certificate as \
+             `ca`"
         ),
         "{message}"
     );
@@ -87,7 +90,7 @@ fn a_certificate_is_for_a_name() {
 
 #[test]
 fn one_that_has_expired_is_refused() {
-    // The server of this project does not start with one.
+    // The project's own server does not start with such a certificate.
     let peer = Peer::new(|socket: TcpStream| {
         let certificate = CertificateDer::from_pem_file(file("expired.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(file("expired.key")).unwrap();
@@ -100,11 +103,11 @@ fn one_that_has_expired_is_refused() {
             .unwrap();
         let session = rustls::ServerConnection::new(Arc::new(config)).unwrap();
         let mut stream = rustls::StreamOwned::new(session, socket);
-        // Nothing of a request comes.
+        // No part of a request arrives.
         stream.read(&mut [0; 100]).unwrap_or(0)
     });
     let port = peer.url().trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
-    // Its own authority, so that nothing else is wrong with it.
+    // The certificate is its own trusted root, so that the expiry is the only problem.
     let message = failed(&format!("wss://localhost:{port}/"), &roots("expired.pem"));
     assert!(message.contains("expired"), "{message}");
     assert_eq!(peer.end(), 0);

@@ -362,7 +362,7 @@ fn push_decimal(text: &mut Vec<u8>, mut n: u16) {
     text.extend_from_slice(&digits[at..]);
 }
 
-/// Takes the next event; returns 0 if there is none.
+/// Takes the next event; returns 0 if no event is queued.
 ///
 /// # Safety
 /// - `event` points to a `struct rk_event`.
@@ -465,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_shown_as_text() {
+    fn addresses_are_written_as_text() {
         let table = [
             (Some("127.0.0.1:80"), "127.0.0.1", "80"),
             (Some("[::1]:8000"), "::1", "8000"),
@@ -484,7 +484,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_name_with_underscores_does_not_take_that_of_another() {
+    fn a_header_name_with_underscores_does_not_replace_one_with_hyphens() {
         let mut exchange = Exchange::new();
         exchange.begin(1, 1, 0);
         exchange.set_request_line(b"GET", b"/", rookery_exchange::Version::Http11);

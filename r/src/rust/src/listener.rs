@@ -22,7 +22,7 @@ use crate::core::{self, Core};
 use crate::entry;
 use crate::listener::tls::{CountedTls, Https};
 
-/// The results of functions that start a listener; after `FAILED`, `rk_error` says why.
+/// The results of functions that start a listener; after `FAILED`, `rk_error` has the message.
 const FAILED: i32 = -1;
 const STARTED: i32 = 0;
 
@@ -238,8 +238,9 @@ pub unsafe extern "C" fn rk_listen_tcp(
         let Some(address) = u16::try_from(port).ok().and_then(|port| literal_address(&host, port))
         else {
             core::set_error(&format!(
-                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address like \
-                 \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port from 0 to 65535"
+                "{host} is not a valid IPv4 or IPv6 address, or its zone no interface: use an address \
+                 like \"127.0.0.1\" (this machine only) or \"0.0.0.0\" (all networks), and a port \
+                 from 0 to 65535"
             ));
             return FAILED;
         };

@@ -67,8 +67,8 @@ impl Core {
             Ok(None) => {}
             Ok(Some(inherited)) => {
                 inherited.scoreboard.introduce_self();
-                let supervision = Arc::new(Supervision::new(inherited, move |asked| {
-                    on_supervisor_request(asked, callbacks)
+                let supervision = Arc::new(Supervision::new(inherited, move |request| {
+                    on_supervisor_request(request, callbacks)
                 }));
                 self.worker_state = WorkerState::Worker(Worker {
                     supervision,
@@ -106,7 +106,7 @@ impl Core {
     /// the socket, this is a bug of the caller.
     pub(crate) fn listen_inherited(&self, site: ListenerConfig) -> Result<Listener, ListenError> {
         let WorkerState::Worker(worker) = &self.worker_state else {
-            unreachable!("R has asked before")
+            unreachable!("R checks that this process is a worker")
         };
         self.server().listen_supervised(&worker.supervision, site)
     }
@@ -232,8 +232,8 @@ impl Core {
 }
 
 /// Handles a request of the supervisor, on the I/O thread.
-fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
-    match asked {
+fn on_supervisor_request(request: SupervisorRequest, callbacks: WorkerCallbacks) {
+    match request {
         SupervisorRequest::Drain => end_process(callbacks),
         SupervisorRequest::Stop | SupervisorRequest::Disconnected => {
             end_process_later();
@@ -249,8 +249,8 @@ fn on_supervisor_request(asked: SupervisorRequest, callbacks: WorkerCallbacks) {
 /// ends at once. This is done only once, because a second signal would end `serve()` at once as
 /// well.
 fn end_process(callbacks: WorkerCallbacks) {
-    static IS_ASKED: AtomicBool = AtomicBool::new(false);
-    if !IS_ASKED.swap(true, Ordering::Relaxed) {
+    static IS_ORDERED: AtomicBool = AtomicBool::new(false);
+    if !IS_ORDERED.swap(true, Ordering::Relaxed) {
         (callbacks.end)();
     }
 }
@@ -266,7 +266,8 @@ fn end_process_later() {
     let counting = std::thread::Builder::new().name("rookery-end".to_owned()).spawn(|| {
         std::thread::sleep(EXIT_TIMEOUT);
         crate::write_log_line(
-            "the supervisor has asked this worker to end, or has gone, and R does not come back: it is ended",
+            "the supervisor has ordered this worker to end, or has died, and R is still busy: the \
+             worker ends now",
         );
         output::flush();
         // SAFETY: `_exit` does not return and runs no code of R.

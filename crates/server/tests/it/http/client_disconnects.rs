@@ -18,7 +18,7 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 fn worker(answers: &Arc<AtomicBool>) -> App {
     let answers = Arc::clone(answers);
     // Probes come every second then.
-    let limits = Limits { idle_time: Duration::from_secs(8), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(8), ..Limits::default() };
     App::with(
         Config { limits, ..Config::default() },
         ListenerConfig::default(),

@@ -65,7 +65,7 @@ fn a_message_comes_back_as_it_was() {
 #[test]
 fn limits_hold_without_a_second_thread() {
     let (_server, _listener, mut client) =
-        start(Limits { body_bytes: 1000, ..Limits::default() }, ListenerConfig::default());
+        start(Limits { max_body_size: 1000, ..Limits::default() }, ListenerConfig::default());
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
     assert_eq!(client.response().unwrap().status, 413);
 }

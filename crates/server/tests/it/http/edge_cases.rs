@@ -203,8 +203,11 @@ fn equal_lengths_are_one_over_http_1_and_refused_over_http_2() {
 
 #[test]
 fn half_a_head_behind_a_request_has_the_time_of_a_head() {
-    let limits =
-        Limits { head_time: Duration::from_secs(3), idle_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits {
+        header_timeout: Duration::from_secs(3),
+        idle_timeout: 10 * PATIENCE,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     for first in [
         "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -253,7 +256,7 @@ fn a_413_has_one_name() {
         exchange.begin_response(413);
         exchange.set_response_body(b"of the application");
     };
-    let app = App::new(Limits { body_bytes: 10, ..Limits::default() }, reply);
+    let app = App::new(Limits { max_body_size: 10, ..Limits::default() }, reply);
     for (length, body) in [(11, &b"413 Content Too Large\n"[..]), (1, b"of the application")] {
         let mut client = app.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\na"));

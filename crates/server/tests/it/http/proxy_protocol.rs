@@ -115,7 +115,7 @@ fn without_a_header_there_is_no_answer() {
 
 #[test]
 fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
-    let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app_with(limits, ListenerConfig::default());
     let began = Instant::now();
     let mut slow = app.connect();
@@ -124,7 +124,7 @@ fn a_header_has_the_time_of_a_handshake_and_an_end_in_it_is_the_end() {
     assert!(began.elapsed() > Duration::from_millis(390));
     until("it has gone", || app.listener().connections() == 0);
     // Far longer than is waited for here.
-    let limits = Limits { handshake_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: 10 * PATIENCE, ..Limits::default() };
     let app = app_with(limits, ListenerConfig::default());
     let mut gone = app.connect();
     gone.send(&LINE[..20]);

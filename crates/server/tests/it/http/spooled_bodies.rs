@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 
 /// A server whose bodies of more than 1,000 bytes go to `folder`.
 fn app_spooling_to(folder: &Path, notice: fn(&str)) -> App {
-    let limits = Limits { body_memory: 1000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 1000, ..Limits::default() };
     let site = ListenerConfig {
         spool: Arc::new(SpoolFolder::new(folder, notice)),
         ..ListenerConfig::default()

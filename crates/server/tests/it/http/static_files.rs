@@ -384,7 +384,7 @@ fn a_client_that_does_not_read_a_large_file_is_given_up() {
     files
         .set([("/s".to_owned(), StaticPath { path: dir.path().into(), ..StaticPath::default() })])
         .unwrap();
-    let limits = Limits { idle_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() };
     let app = App::with(
         Config { limits, ..Config::default() },
         ListenerConfig { files, ..ListenerConfig::default() },

@@ -133,7 +133,7 @@ fn a_piece_comes_before_the_rest_has_been_sent() {
 fn no_more_is_read_ahead_than_256_kib() {
     let rules = rules();
     rules.holds.store(true, Ordering::Relaxed);
-    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let app = receiving(limits, &rules);
     let mut client = app.connect();
     let body = vec![1; 20_000_000];
@@ -223,7 +223,7 @@ fn an_early_answer_ends_the_connection() {
 #[test]
 fn who_leaves_stands_still_or_sends_too_much_is_told_of_once() {
     let limits =
-        Limits { body_bytes: 1000, idle_time: Duration::from_secs(1), ..Limits::default() };
+        Limits { max_body_size: 1000, idle_timeout: Duration::from_secs(1), ..Limits::default() };
     let app = receiving(limits, &rules());
     let mut client = app.connect();
     post(&mut client, 100);

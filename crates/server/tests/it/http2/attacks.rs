@@ -134,7 +134,8 @@ fn requests_that_are_reset_at_once() {
 
 #[test]
 fn requests_that_are_reset_when_the_application_has_them() {
-    let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let mut stream = 1;
     for _ in 0..20 {
@@ -164,7 +165,8 @@ fn requests_that_are_reset_when_the_application_has_them() {
 
 #[test]
 fn a_peer_that_resets_all_it_asks_for_is_sent_off() {
-    let (app, answer, comes) = keeping(Limits { streams: 1000, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 1000, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let mut stream = 1;
     while stream < 1000 {
@@ -204,7 +206,7 @@ fn a_head_that_goes_on_and_on() {
 
 #[test]
 fn a_head_that_does_not_end_has_the_time_of_a_head() {
-    let limits = Limits { head_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { header_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app(limits, hello);
     let whole = frame(kind::HEADERS, END_HEADERS | END_STREAM, 1, &block(GET));
     for (sent, what) in [
@@ -224,7 +226,7 @@ fn a_head_that_does_not_end_has_the_time_of_a_head() {
 
 #[test]
 fn heads_that_are_too_large() {
-    let limits = Limits { header_lines: 200, ..Limits::default() };
+    let limits = Limits { max_headers: 200, ..Limits::default() };
     let app = app(limits, hello);
     let lines = |count: usize, value: &'static str| [GET, &vec![("a", value); count]].concat();
     let mut peer = Peer::new(&app);
@@ -288,7 +290,7 @@ fn the_table_of_headers_does_not_grow_past_what_was_agreed_on() {
 #[test]
 fn heads_that_are_held_are_charged() {
     // A fifth of 10 MiB, of which each connection has 80 KiB and each stream 32.
-    let limits = Limits { memory: Some(10 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(10 << 20), ..Limits::default() };
     let app = app(limits, hello);
     let room = 2 << 20;
     let mut peer = Peer::new(&app);
@@ -466,7 +468,7 @@ fn windows_past_their_end() {
 
 #[test]
 fn a_window_that_is_never_opened() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![b'a'; 1 << 20]);
@@ -484,8 +486,11 @@ fn a_window_that_is_never_opened() {
 
 #[test]
 fn a_window_that_is_opened_byte_by_byte() {
-    let limits =
-        Limits { reply_rate: 1000, idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits {
+        min_response_rate: 1000,
+        idle_timeout: Duration::from_millis(800),
+        ..Limits::default()
+    };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![b'a'; 1 << 20]);
@@ -510,7 +515,8 @@ fn a_window_that_is_opened_byte_by_byte() {
 
 #[test]
 fn streams_past_the_limit_are_refused() {
-    let (app, answer, comes) = keeping(Limits { streams: 10, ..Limits::default() });
+    let (app, answer, comes) =
+        keeping(Limits { http2_max_concurrent_streams: 10, ..Limits::default() });
     let mut peer = Peer::new(&app);
     let max = peer.frame_of(kind::SETTINGS).unwrap().payload;
     assert!(max.windows(6).any(|entry| entry == setting(3, 10)), "{max:?}");
@@ -535,7 +541,7 @@ fn streams_past_the_limit_are_refused() {
 
 #[test]
 fn a_preface_has_the_time_of_the_handshake() {
-    let limits = Limits { handshake_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_millis(400), ..Limits::default() };
     let app = app(limits, hello);
     for sent in [&b""[..], &PREFACE[..10]] {
         let mut peer = Peer::silent(app.address);
@@ -553,7 +559,7 @@ fn a_preface_has_the_time_of_the_handshake() {
 
 #[test]
 fn a_connection_without_a_stream_is_closed_after_its_time() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
@@ -572,7 +578,7 @@ fn a_connection_without_a_stream_is_closed_after_its_time() {
 
 #[test]
 fn a_body_that_stops_is_given_up() {
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));
@@ -595,7 +601,7 @@ fn bodies_that_are_not_read_are_held_within_their_window() {
             let _ = came.send(());
         }
     });
-    let limits = Limits { memory: Some(64 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(64 << 20), ..Limits::default() };
     let site = ListenerConfig { sees_heads: true, ..site(settings(&["localhost"])) };
     let app = App::with(Config { limits, ..Config::default() }, site, handler);
     let mut peer = Peer::new(&app);

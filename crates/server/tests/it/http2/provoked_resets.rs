@@ -44,7 +44,8 @@ fn what_the_server_resets_counts_while_the_application_has_it() {
         (data_behind_the_end, "data behind the end", true),
     ];
     for (wrong, what, ends_all) in frames {
-        let (app, answer, comes) = keeping(Limits { streams: 20, ..Limits::default() });
+        let (app, answer, comes) =
+            keeping(Limits { http2_max_concurrent_streams: 20, ..Limits::default() });
         let mut peer = Peer::new(&app);
         for at in 0..60 {
             let stream = 2 * at + 1;

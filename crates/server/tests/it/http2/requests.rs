@@ -56,7 +56,7 @@ fn requests_and_replies_of_all_sizes() {
 
 #[test]
 fn a_large_upload_goes_to_a_file() {
-    let limits = Limits { body_memory: 100_000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 100_000, ..Limits::default() };
     let app = app(limits, |exchange| {
         let is_file = exchange.body_mut().take_file().is_some();
         exchange.begin_response(200);
@@ -69,7 +69,7 @@ fn a_large_upload_goes_to_a_file() {
 
 #[test]
 fn a_body_that_is_too_large_is_answered_before_it_has_come() {
-    let app = app(Limits { body_bytes: 100_000, ..Limits::default() }, hello);
+    let app = app(Limits { max_body_size: 100_000, ..Limits::default() }, hello);
     // By its length, and by what comes of it: the answer, and that the rest is not wanted (RFC 9113, 8.1).
     let mut peer = Peer::new(&app);
     peer.begin(1, &[&post("/")[..], &[("content-length", "1000000")]].concat());
@@ -367,7 +367,8 @@ fn a_drain_says_goodbye_and_serves_what_has_begun() {
 
 #[test]
 fn a_peer_that_never_hears_of_the_end_is_closed_all_the_same() {
-    let app = app(Limits { close_time: Duration::from_millis(400), ..Limits::default() }, hello);
+    let app =
+        app(Limits { ws_close_timeout: Duration::from_millis(400), ..Limits::default() }, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
     assert_eq!(peer.outcome(1), Heard::Status(200));

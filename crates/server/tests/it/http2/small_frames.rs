@@ -84,7 +84,7 @@ fn small_frames_of_a_body_wait_for_the_application_that_receives_it() {
 
 #[test]
 fn a_body_that_arrives_at_once_in_small_frames_is_spooled() {
-    let limits = Limits { body_memory: 1000, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 1000, ..Limits::default() };
     let config = Config { limits, ..Config::default() };
     let app = App::with(config, site(settings(&["localhost"])), echo(hello));
     let mut peer = Peer::new(&app);

@@ -93,8 +93,11 @@ fn a_drain_waits_for_a_slow_stream_and_says_goodbye_before() {
 #[test]
 fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
     // A peer that does not read would be waited for for as long.
-    let limits =
-        Limits { stop_time: PATIENCE * 10, close_time: PATIENCE * 10, ..Limits::default() };
+    let limits = Limits {
+        stop_timeout: PATIENCE * 10,
+        ws_close_timeout: PATIENCE * 10,
+        ..Limits::default()
+    };
     let mut app = app(limits, hello);
     let mut peer = Peer::new(&app);
     peer.ask(1, GET);
@@ -109,7 +112,8 @@ fn a_stop_does_not_wait_for_who_has_nothing_under_way() {
 #[test]
 fn a_stop_ends_a_body_that_is_on_its_way() {
     let close_time = Duration::from_millis(400);
-    let limits = Limits { stop_time: PATIENCE * 10, close_time, ..Limits::default() };
+    let limits =
+        Limits { stop_timeout: PATIENCE * 10, ws_close_timeout: close_time, ..Limits::default() };
     let mut app = receiving_at(limits, &rules(), site(settings(&["localhost"])));
     let mut peer = Peer::new(&app);
     peer.begin(1, &post("/"));

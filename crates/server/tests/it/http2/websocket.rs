@@ -412,7 +412,7 @@ fn what_has_no_window_waits_in_the_queue() {
 fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
     const COUNT: usize = 12_000;
     let (handler, go) = on_command();
-    let queue = QueueLimits { messages: 1, ..Default::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
@@ -433,7 +433,7 @@ fn small_messages_that_the_application_does_not_take_are_kept_and_charged() {
 #[test]
 fn more_than_its_window_is_not_taken_from_who_is_not_read() {
     let (handler, go) = on_command();
-    let queue = QueueLimits { messages: 1, ..Default::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
     let app =
         App::with(Config { queue, ..Config::default() }, site(settings(&["localhost"])), handler);
     let mut sockets = Sockets::new(&app);
@@ -477,7 +477,7 @@ fn draining_says_1001_on_each_and_goaway() {
 
 #[test]
 fn stopping_does_not_wait_for_a_peer_that_does_not_close() {
-    let limits = Limits { stop_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { stop_timeout: Duration::from_millis(200), ..Limits::default() };
     let mut app = app_with(limits, echo(hello));
     let mut sockets = Sockets::new(&app);
     sockets.open(1);
@@ -488,7 +488,8 @@ fn stopping_does_not_wait_for_a_peer_that_does_not_close() {
 
 #[test]
 fn a_connection_has_as_many_as_it_may_have_requests() {
-    let app = app_with(Limits { streams: 30, ..Limits::default() }, echo(hello));
+    let app =
+        app_with(Limits { http2_max_concurrent_streams: 30, ..Limits::default() }, echo(hello));
     let mut sockets = Sockets::new(&app);
     let before = app.server.budget().used(Share::Connections);
     let streams: Vec<u32> = (0..30).map(|at| 2 * at + 1).collect();
@@ -585,7 +586,7 @@ fn a_peer_of_websockets_alone_may_stand_still_as_over_a_connection_of_its_own() 
         }
     });
     // Of a reply it would have to take something within half a second.
-    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = app_with(limits, handler);
     let mut sockets = Sockets::new(&app);
     sockets.peer.little_room();

@@ -11,7 +11,7 @@ use crate::support::{PATIENCE, hello};
 fn while_asked(rounds: usize, end: impl Fn(Server)) {
     const ASKING: usize = 4;
     for _ in 0..rounds {
-        let limits = Limits { stop_time: Duration::from_millis(1), ..Limits::default() };
+        let limits = Limits { stop_timeout: Duration::from_millis(1), ..Limits::default() };
         let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
         let listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();

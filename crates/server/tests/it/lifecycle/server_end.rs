@@ -55,8 +55,8 @@ fn a_dropped_server_closes_what_the_application_owes() {
 #[test]
 fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
     let limits = Limits {
-        stop_time: Duration::from_millis(100),
-        close_time: Duration::from_secs(600),
+        stop_timeout: Duration::from_millis(100),
+        ws_close_timeout: Duration::from_secs(600),
         ..Limits::default()
     };
     let page = vec![b'x'; 50_000_000];
@@ -83,7 +83,7 @@ fn stopping_does_not_wait_for_who_was_refused_and_does_not_read() {
 #[test]
 fn a_connection_that_gave_its_buffers_up_is_served_again_and_ends_when_it_is_told() {
     // Ticks of 10 ms, of which two are enough.
-    let limits = Limits { close_time: Duration::from_millis(40), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() };
     let mut app = App::new(limits, hello);
     let (mut one, mut other) = (app.connect(), app.connect());
     for pause in [0, 100, 5, 30, 100] {
@@ -113,7 +113,7 @@ fn connections_are_counted_when_they_are_accepted() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }));
-    let limits = Limits { connections: 10, ..Limits::default() };
+    let limits = Limits { max_connections: 10, ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(waker));
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
@@ -235,7 +235,7 @@ fn the_limit_on_descriptors_is_raised_as_far_as_the_connections_need() {
     let hard = limit().rlim_max;
     set_limit(256, hard);
     let server = |connections| {
-        let limits = Limits { connections, ..Limits::default() };
+        let limits = Limits { max_connections: connections, ..Limits::default() };
         let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
         let _listener =
             server.listen_tcp("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();

@@ -28,7 +28,7 @@ impl Busy {
         let is_busy = Arc::new(AtomicBool::new(true));
         let busy = Arc::clone(&is_busy);
         let mut answer = echo(hello);
-        let queue = QueueLimits { messages: 1, ..QueueLimits::default() };
+        let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
         let handler = Box::new(move |link: &rookery_exchange::Link, event| {
             while matches!(event, Event::Message { .. }) && busy.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
@@ -64,7 +64,7 @@ impl Drop for Busy {
 }
 
 fn short_heads() -> Limits {
-    Limits { head_time: Duration::from_millis(400), ..Limits::default() }
+    Limits { header_timeout: Duration::from_millis(400), ..Limits::default() }
 }
 
 /// Messages of a WebSocket whose second is not read.
@@ -125,7 +125,8 @@ fn what_came_before_the_end_of_a_paused_websocket_is_delivered_for_as_long_as_it
     assert_eq!(busy.app.await_event("closed"), "closed 1006");
     assert_eq!(received(&busy.app), COUNT);
 
-    let busy = Busy::new(Limits { stall_time: Duration::from_millis(200), ..Limits::default() });
+    let busy =
+        Busy::new(Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() });
     let mut client = busy.app.secure();
     client.upgrade(b"");
     for _ in 0..10 {
@@ -144,7 +145,7 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
         frame(kind::WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()),
         frame(kind::PRIORITY, 0, 3, &[0, 0, 0, 0, 16]),
     ];
-    let limits = Limits { idle_time: Duration::from_millis(800), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(800), ..Limits::default() };
     let busy = Busy::new(limits);
     for (at, bytes) in frames.iter().enumerate() {
         let mut peer = Peer::new(&busy.app);
@@ -161,8 +162,11 @@ fn an_http2_connection_without_a_stream_is_idle_whatever_frames_it_sends() {
 #[test]
 fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
     // Ticks of 100 ms.
-    let limits =
-        Limits { connections: 3, ping_time: Duration::from_millis(400), ..Limits::default() };
+    let limits = Limits {
+        max_connections: 3,
+        ws_ping_interval: Duration::from_millis(400),
+        ..Limits::default()
+    };
     let busy = Busy::new(limits);
     let mut pinging: Vec<Peer> = (0..3).map(|_| Peer::new(&busy.app)).collect();
     for peer in &mut pinging {
@@ -182,8 +186,8 @@ fn a_newcomer_gets_the_place_of_a_connection_that_only_pings() {
 #[test]
 fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
     let limits = Limits {
-        idle_time: Duration::from_millis(800),
-        head_time: 10 * PATIENCE,
+        idle_timeout: Duration::from_millis(800),
+        header_timeout: 10 * PATIENCE,
         ..Limits::default()
     };
     let app = App::new(limits, hello);
@@ -203,8 +207,10 @@ fn an_http1_connection_is_idle_whatever_blank_lines_it_sends() {
 #[test]
 fn a_request_behind_blank_lines_is_answered_whenever_it_comes() {
     // Ticks of 10 ms: buffers are given up after two of them.
-    let app =
-        App::new(Limits { close_time: Duration::from_millis(40), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(40), ..Limits::default() },
+        hello,
+    );
     for pause in [0, 5, 50, 200] {
         let mut client: Client = app.connect();
         for lines in ["\r\n", "\r\n\r\n", "\n", "\r\n\r\n\r\n"] {

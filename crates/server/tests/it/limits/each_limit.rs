@@ -13,7 +13,7 @@ use crate::support::{App, Client, PATIENCE, echo, hello, masked, until};
 
 #[test]
 fn head_bytes() {
-    let app = App::new(Limits { head_bytes: 16 << 10, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_header_size: 16 << 10, ..Limits::default() }, hello);
     let get = |len: usize| {
         let mut client = app.connect();
         // Reset while writing counts as refused too.
@@ -45,7 +45,7 @@ fn header_lines() {
     for (limit, lines, status) in
         [(2000, 2000, 200), (2000, 2001, 431), (50, 50, 200), (50, 51, 431), (150, 151, 431)]
     {
-        let app = App::new(Limits { header_lines: limit, ..Limits::default() }, hello);
+        let app = App::new(Limits { max_headers: limit, ..Limits::default() }, hello);
         let mut client = app.connect();
         let head: String =
             (1..lines).map(|at| format!("X-{at}: {at}\r\n")).collect::<Vec<_>>().concat();
@@ -57,7 +57,7 @@ fn header_lines() {
 /// The table of headers has a largest size of its own, and must not be made for a limit without end.
 #[test]
 fn header_lines_without_a_limit() {
-    let limits = Limits { header_lines: usize::MAX, head_bytes: 1 << 20, ..Limits::default() };
+    let limits = Limits { max_headers: usize::MAX, max_header_size: 1 << 20, ..Limits::default() };
     let app = App::new(limits, hello);
     for (lines, status) in [(101, 200), (24_576, 200), (24_577, 431), (40_000, 431), (101, 200)] {
         let mut client = app.connect();
@@ -70,7 +70,7 @@ fn header_lines_without_a_limit() {
 
 #[test]
 fn body_bytes() {
-    let app = App::new(Limits { body_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_body_size: 1000, ..Limits::default() }, hello);
     let mut client = app.connect();
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{}",
@@ -95,8 +95,12 @@ fn body_bytes() {
 
 #[test]
 fn disk_reserve() {
-    let limits =
-        Limits { body_memory: 10, disk_reserve: u64::MAX / 2, disk_share: 1, ..Limits::default() };
+    let limits = Limits {
+        body_buffer_size: 10,
+        disk_reserve: u64::MAX / 2,
+        disk_share: 1,
+        ..Limits::default()
+    };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789");
@@ -108,7 +112,7 @@ fn disk_reserve() {
 #[test]
 fn head_time() {
     let app =
-        App::new(Limits { head_time: Duration::from_millis(200), ..Limits::default() }, hello);
+        App::new(Limits { header_timeout: Duration::from_millis(200), ..Limits::default() }, hello);
     let mut client = app.connect();
     let began = Instant::now();
     client.send("GET / HTTP/1.1\r\n");
@@ -130,9 +134,9 @@ fn head_time() {
 #[test]
 fn idle_time() {
     let limits = Limits {
-        idle_time: Duration::from_secs(1),
+        idle_timeout: Duration::from_secs(1),
         // The time of a connection on which nothing is ever sent.
-        head_time: Duration::from_millis(1500),
+        header_timeout: Duration::from_millis(1500),
         ..Limits::default()
     };
     let app = App::new(limits, |exchange| {
@@ -158,7 +162,7 @@ fn idle_time() {
 
 #[test]
 fn a_client_that_does_not_read_is_given_up() {
-    let limits = Limits { idle_time: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(300), ..Limits::default() };
     let page = vec![0u8; 30_000_000];
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
@@ -177,7 +181,7 @@ fn a_client_that_does_not_read_is_given_up() {
 fn the_queue_of_requests() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::QueueLimits { requests: 4, ..Default::default() };
+    let queue = rookery_exchange::QueueLimits { max_queued_requests: 4, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },
@@ -268,7 +272,7 @@ pub(crate) fn reset(socket: TcpStream) {
 
 #[test]
 fn body_memory() {
-    let app = App::new(Limits { body_memory: 1000, ..Limits::default() }, |exchange| {
+    let app = App::new(Limits { body_buffer_size: 1000, ..Limits::default() }, |exchange| {
         let is_file = matches!(exchange.body().source(), BodySource::File(_));
         exchange.begin_response(200);
         exchange.set_response_body(if is_file { b"file" } else { b"memory" });
@@ -286,7 +290,7 @@ fn body_memory() {
 #[test]
 fn frames_of_a_message() {
     // The fewest, however small the largest message is.
-    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     for (more, is_refused) in [(4094, false), (4095, true)] {
         let mut client = app.connect();
         client.upgrade(b"");
@@ -304,7 +308,10 @@ fn frames_of_a_message() {
 #[test]
 fn what_is_read_after_a_refusal() {
     let refused = |close_time| {
-        let app = App::new(Limits { body_bytes: 10, close_time, ..Limits::default() }, hello);
+        let app = App::new(
+            Limits { max_body_size: 10, ws_close_timeout: close_time, ..Limits::default() },
+            hello,
+        );
         let mut client = app.connect();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
         assert_eq!(client.response().unwrap().status, 413);
@@ -343,7 +350,7 @@ fn errors_kept_for_the_application() {
 
 #[test]
 fn the_application_has_a_time() {
-    let limits = Limits { request_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
     let held = Arc::new(Mutex::new(Vec::new()));
     let theirs = Arc::clone(&held);
     let app = App::with(

@@ -24,7 +24,7 @@ fn held(limits: Limits) -> (App, Arc<AtomicBool>) {
 
 #[test]
 fn a_newcomer_is_told_503_when_all_are_being_served() {
-    let (app, holds) = held(Limits { connections: 3, ..Limits::default() });
+    let (app, holds) = held(Limits { max_connections: 3, ..Limits::default() });
     let mut seated: Vec<Client> = (0..3).map(|_| app.connect()).collect();
     seated[0].send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
     app.await_event("request /held");
@@ -47,8 +47,11 @@ fn a_newcomer_is_told_503_when_all_are_being_served() {
 #[test]
 fn a_newcomer_gets_the_seat_of_the_slowest() {
     // A tick is 50 ms: those that wait below have been slow for more than one.
-    let limits =
-        Limits { connections: 4, close_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        max_connections: 4,
+        ws_close_timeout: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let (app, holds) = held(limits);
     let mut silent = app.connect();
     until("it is there", || app.listener().connections() == 1);
@@ -89,7 +92,7 @@ fn a_newcomer_gets_the_seat_of_the_slowest() {
 
 #[test]
 fn connections_of_one_address() {
-    let app = App::new(Limits { per_address: 2, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_connections_per_ip: 2, ..Limits::default() }, hello);
     let mut seated: Vec<Client> = (0..2).map(|_| app.connect()).collect();
     for client in &mut seated {
         assert_eq!(client.get("/").status, 200);
@@ -118,7 +121,7 @@ fn connections_of_one_address() {
 #[test]
 fn who_has_just_been_answered_keeps_the_seat() {
     // A tick is a second.
-    let app = App::new(Limits { connections: 1, ..Limits::default() }, hello);
+    let app = App::new(Limits { max_connections: 1, ..Limits::default() }, hello);
     let mut seated = app.connect();
     for _ in 0..5 {
         let answered = Instant::now();

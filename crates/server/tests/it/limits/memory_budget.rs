@@ -12,7 +12,7 @@ use crate::support::{App, Client, PATIENCE, hello, masked, until};
 
 /// 40 MiB for peers: 8 for connections, queues and replies each, 6 for requests and messages.
 fn small() -> Limits {
-    Limits { memory: Some(40 << 20), ..Limits::default() }
+    Limits { max_client_memory: Some(40 << 20), ..Limits::default() }
 }
 
 fn used(app: &App, share: Share) -> usize {
@@ -137,7 +137,7 @@ fn long_heads() {
 #[test]
 fn connections_that_are_all_being_served() {
     // Of 32 KiB each.
-    let limits = Limits { memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(3 * (32 << 10) * 5), ..Limits::default() };
     let goes = Arc::new(AtomicBool::new(false));
     let go = Arc::clone(&goes);
     let app = App::new(limits, move |exchange| {
@@ -190,7 +190,10 @@ fn half_sent_messages() {
 fn queues_of_peers_that_do_not_read() {
     // 16 MiB for queues, which one of 15 MB fills.
     let app = App::with(
-        Config { limits: Limits { memory: Some(80 << 20), ..small() }, ..Config::default() },
+        Config {
+            limits: Limits { max_client_memory: Some(80 << 20), ..small() },
+            ..Config::default()
+        },
         ListenerConfig::default(),
         Box::new(|link, event| match event {
             Event::Request(mut exchange) => {
@@ -277,11 +280,19 @@ fn compressors() {
 
 #[test]
 fn messages_that_wait_for_the_application() {
-    // The share is less than the limit of the queue.
+    // In the first case the share of the budget is less than the limit of the queue.
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_size: 2 << 20, ..Default::default() };
+    reading_stops(Config { limits: small(), ..Config::default() });
+    reading_stops(Config { queue, ..Config::default() });
+}
+
+/// Asserts that the server stops reading a WebSocket whose messages the application does not take.
+fn reading_stops(config: Config) {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
     let app = App::with(
-        Config { limits: small(), ..Config::default() },
+        config,
         ListenerConfig::default(),
         Box::new(move |link, event| match event {
             Event::Request(mut exchange) => {
@@ -331,7 +342,7 @@ fn the_pool_of_exchanges() {
 /// Answers `/large` with 30 MB, everything else with 20 KB.
 fn pages() -> App {
     let page = vec![b'x'; 30_000_000];
-    App::new(Limits { memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
+    App::new(Limits { max_client_memory: Some(200 << 20), ..Limits::default() }, move |exchange| {
         let len = if exchange.path() == b"/large" { page.len() } else { 20_000 };
         exchange.begin_response(200);
         exchange.set_response_body(&page[..len]);
@@ -390,7 +401,7 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
     }
     let page = b"compress me ".repeat(50_000);
     // 18 MiB for requests: room for the four that hold the threads up, and some more.
-    let limits = Limits { memory: Some(120 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(120 << 20), ..Limits::default() };
     let app = App::new(limits, move |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(if exchange.path() == b"/small" {
@@ -461,11 +472,13 @@ fn what_waits_for_a_disk_that_stands_still_is_charged_when_its_client_has_gone()
 fn a_websocket_that_has_gone_holds_nothing_while_the_application_is_busy() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue =
-        rookery_exchange::QueueLimits { messages: 1, ..rookery_exchange::QueueLimits::default() };
+    let queue = rookery_exchange::QueueLimits {
+        ws_max_receive_queue_messages: 1,
+        ..rookery_exchange::QueueLimits::default()
+    };
     let app = App::with(
         Config {
-            limits: Limits { memory: Some(80 << 20), ..Limits::default() },
+            limits: Limits { max_client_memory: Some(80 << 20), ..Limits::default() },
             queue,
             ..Config::default()
         },

@@ -110,8 +110,8 @@ fn an_error_after_the_head_is_a_cut_behind_what_was_written() {
 #[test]
 fn an_error_waits_no_longer_for_a_client_that_does_not_read() {
     let limits = Limits {
-        idle_time: Duration::from_millis(300),
-        close_time: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(300),
+        ws_close_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
     let (app, opened) = pushing(limits);
@@ -270,7 +270,7 @@ fn option_of(client: &Client, option: libc::c_int) -> libc::c_int {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
-    let limits = Limits { idle_time: Duration::from_millis(4321), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(4321), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let mut plain = app.connect();
     assert_eq!(plain.get("/plain").status, 200);
@@ -284,7 +284,7 @@ fn a_stream_to_a_peer_that_vanished_does_not_wait_for_the_systems_patience() {
 
 #[test]
 fn an_application_may_be_silent_and_a_client_must_read() {
-    let limits = Limits { idle_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(200), ..Limits::default() };
     let (app, opened) = pushing(limits);
     let (mut client, open) = ask(&app, &opened, GET);
     open.give("one");
@@ -309,7 +309,7 @@ fn a_stop_ends_what_is_pushed_and_cuts_what_is_pulled() {
     assert!(client.is_closed());
     app.await_event("departed Stop");
 
-    let limits = Limits { stop_time: 10 * PATIENCE, ..Limits::default() };
+    let limits = Limits { stop_timeout: 10 * PATIENCE, ..Limits::default() };
     let (mut app, opened) = pulling(limits, |open, n| {
         if n == 0 {
             open.give("one");

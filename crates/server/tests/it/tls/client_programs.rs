@@ -65,7 +65,7 @@ fn curl_shows_who_it_is_over_both_versions() {
 
 #[test]
 fn curl_reads_why_it_is_refused_over_http_2() {
-    let limits = Limits { body_bytes: 100_000, ..Limits::default() };
+    let limits = Limits { max_body_size: 100_000, ..Limits::default() };
     let app = app(limits, hello);
     let folder = tempfile::tempdir().unwrap();
     let (large, line) = (folder.path().join("large"), folder.path().join("line"));

@@ -24,7 +24,7 @@ fn own(exchange: &mut Exchange) {
 
 fn app_with(hsts: Option<Hsts>, files: StaticFiles) -> App {
     let site = ListenerConfig { files, ..site(TlsSettings { hsts, ..settings(&["localhost"]) }) };
-    let limits = Limits { body_bytes: 1000, ..Limits::default() };
+    let limits = Limits { max_body_size: 1000, ..Limits::default() };
     App::with(Config { limits, ..Config::default() }, site, echo(own))
 }
 

@@ -240,7 +240,7 @@ fn replies_in_pieces() {
 
 #[test]
 fn an_application_may_be_silent_after_a_client_was_slow() {
-    let limits = Limits { idle_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let rules = StreamOptions { sends_head_first: true, ..StreamOptions::default() };
     let (sender, full) = channel();
     let app = App::with(

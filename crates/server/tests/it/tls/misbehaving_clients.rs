@@ -30,7 +30,7 @@ fn alert(client: &mut Client) -> Option<[u8; 2]> {
 
 #[test]
 fn a_handshake_has_a_time() {
-    let limits = Limits { handshake_time: Duration::from_secs(2), ..Limits::default() };
+    let limits = Limits { tls_handshake_timeout: Duration::from_secs(2), ..Limits::default() };
     let app = app(limits, hello);
     let hello = client_hello();
     let began = Instant::now();
@@ -278,7 +278,7 @@ fn curl_is_served() {
 
 #[test]
 fn handshakes_take_seats_and_give_them_up() {
-    let limits = Limits { connections: 4, ..Limits::default() };
+    let limits = Limits { max_connections: 4, ..Limits::default() };
     let app = app(limits, hello);
     let hello = client_hello();
     let mut stuck: Vec<Client> = (0..4)
@@ -298,8 +298,11 @@ fn handshakes_take_seats_and_give_them_up() {
 
 #[test]
 fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
-    let limits =
-        Limits { handshakes: 2, handshake_time: Duration::from_secs(120), ..Limits::default() };
+    let limits = Limits {
+        tls_max_handshakes: 2,
+        tls_handshake_timeout: Duration::from_secs(120),
+        ..Limits::default()
+    };
     let app = app(limits, hello);
     let mut open = app.secure();
     let hello = client_hello();
@@ -334,7 +337,7 @@ fn a_crowd_is_taken_in_and_who_does_not_go_on_keeps_nobody_out() {
 
 #[test]
 fn who_finds_no_seat_is_told_by_an_alert() {
-    let limits = Limits { per_address: 1, ..Limits::default() };
+    let limits = Limits { max_connections_per_ip: 1, ..Limits::default() };
     let app = app(limits, hello);
     let _seated = app.secure();
     let refused =
@@ -345,7 +348,7 @@ fn who_finds_no_seat_is_told_by_an_alert() {
 #[test]
 fn many_handshakes_that_never_end_hold_what_they_are_charged() {
     const COUNT: usize = 400;
-    let limits = Limits { memory: Some(100 << 20), ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(100 << 20), ..Limits::default() };
     let server = Server::with_closure_and_echo(Config { limits, ..Config::default() }, hello);
     let listener =
         server.listen_tcp("127.0.0.1:0".parse().unwrap(), site(settings(&["localhost"]))).unwrap();

@@ -139,7 +139,7 @@ fn nobody_is_sent_to_another_host() {
 
 #[test]
 fn it_takes_part_in_the_limits_and_ends_as_any_listener() {
-    let limits = Limits { head_bytes: 16 << 10, connections: 2, ..Limits::default() };
+    let limits = Limits { max_header_size: 16 << 10, max_connections: 2, ..Limits::default() };
     let (app, listener) = beside(limits, &["localhost"], None);
     let address = listener.local_addr().unwrap();
     let long = ask(&listener, &get(&format!("/{}", "a".repeat(40_000)), "localhost"));

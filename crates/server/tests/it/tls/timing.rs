@@ -20,7 +20,7 @@ fn a_websocket_may_be_idle_when_it_has_caught_up() {
     let sizes = || (0..24).map(|at| (64 << 10) + at * (12 << 10));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
-    let limits = Limits { stall_time: Duration::from_secs(6), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_secs(6), ..Limits::default() };
     let server = Server::new(Config { limits, ..Config::default() }, Box::new(NoWaker));
     let listener = server.listen_unix(&path, None, site(settings(&["localhost"]))).unwrap();
     let _application = Application::start(&server, |link, event| match event {
@@ -244,7 +244,7 @@ fn keys_that_change_all_the_time() {
 
 #[test]
 fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
-    let limits = Limits { idle_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { idle_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![1; 30 << 20]);
@@ -262,7 +262,7 @@ fn a_reply_that_is_not_read_is_cut_and_leaves_nothing() {
 
 #[test]
 fn a_stop_waits_for_who_reads_slowly_and_says_goodbye() {
-    let limits = Limits { stop_time: Duration::from_secs(15), ..Limits::default() };
+    let limits = Limits { stop_timeout: Duration::from_secs(15), ..Limits::default() };
     let mut app = app(limits, |exchange| {
         exchange.begin_response(200);
         exchange.set_response_body(&vec![1; 12 << 20]);

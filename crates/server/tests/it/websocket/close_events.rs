@@ -33,7 +33,7 @@ fn closes(app: &App) -> Vec<String> {
 #[test]
 fn the_close_is_told_when_the_peers_frame_is_read_and_once() {
     // The answer to the close lies behind what the peer does not read.
-    let limits = Limits { close_time: Duration::from_secs(300), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(300), ..Limits::default() };
     let app =
         App::with(Config { limits, ..Config::default() }, ListenerConfig::default(), tenfold());
     let mut reads = app.connect();
@@ -87,7 +87,7 @@ fn the_close_is_told_once_when_the_transport_dies_before_it() {
 
 #[test]
 fn a_breach_is_told_at_once_and_once() {
-    let limits = Limits { close_time: Duration::from_secs(300), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(300), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.upgrade(b"");

@@ -258,7 +258,7 @@ fn bomb(peer: &mut Peer, len: usize) -> Vec<u8> {
 
 #[test]
 fn a_bomb_is_stopped_at_the_limit_of_a_message() {
-    let app = app(Limits { message_bytes: 1 << 20, ..Limits::default() }, PLAIN);
+    let app = app(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, PLAIN);
     let mut peer = Peer::open(&app, "permessage-deflate");
     peer.send(&vec![0; 1 << 20]);
     assert_eq!(peer.frame().unwrap().2.len(), 1 << 20);
@@ -273,7 +273,7 @@ fn a_bomb_is_stopped_at_the_limit_of_a_message() {
 #[test]
 fn what_has_been_inflated_of_messages_is_charged() {
     // 6 MiB for messages.
-    let app = app(Limits { memory: Some(40 << 20), ..Limits::default() }, PLAIN);
+    let app = app(Limits { max_client_memory: Some(40 << 20), ..Limits::default() }, PLAIN);
     let limit = app.server.budget().limit(Share::Messages);
     let mut slow: Vec<Peer> = (0..6).map(|_| Peer::open(&app, "permessage-deflate")).collect();
     for peer in &mut slow {

@@ -131,7 +131,7 @@ fn what_is_sent_with_the_acceptance_arrives() {
 
 #[test]
 fn a_breach_of_the_protocol_is_closed_with_its_code() {
-    let app = App::new(Limits { message_bytes: 1000, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1000, ..Limits::default() }, hello);
     let table: &[(&str, Vec<u8>, u16)] = &[
         ("reserved bits", masked(0xC1, b""), 1002),
         ("a reserved opcode", masked(0x83, b""), 1002),
@@ -167,7 +167,7 @@ fn a_breach_of_the_protocol_is_closed_with_its_code() {
 fn a_message_comes_in_as_many_frames_as_its_bytes_may_need() {
     // One for each 64 bytes of the largest message.
     const MOST: usize = (1 << 20) / 64;
-    let app = App::new(Limits { message_bytes: 1 << 20, ..Limits::default() }, hello);
+    let app = App::new(Limits { ws_max_message_size: 1 << 20, ..Limits::default() }, hello);
     for (frames, is_taken) in [(MOST, true), (MOST + 1, false)] {
         let mut client = app.connect();
         client.upgrade(b"");
@@ -215,8 +215,10 @@ fn every_accepted_websocket_is_closed_once_however_it_ended() {
 
 #[test]
 fn a_peer_that_never_answers_a_close_is_dropped() {
-    let app =
-        App::new(Limits { close_time: Duration::from_millis(200), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_close_timeout: Duration::from_millis(200), ..Limits::default() },
+        hello,
+    );
     let mut client = app.connect();
     client.upgrade(b"");
     client.send(masked(0x81, b"close"));
@@ -227,8 +229,10 @@ fn a_peer_that_never_answers_a_close_is_dropped() {
 
 #[test]
 fn a_silent_connection_is_pinged() {
-    let app =
-        App::new(Limits { ping_time: Duration::from_millis(100), ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_ping_interval: Duration::from_millis(100), ..Limits::default() },
+        hello,
+    );
     let mut client = app.connect();
     client.upgrade(b"");
     // Numbered, so that an answer tells which one it is to.
@@ -239,7 +243,10 @@ fn a_silent_connection_is_pinged() {
 #[test]
 fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
     let time = Duration::from_secs(1);
-    let app = App::new(Limits { ping_time: time, pong_time: 3 * time, ..Limits::default() }, hello);
+    let app = App::new(
+        Limits { ws_ping_interval: time, ws_ping_timeout: 3 * time, ..Limits::default() },
+        hello,
+    );
     let mut silent = app.connect();
     silent.upgrade(b"");
     let mut talks = app.connect();
@@ -272,8 +279,9 @@ fn a_peer_that_answers_no_ping_is_dropped_and_any_byte_is_an_answer() {
 #[test]
 fn a_pause_of_the_application_is_no_silence_of_the_peer() {
     let time = Duration::from_millis(250);
-    let queue = rookery_exchange::QueueLimits { messages: 1, ..Default::default() };
-    let limits = Limits { ping_time: time, pong_time: 4 * time, ..Limits::default() };
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 1, ..Default::default() };
+    let limits = Limits { ws_ping_interval: time, ws_ping_timeout: 4 * time, ..Limits::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { limits, queue, ..Config::default() },
@@ -336,7 +344,7 @@ fn a_page_of_another_origin_is_refused_before_the_application_is_asked() {
 
 #[test]
 fn a_peer_that_pings_and_never_reads_does_not_fill_memory() {
-    let limits = Limits { stall_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(500), ..Limits::default() };
     let app = App::new(limits, hello);
     let mut client = app.connect();
     client.little_room();
@@ -460,7 +468,8 @@ fn the_application_may_ping() {
 fn reading_pauses_while_the_application_does_not_take_messages() {
     let holds = Arc::new(AtomicBool::new(true));
     let held = Arc::clone(&holds);
-    let queue = rookery_exchange::QueueLimits { messages: 16, ..Default::default() };
+    let queue =
+        rookery_exchange::QueueLimits { ws_max_receive_queue_messages: 16, ..Default::default() };
     let mut answer = echo(hello);
     let app = App::with(
         Config { queue, ..Config::default() },

@@ -37,8 +37,8 @@ fn flood(link: &Link, socket: u64) {
 #[test]
 fn a_peer_that_never_reads_is_dropped_and_the_application_told() {
     let limits = Limits {
-        socket_queue: 4 << 20,
-        close_time: Duration::from_millis(200),
+        ws_max_send_queue_size: 4 << 20,
+        ws_close_timeout: Duration::from_millis(200),
         ..Limits::default()
     };
     let app = app(limits, flood);
@@ -51,7 +51,7 @@ fn a_peer_that_never_reads_is_dropped_and_the_application_told() {
 
 #[test]
 fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
-    let app = app(Limits { socket_queue: 4 << 20, ..Limits::default() }, flood);
+    let app = app(Limits { ws_max_send_queue_size: 4 << 20, ..Limits::default() }, flood);
     let mut client = app.connect();
     client.upgrade(b"");
     client.send(masked(0x81, b"flood me"));
@@ -73,10 +73,11 @@ fn a_peer_that_reads_again_finds_whole_messages_and_1013() {
 
 #[test]
 fn a_message_larger_than_the_queue_is_sent_whole() {
-    let app = app(Limits { socket_queue: 1 << 20, ..Limits::default() }, |link, socket| {
-        send(link, socket, 30_000_000);
-        send(link, socket, 1000);
-    });
+    let app =
+        app(Limits { ws_max_send_queue_size: 1 << 20, ..Limits::default() }, |link, socket| {
+            send(link, socket, 30_000_000);
+            send(link, socket, 1000);
+        });
     let mut client = app.connect();
     client.upgrade(b"");
     client.send(masked(0x81, b"a large one"));

@@ -14,13 +14,13 @@ const UPGRADE: &[u8] =
     b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// A client that has sent everything and its FIN has it delivered, although that takes longer than `stall_time`, as long
+/// A client that has sent everything and its FIN has it delivered, although that takes longer than `ws_stall_timeout`, as long
 /// as the application goes on with it.
 #[test]
 fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
     const COUNT: usize = 75;
     let mut answer = echo(hello);
-    let queue = QueueLimits { messages: 1, ..QueueLimits::default() };
+    let queue = QueueLimits { ws_max_receive_queue_messages: 1, ..QueueLimits::default() };
     let handler: Handler = Box::new(move |link: &Link, event| {
         if matches!(event, Event::Message { .. }) {
             std::thread::sleep(Duration::from_millis(60));
@@ -28,7 +28,7 @@ fn what_came_before_a_fin_is_delivered_to_a_slow_application_that_goes_on() {
         }
         answer(link, event);
     });
-    let limits = Limits { stall_time: Duration::from_millis(2500), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(2500), ..Limits::default() };
     let app = App::with(
         Config { limits, queue, ..Config::default() },
         ListenerConfig::default(),

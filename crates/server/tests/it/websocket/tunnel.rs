@@ -388,7 +388,7 @@ fn each_side_hears_of_the_others_end() {
     }
     until("both have left", || server.budget().used(Share::Connections) == 0);
     // One that never closes its side is not waited for.
-    let limits = Limits { close_time: Duration::from_millis(100), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_millis(100), ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
     drop(worker);
@@ -406,7 +406,7 @@ const LITTLE: usize = 16 << 20;
 #[test]
 fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
     let limits =
-        Limits { stall_time: Duration::from_secs(2), message_rate: 0, ..Limits::default() };
+        Limits { ws_stall_timeout: Duration::from_secs(2), ws_min_rate: 0, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     // A worker that does not read: its client is not read, and that is no fault of the client's.
     let (client, worker) = open(&listener, &receiver, b"");
@@ -448,7 +448,7 @@ fn who_does_not_take_what_comes_is_waited_for_and_given_up() {
 fn without_room_for_what_waits_it_ends_and_others_do_not() {
     // Too little for what some of them keep.
     let shares = Shares { connections: 50, queues: 1, ..Shares::default() };
-    let limits = Limits { memory: Some(2 << 20), shares, ..Limits::default() };
+    let limits = Limits { max_client_memory: Some(2 << 20), shares, ..Limits::default() };
     let (server, listener, receiver) = scripted(limits, b"");
     let (mut other, mut its) = open(&listener, &receiver, b"");
     let frame = text_of(&vec![b'x'; 200_000]);
@@ -508,7 +508,7 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
     assert_eq!(server.budget().used(Share::Messages), 0);
     drop(worker);
     // The end of what it sends leaves the worker time.
-    let limits = Limits { stall_time: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits { ws_stall_timeout: Duration::from_millis(200), ..Limits::default() };
     let (_server, listener, receiver) = scripted(limits, b"");
     let (mut client, worker) = open(&listener, &receiver, b"");
     // More than the worker's socket takes, and less than the system takes besides: an end behind that would not arrive.
@@ -521,7 +521,7 @@ fn a_client_that_goes_is_noticed_while_its_worker_reads_nothing() {
 
 #[test]
 fn a_stream_whose_connection_goes_is_noticed_while_its_worker_reads_nothing() {
-    let limits = Limits { head_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { header_timeout: Duration::from_secs(1), ..Limits::default() };
     let (server, listener, receiver) = scripted_at(limits, site(settings(&["localhost"])), b"");
     let address = listener.local_addr().unwrap();
     let mut sockets = Sockets::at(address);

@@ -231,13 +231,14 @@ fn nobody_else_is_believed() {
 /// What it adds to a head that is as large as may be does not make it too large.
 #[test]
 fn a_head_may_be_larger_by_what_the_supervisor_says() {
-    let limits = Limits { head_bytes: 16 << 10, header_lines: 120, ..Limits::default() };
+    let limits = Limits { max_header_size: 16 << 10, max_headers: 120, ..Limits::default() };
     let long = Certificate { fingerprint: "a".repeat(64), subject: "\u{e9}".repeat(2000) };
     let said = WorkerHeader { client: Some(long), ..call() };
     let lines = (0..119)
         .fold(String::new(), |lines, line| format!("{lines}x-{line}: {}\r\n", "y".repeat(120)));
     assert!(
-        lines.len() < limits.head_bytes && lines.len() + said.to_string().len() > limits.head_bytes
+        lines.len() < limits.max_header_size
+            && lines.len() + said.to_string().len() > limits.max_header_size
     );
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
     let (status, body) = get(&mut worker.connect(), &format!("{lines}{WORKER_HEADER}: {said}\r\n"));
@@ -253,7 +254,7 @@ fn a_head_may_be_larger_by_what_the_supervisor_says() {
 #[test]
 fn an_idle_connection_of_the_supervisor_is_kept() {
     let short = Duration::from_millis(50);
-    let limits = Limits { idle_time: short, head_time: short, ..Limits::default() };
+    let limits = Limits { idle_timeout: short, header_timeout: short, ..Limits::default() };
     let worker = Worker::new(Config { limits: limits.clone(), ..Config::default() }, echo(whose));
     let mut kept = worker.connect();
     get(&mut kept, "");
@@ -362,7 +363,7 @@ fn the_scoreboard_counts_what_is_handed_over_and_the_open_websockets() {
             event => echo(link, event),
         }
     };
-    let queue = QueueLimits { requests: 1, ..QueueLimits::default() };
+    let queue = QueueLimits { max_queued_requests: 1, ..QueueLimits::default() };
     let mut worker = Worker::new(Config { queue, ..Config::default() }, handler);
     assert_eq!((worker.board.read().handed, worker.board.read().sessions), (0, 0));
     let mut sockets = [worker.connect(), worker.connect()];
@@ -448,7 +449,7 @@ fn with_heads(
 /// A worker whose application sees heads, with what it has seen.
 fn worker_with_heads() -> (Worker, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::default();
-    let limits = Limits { body_bytes: 10 << 30, ..Limits::default() };
+    let limits = Limits { max_body_size: 10 << 30, ..Limits::default() };
     let mut worker =
         Worker::new(Config { limits, ..Config::default() }, with_heads(Arc::clone(&seen)));
     worker.listener.take().unwrap().stop();

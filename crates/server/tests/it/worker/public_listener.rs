@@ -148,7 +148,7 @@ fn a_worker_without_a_listener_refuses_to_accept() {
 #[test]
 fn a_worker_that_retires_ends_connections_with_their_next_reply_and_keeps_websockets() {
     let public = Public::new();
-    let limits = Limits { close_time: Duration::from_secs(1), ..Limits::default() };
+    let limits = Limits { ws_close_timeout: Duration::from_secs(1), ..Limits::default() };
     let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
     accepts(&worker);
     let [mut used, mut idle, mut slow, mut socket] =
@@ -248,7 +248,7 @@ fn the_log_of_a_worker_has_the_requests_of_its_own_clients_alone() {
 #[test]
 fn clients_that_take_all_seats_leave_room_for_the_supervisor() {
     let public = Public::new();
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = Limits { max_connections: 2, ..Limits::default() };
     let worker = Worker::with(Config { limits, ..Config::default() }, echo(who), public.alone());
     accepts(&worker);
     let mut clients = [(); 2].map(|()| Client::connect(public.address));

@@ -144,7 +144,7 @@ fn what_nobody_had_time_for_is_a_q() {
 
 #[test]
 fn what_took_too_long_is_a_t() {
-    let limits = Limits { request_time: Duration::from_millis(500), ..Limits::default() };
+    let limits = Limits { request_timeout: Duration::from_millis(500), ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let log = front.log();
     assert_eq!(front.connect().get("/hold").status, 504);

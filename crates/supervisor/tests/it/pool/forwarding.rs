@@ -90,7 +90,7 @@ fn a_client_takes_no_header_from_its_request_in_one_process_or_before_workers() 
 
 #[test]
 fn bodies_of_all_sizes_go_up_and_come_down() {
-    let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
+    let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
     let front = Frontend::with(1, PoolLimits::default(), Config { limits, ..Config::default() });
     let mut client = front.connect();
     // In memory and in a file; replies whole and in pieces.

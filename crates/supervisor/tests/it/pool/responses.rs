@@ -50,7 +50,7 @@ impl Script {
         });
         scoreboard.r_is(RState::Idle, now());
         // Bodies past a few bytes go in files.
-        let limits = Limits { body_memory: 64 << 10, ..Limits::default() };
+        let limits = Limits { body_buffer_size: 64 << 10, ..Limits::default() };
         let front =
             Frontend::with(0, PoolLimits::default(), Config { limits, ..Config::default() });
         front.registry.join(&Backend::new(

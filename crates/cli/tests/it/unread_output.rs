@@ -9,8 +9,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::hand_over::Installed;
-use crate::support::{PATIENCE, executable, folder, get, rookery};
+use crate::r_processes::Installed;
+use crate::support::{TIMEOUT, executable, folder, get, rookery};
 
 /// Makes a pipe that is full: what reads it, and an end to write to.
 fn full_pipe() -> (fs::File, OwnedFd) {
@@ -35,7 +35,7 @@ fn full_pipe() -> (fs::File, OwnedFd) {
 
 /// Waits until something is so.
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !is_so() {
         assert!(Instant::now() < until, "it never was so: {what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -53,7 +53,7 @@ impl Running {
 
     /// Waits for its end.
     fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.0.try_wait().expect("our child") {
                 return status;
@@ -72,7 +72,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_site_whose_output_nobody_reads_answers_and_ends() {
+fn a_static_site_works_while_its_output_is_unread() {
     let site = folder(&[("index.html", "hello")]);
     let port = free_port();
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
@@ -100,7 +100,7 @@ fn fastest_end(start: impl Fn() -> Running) -> Duration {
 }
 
 #[test]
-fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
+fn the_exit_waits_once_for_all_unread_outputs() {
     let app = folder(&[("site/index.html", "hello"), ("app.R", "1")]);
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n");
@@ -132,8 +132,8 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
 }
 
 /// A program in R's place that writes more than pipes hold, and then that it has.
-const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf '%01000d\\n' $i >&2; done\n\
-                    touch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
+const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf \
+                    '%01000d\\n' $i >&2; done\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
 
 /// The workers that have written all that they had to.
 fn those_done(folder: &Path) -> Vec<i32> {
@@ -151,7 +151,7 @@ fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: Owned
 }
 
 #[test]
-fn workers_are_read_restarted_and_ended_while_nobody_reads_their_supervisor() {
+fn workers_are_supervised_while_the_output_is_unread() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
@@ -167,7 +167,7 @@ fn workers_are_read_restarted_and_ended_while_nobody_reads_their_supervisor() {
 }
 
 #[test]
-fn a_second_signal_ends_a_supervisor_that_nobody_reads() {
+fn a_second_signal_stops_a_supervisor_with_unread_output() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
@@ -179,23 +179,23 @@ fn a_second_signal_ends_a_supervisor_that_nobody_reads() {
 }
 
 #[test]
-fn lines_that_nobody_has_read_are_counted_where_somebody_reads_again() {
+fn lost_lines_are_counted() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
     until("both have written all", || those_done(done.path()).len() == 2);
     let reading = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        late.read_to_end(&mut said).expect("it is read to its end");
-        String::from_utf8_lossy(&said).into_owned()
+        let mut printed = Vec::new();
+        late.read_to_end(&mut printed).expect("it is read to its end");
+        String::from_utf8_lossy(&printed).into_owned()
     });
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
-    let said = reading.join().expect("it is read");
+    let printed = reading.join().expect("it is read");
     assert!(
-        said.contains("rookery: ") && said.contains(" lines were lost: "),
+        printed.contains("rookery: ") && printed.contains(" lines were lost: "),
         "{} bytes",
-        said.len()
+        printed.len()
     );
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Running, executable, folder, hears_all};
+use crate::support::{Running, executable, folder, restore_signals};
 
 /// A package folder with the program in it, and a folder with an `R` that says how it was called.
 pub(crate) struct Installed {
@@ -26,8 +26,8 @@ impl Installed {
         executable(
             &installed.root.path().join("bin/R"),
             // As R's own: dash would let blocked signals in.
-            "#!/bin/bash\nprintf '%s\\n' \"$$\" \"$PWD\" \"$R_LIBS\" \"$R_TESTS\" \"$*\" \"$ROOKERY_INTERNAL_SETTINGS\"\n\
-             grep -E 'Sig(Blk|Ign)' /proc/self/status\nexit 7\n",
+            "#!/bin/bash\nprintf '%s\\n' \"$$\" \"$PWD\" \"$R_LIBS\" \"$R_TESTS\" \"$*\" \
+             \"$ROOKERY_INTERNAL_SETTINGS\"\ngrep -E 'Sig(Blk|Ign)' /proc/self/status\nexit 7\n",
         );
         installed
     }
@@ -47,7 +47,7 @@ impl Installed {
 
     /// Has its `R` be the one that is found.
     pub(crate) fn on_path<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        hears_all(command);
+        restore_signals(command);
         let path = format!("{}:/usr/bin:/bin", self.root.path().join("bin").display());
         command.env("PATH", path).env_remove("R_LIBS")
     }
@@ -55,12 +55,12 @@ impl Installed {
     pub(crate) fn run(&self, command: &mut Command) -> (Option<i32>, String, String) {
         let mut it = Running::start(self.on_path(command));
         let (status, out) = it.end();
-        (status.code(), out, std::mem::take(&mut it.said))
+        (status.code(), out, std::mem::take(&mut it.stderr))
     }
 }
 
 #[test]
-fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
+fn workers_run_in_the_folder_of_the_app() {
     let installed = Installed::new();
     let app = folder(&[("my app/app.R", "1")]);
     // As install_cli() does.
@@ -77,10 +77,10 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
         "--restart",
         "never",
     ]);
-    let (status, out, said) =
+    let (status, out, printed) =
         installed.run(command.current_dir(app.path()).env("R_TESTS", "startup.Rs"));
-    assert_eq!(status, Some(7), "{said}");
-    assert!(said.contains("has failed: it ended with status 7"), "{said}");
+    assert_eq!(status, Some(7), "{printed}");
+    assert!(printed.contains("has failed: it ended with status 7"), "{printed}");
     // The lines of a single worker are as it has written them.
     let lines: Vec<&str> = out.lines().collect();
     let root = fs::canonicalize(app.path()).unwrap();
@@ -102,7 +102,7 @@ fn the_r_of_a_worker_runs_in_the_folder_of_its_app() {
 }
 
 #[test]
-fn names_that_are_no_text_arrive_as_they_are() {
+fn file_names_that_are_not_utf8_reach_r_unchanged() {
     let installed = Installed::new();
     let app = folder(&[]);
     let odd = app.path().join(OsStr::from_bytes(b"100%\n\xE9.R"));
@@ -124,7 +124,7 @@ fn names_that_are_no_text_arrive_as_they_are() {
 }
 
 #[test]
-fn the_r_of_an_app_is_not_run() {
+fn a_program_r_in_the_apps_folder_is_not_run() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);
     executable(&app.path().join("R"), "#!/bin/sh\necho hijacked\n");
@@ -139,8 +139,8 @@ fn the_r_of_an_app_is_not_run() {
             .current_dir(installed.root.path());
         let mut it = Running::start(&mut command);
         let (status, out) = it.end();
-        assert_eq!((status.code(), out.as_str()), (Some(1), ""), "{path:?}: {}", it.said);
-        assert!(it.said.starts_with("rookery: R was not found"), "{}", it.said);
+        assert_eq!((status.code(), out.as_str()), (Some(1), ""), "{path:?}: {}", it.stderr);
+        assert!(it.stderr.starts_with("rookery: R was not found"), "{}", it.stderr);
     }
     // A folder of that name, and a file that nobody may run, are none.
     let odd = folder(&[("first/R/none", ""), ("second/R", "")]);
@@ -154,11 +154,11 @@ fn the_r_of_an_app_is_not_run() {
             .args(["--port", "0", "--restart", "never"])
             .env("PATH", path),
     );
-    assert_eq!(it.end().0.code(), Some(7), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(7), "{}", it.stderr);
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn reports_missing_r_and_missing_package() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1")]);
     fs::remove_file(installed.root.path().join("bin/R")).unwrap();
@@ -170,12 +170,12 @@ fn what_is_missing_is_named() {
             .env("PATH", "/nowhere"),
     );
     assert_eq!(it.end().0.code(), Some(1));
-    assert!(it.said.starts_with("rookery: R was not found: install it"), "{}", it.said);
+    assert!(it.stderr.starts_with("rookery: R was not found: install it"), "{}", it.stderr);
     // A program that lies alone.
     let alone = installed.root.path().join("bin/rookery");
     fs::copy(env!("CARGO_BIN_EXE_rookery"), &alone).unwrap();
-    let (status, _, said) =
+    let (status, _, printed) =
         installed.run(Command::new(&alone).arg("serve").arg(app.path()).args(["--port", "0"]));
     assert_eq!(status, Some(1));
-    assert!(said.contains("is not part of an installed R package rookery"), "{said}");
+    assert!(printed.contains("is not part of an installed R package rookery"), "{printed}");
 }
