@@ -100,41 +100,41 @@ impl StatusClassCounters {
 #[repr(C)]
 pub struct RequestCounters {
     /// By class of status.
-    pub answered: StatusClassCounters,
+    pub responses: StatusClassCounters,
     /// From a request's coming to its being begun.
-    pub waited: Histogram,
+    pub queue_time: Histogram,
     /// From there to its answer.
-    pub took: Histogram,
+    pub upstream_time: Histogram,
     /// Both together.
-    pub answered_in: Histogram,
+    pub request_time: Histogram,
 }
 
 impl RequestCounters {
     /// The application begins with a request that was handed over at a time, or at 0 if that is not known. Times are those of
     /// [`now`](crate::now).
-    pub fn begin(&self, handed: u64, now: u64) {
+    pub fn record_begin(&self, handed: u64, now: u64) {
         if handed > 0 {
-            self.waited.add(Duration::from_nanos(now.saturating_sub(handed)));
+            self.queue_time.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
 
     /// The application has answered a request with a status, which it has begun at a time, or at 0 if it has not.
-    pub fn answer(&self, status: u16, handed: u64, begun: u64, now: u64) {
-        self.answered.add(status);
+    pub fn record_response(&self, status: u16, handed: u64, begun: u64, now: u64) {
+        self.responses.add(status);
         if begun > 0 {
-            self.took.add(Duration::from_nanos(now.saturating_sub(begun)));
+            self.upstream_time.add(Duration::from_nanos(now.saturating_sub(begun)));
         }
         if handed > 0 {
-            self.answered_in.add(Duration::from_nanos(now.saturating_sub(handed)));
+            self.request_time.add(Duration::from_nanos(now.saturating_sub(handed)));
         }
     }
 
     /// Adds all of another.
     pub fn add_all(&self, other: &RequestCounters) {
-        self.answered.add_all(&other.answered);
-        self.waited.add_all(&other.waited);
-        self.took.add_all(&other.took);
-        self.answered_in.add_all(&other.answered_in);
+        self.responses.add_all(&other.responses);
+        self.queue_time.add_all(&other.queue_time);
+        self.upstream_time.add_all(&other.upstream_time);
+        self.request_time.add_all(&other.request_time);
     }
 }
 
@@ -165,14 +165,17 @@ mod tests {
     #[test]
     fn a_tally_is_the_sum_of_others() {
         let (sum, one) = (RequestCounters::default(), RequestCounters::default());
-        one.begin(1_000, 2_000);
-        one.answer(200, 1_000, 2_000, 5_000);
+        one.record_begin(1_000, 2_000);
+        one.record_response(200, 1_000, 2_000, 5_000);
         // Never begun, and of an unknown time.
-        one.answer(503, 0, 0, 9_000);
+        one.record_response(503, 0, 0, 9_000);
         sum.add_all(&one);
         sum.add_all(&one);
-        assert_eq!(sum.answered.read(), [0, 2, 0, 0, 2]);
-        assert_eq!([sum.waited.read().1, sum.took.read().1, sum.answered_in.read().1], [2, 2, 2]);
-        assert!((sum.took.read().2 - 6e-6).abs() < 1e-12);
+        assert_eq!(sum.responses.read(), [0, 2, 0, 0, 2]);
+        assert_eq!(
+            [sum.queue_time.read().1, sum.upstream_time.read().1, sum.request_time.read().1],
+            [2, 2, 2]
+        );
+        assert!((sum.upstream_time.read().2 - 6e-6).abs() < 1e-12);
     }
 }

@@ -89,7 +89,7 @@ pub struct Scoreboard {
     /// For each place, twice the sequence number of the last request that was begun or withdrawn, plus 1 if it was withdrawn.
     begun: [AtomicU64; MAX_TICKETS],
     /// Of clients whose connections the worker has accepted itself. R's thread.
-    tally: RequestCounters,
+    counters: RequestCounters,
 }
 
 /// On a cache line of its own: two threads write, and each waits for nobody.
@@ -107,7 +107,7 @@ struct Rs {
     done: AtomicU64,
     /// Nanoseconds, up to `since`.
     busy: AtomicU64,
-    answering: AtomicU64,
+    busy_with_requests: AtomicU64,
 }
 
 /// What the I/O thread writes.
@@ -127,7 +127,7 @@ const _: () = {
     );
     assert!(std::mem::offset_of!(Scoreboard, begun) == 192);
     assert!(
-        std::mem::offset_of!(Scoreboard, tally) == 192 + 8 * MAX_TICKETS
+        std::mem::offset_of!(Scoreboard, counters) == 192 + 8 * MAX_TICKETS
             && size_of::<RequestCounters>() == 8 * 53
     );
     assert!(
@@ -139,7 +139,7 @@ const _: () = {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// What R does.
-    pub r: RState,
+    pub r_state: RState,
     /// Since when, by [`now`].
     pub since: u64,
     /// Whether the worker has been asked to stop, by whomever.
@@ -161,7 +161,7 @@ pub struct Snapshot {
     /// How long R has been busy since it serves, up to [`since`](Self::since): see [`busy_by`](Self::busy_by).
     pub busy: Duration,
     /// How much of that was for requests, up to the last that was [done](Self::done) at least: all but [`RState::Messages`].
-    pub answering: Duration,
+    pub busy_with_requests: Duration,
 }
 
 impl Snapshot {
@@ -176,19 +176,19 @@ impl Snapshot {
     }
 
     /// How long R has been doing what it does; nothing for a time that is yet to come.
-    pub fn lasts(&self, now: u64) -> Duration {
+    pub fn elapsed(&self, now: u64) -> Duration {
         Duration::from_nanos(now.saturating_sub(self.since))
     }
 
     /// Whether R waits for something to do: it says so, and has said it lately.
     pub fn is_idle(&self, now: u64) -> bool {
-        self.r == RState::Idle && self.lasts(now) <= IDLE_VALIDITY
+        self.r_state == RState::Idle && self.elapsed(now) <= IDLE_VALIDITY
     }
 
     /// How long R has been busy since it serves, with what it is at.
-    pub fn busy_by(&self, now: u64) -> Duration {
-        let is_busy = self.r != RState::Starting && !self.is_idle(now);
-        self.busy.saturating_add(if is_busy { self.lasts(now) } else { Duration::ZERO })
+    pub fn busy_time(&self, now: u64) -> Duration {
+        let is_busy = self.r_state != RState::Starting && !self.is_idle(now);
+        self.busy.saturating_add(if is_busy { self.elapsed(now) } else { Duration::ZERO })
     }
 }
 
@@ -221,21 +221,21 @@ impl Scoreboard {
             r: Line::default(),
             io: Line::default(),
             begun: [const { AtomicU64::new(0) }; MAX_TICKETS],
-            tally: RequestCounters::default(),
+            counters: RequestCounters::default(),
         };
-        scoreboard.sign();
+        scoreboard.write_signature();
         scoreboard
     }
 
     /// Says what this is.
-    pub(crate) fn sign(&self) {
+    pub(crate) fn write_signature(&self) {
         self.version.store(VERSION, Relaxed);
         self.size.store(size_of::<Scoreboard>() as u32, Relaxed);
         self.magic.store(MAGIC, Release);
     }
 
     /// Whether this is a scoreboard of the same layout.
-    pub(crate) fn is_signed(&self) -> bool {
+    pub(crate) fn has_valid_signature(&self) -> bool {
         self.magic.load(Acquire) == MAGIC
             && self.version.load(Relaxed) == VERSION
             && self.size.load(Relaxed) as usize == size_of::<Scoreboard>()
@@ -249,10 +249,10 @@ impl Scoreboard {
         let done = self.r.0.done.load(Acquire);
         let taken = self.r.0.taken.load(Acquire);
         // Behind `done`, so that the time of what is done is in it.
-        let answering = self.r.0.answering.load(Acquire);
+        let busy_with_requests = self.r.0.busy_with_requests.load(Acquire);
         let (state, busy) = self.state();
         Snapshot {
-            r: RState::of_bits(state),
+            r_state: RState::of_bits(state),
             since: state >> STATE_BITS,
             is_stopping: self.is_stopping.load(Relaxed) != 0,
             pid: self.pid.load(Relaxed),
@@ -263,7 +263,7 @@ impl Scoreboard {
             sessions: self.io.0.sessions.load(Relaxed),
             connections: self.io.0.connections.load(Acquire),
             busy: Duration::from_nanos(busy),
-            answering: Duration::from_nanos(answering),
+            busy_with_requests: Duration::from_nanos(busy_with_requests),
         }
     }
 
@@ -300,25 +300,25 @@ impl Scoreboard {
     }
 
     /// The requests that the worker has answered to clients whose connections it has accepted itself. Written by R's thread.
-    pub fn tally(&self) -> &RequestCounters {
-        &self.tally
+    pub fn request_counters(&self) -> &RequestCounters {
+        &self.counters
     }
 
     // ---- the worker's side ----
 
     /// The process, and the thread that calls this, which is R's.
-    pub fn introduce_self(&self) {
-        self.introduce(std::process::id(), rookery_system::signals::thread_id());
+    pub fn set_own_process(&self) {
+        self.set_process(std::process::id(), rookery_system::signals::thread_id());
     }
 
     /// The process, and the thread that R runs on.
-    pub fn introduce(&self, pid: u32, r_thread: u32) {
+    pub fn set_process(&self, pid: u32, r_thread: u32) {
         self.pid.store(pid, Relaxed);
         self.r_thread.store(r_thread, Relaxed);
     }
 
     /// R begins to do something, by [`now`]; the time since it was told last was for what it did. R's thread.
-    pub fn r_is(&self, r: RState, since: u64) {
+    pub fn set_r_state(&self, r: RState, since: u64) {
         let line = &self.r.0;
         let state = line.state.load(Relaxed);
         let lasted = (since << STATE_BITS >> STATE_BITS).saturating_sub(state >> STATE_BITS);
@@ -333,13 +333,13 @@ impl Scoreboard {
             add(&line.busy, lasted);
         }
         if is_for_requests {
-            add(&line.answering, lasted);
+            add(&line.busy_with_requests, lasted);
         }
         line.state.store(since << STATE_BITS | r.bits(), Release);
     }
 
     /// R has come for a request. R's thread.
-    pub fn take(&self) {
+    pub fn count_taken(&self) {
         add(&self.r.0.taken, 1);
     }
 
@@ -363,22 +363,22 @@ impl Scoreboard {
 
     /// R has answered a request, by [`now`]: it is at something else from then on, and how long the request took can be read before its
     /// reply can. R's thread.
-    pub fn done(&self, now: u64) {
+    pub fn count_done(&self, now: u64) {
         match RState::of_bits(self.r.0.state.load(Relaxed)) {
             // By a promise, in a wait: that goes on.
             RState::Idle => {}
-            r => self.r_is(r, now),
+            r => self.set_r_state(r, now),
         }
         add(&self.r.0.done, 1);
     }
 
     /// A request is about to be handed to R. The I/O thread.
-    pub fn hand(&self) {
+    pub fn count_handed(&self) {
         add(&self.io.0.handed, 1);
     }
 
     /// The request was not handed to R after all: too many wait. The I/O thread.
-    pub fn take_back(&self) {
+    pub fn uncount_handed(&self) {
         add(&self.io.0.handed, u64::MAX);
     }
 
@@ -420,37 +420,37 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let scoreboard = Scoreboard::new();
-        assert!(scoreboard.is_signed());
+        assert!(scoreboard.has_valid_signature());
         let first = scoreboard.read();
         assert_eq!(
-            (first.r, first.since, first.pid, first.is_stopping),
+            (first.r_state, first.since, first.pid, first.is_stopping),
             (RState::Starting, 0, 0, false)
         );
-        scoreboard.introduce(12, 13);
+        scoreboard.set_process(12, 13);
         for _ in 0..3 {
-            scoreboard.hand();
+            scoreboard.count_handed();
         }
-        scoreboard.take_back();
+        scoreboard.uncount_handed();
         scoreboard.open_session();
         scoreboard.open_session();
         scoreboard.close_session();
         scoreboard.open_connection();
         scoreboard.open_connection();
         scoreboard.close_connection();
-        scoreboard.r_is(RState::Busy, 1_000_000);
-        scoreboard.take();
+        scoreboard.set_r_state(RState::Busy, 1_000_000);
+        scoreboard.count_taken();
         scoreboard.stop();
         let read = scoreboard.read();
         assert_eq!(
-            (read.r, read.since, read.pid, read.r_thread),
+            (read.r_state, read.since, read.pid, read.r_thread),
             (RState::Busy, 1_000_000, 12, 13)
         );
         assert_eq!((read.handed, read.taken, read.done, read.sessions), (2, 1, 0, 1));
         assert_eq!(read.connections, 1);
         assert_eq!((read.queued(), read.pending()), (1, 1));
         assert!(read.is_stopping);
-        assert_eq!(read.lasts(1_000_500), Duration::from_nanos(500));
-        scoreboard.done(1_000_700);
+        assert_eq!(read.elapsed(1_000_500), Duration::from_nanos(500));
+        scoreboard.count_done(1_000_700);
         assert_eq!(scoreboard.read().pending(), 0);
     }
 
@@ -459,50 +459,50 @@ mod tests {
         let ms = |ms: u64| ms * 1_000_000;
         let sums = |scoreboard: &Scoreboard, now| {
             let read = scoreboard.read();
-            [read.busy_by(ms(now)).as_millis(), read.answering.as_millis()]
+            [read.busy_time(ms(now)).as_millis(), read.busy_with_requests.as_millis()]
         };
         let scoreboard = Scoreboard::new();
-        scoreboard.r_is(RState::Starting, ms(5));
+        scoreboard.set_r_state(RState::Starting, ms(5));
         // What it took to start is none of it.
-        scoreboard.r_is(RState::Busy, ms(1_000));
+        scoreboard.set_r_state(RState::Busy, ms(1_000));
         assert_eq!(sums(&scoreboard, 1_000), [0, 0]);
         assert_eq!(sums(&scoreboard, 1_004), [4, 0]);
         // A request of 7 ms, behind it something of 2, a wait of 100, messages of 30 in two, and another request of 1.
-        scoreboard.r_is(RState::Busy, ms(1_010));
-        scoreboard.done(ms(1_017));
+        scoreboard.set_r_state(RState::Busy, ms(1_010));
+        scoreboard.count_done(ms(1_017));
         assert_eq!(sums(&scoreboard, 1_017), [17, 17]);
-        scoreboard.r_is(RState::Idle, ms(1_019));
+        scoreboard.set_r_state(RState::Idle, ms(1_019));
         assert_eq!(sums(&scoreboard, 1_119), [19, 19]);
-        scoreboard.r_is(RState::Messages, ms(1_119));
+        scoreboard.set_r_state(RState::Messages, ms(1_119));
         assert_eq!(sums(&scoreboard, 1_129), [29, 19]);
-        scoreboard.r_is(RState::Messages, ms(1_129));
-        scoreboard.r_is(RState::Busy, ms(1_149));
-        scoreboard.done(ms(1_150));
-        scoreboard.r_is(RState::Idle, ms(1_150));
+        scoreboard.set_r_state(RState::Messages, ms(1_129));
+        scoreboard.set_r_state(RState::Busy, ms(1_149));
+        scoreboard.count_done(ms(1_150));
+        scoreboard.set_r_state(RState::Idle, ms(1_150));
         assert_eq!(sums(&scoreboard, 1_400), [50, 20]);
         // Answered by a promise, in a wait that is none of R's being busy.
-        scoreboard.done(ms(1_200));
+        scoreboard.count_done(ms(1_200));
         assert_eq!((sums(&scoreboard, 1_250), scoreboard.read().since), ([50, 20], ms(1_150)));
         // A wait that has not been renewed is a callback, and for no request.
         assert_eq!(sums(&scoreboard, 1_450), [50, 20]);
         assert_eq!(sums(&scoreboard, 1_451), [351, 20]);
-        scoreboard.r_is(RState::Busy, ms(1_550));
+        scoreboard.set_r_state(RState::Busy, ms(1_550));
         assert_eq!(sums(&scoreboard, 1_550), [450, 20]);
         // A clock that goes back takes nothing away.
-        scoreboard.r_is(RState::Idle, ms(1_540));
+        scoreboard.set_r_state(RState::Idle, ms(1_540));
         assert_eq!(sums(&scoreboard, 1_540), [450, 20]);
     }
 
     #[test]
     fn idle_is_idle_while_it_is_renewed() {
         let scoreboard = Scoreboard::new();
-        scoreboard.r_is(RState::Idle, 1_000_000_000);
+        scoreboard.set_r_state(RState::Idle, 1_000_000_000);
         let read = scoreboard.read();
         assert!(read.is_idle(1_000_000_000) && read.is_idle(1_300_000_000));
         assert!(!read.is_idle(1_300_000_001));
         // A time that has not come, of a worker that lies: no panic, and idle for no time.
-        assert!(read.is_idle(5) && read.lasts(5).is_zero());
-        scoreboard.r_is(RState::Busy, 1_000_000_000);
+        assert!(read.is_idle(5) && read.elapsed(5).is_zero());
+        scoreboard.set_r_state(RState::Busy, 1_000_000_000);
         assert!(!scoreboard.read().is_idle(1_000_000_000));
     }
 
@@ -558,7 +558,7 @@ mod tests {
                 &rs.taken,
                 &rs.done,
                 &rs.busy,
-                &rs.answering,
+                &rs.busy_with_requests,
                 &scoreboard.io.0.handed,
                 &scoreboard.io.0.sessions,
             ];
@@ -571,22 +571,22 @@ mod tests {
             let _ = (
                 read.queued(),
                 read.pending(),
-                read.lasts(0),
-                read.lasts(u64::MAX),
+                read.elapsed(0),
+                read.elapsed(u64::MAX),
                 read.is_idle(17),
             );
-            let _ = (read.busy_by(0), read.busy_by(u64::MAX));
+            let _ = (read.busy_time(0), read.busy_time(u64::MAX));
             let _ = scoreboard.has_begun(Ticket::new(u64::MAX >> 10, 3).unwrap());
             let _ = scoreboard.begin(Ticket::new(1, 3).unwrap());
             let _ = scoreboard.withdraw(Ticket::new(1, 3).unwrap());
             scoreboard.close_session();
-            scoreboard.hand();
-            scoreboard.r_is(RState::Idle, 5);
-            scoreboard.done(u64::MAX);
-            let _ = scoreboard.read().busy_by(u64::MAX);
+            scoreboard.count_handed();
+            scoreboard.set_r_state(RState::Idle, 5);
+            scoreboard.count_done(u64::MAX);
+            let _ = scoreboard.read().busy_time(u64::MAX);
         }
         scoreboard.version.store(VERSION + 1, Relaxed);
-        assert!(!scoreboard.is_signed());
+        assert!(!scoreboard.has_valid_signature());
     }
 
     #[test]
@@ -598,25 +598,25 @@ mod tests {
             let scoreboard = &scoreboard;
             scope.spawn(move || {
                 for sequence in 1..=rounds {
-                    scoreboard.hand();
+                    scoreboard.count_handed();
                     handed.send(Ticket::new(sequence, (sequence % 8) as usize).unwrap()).unwrap();
                 }
             });
             scope.spawn(move || {
                 for ticket in taker {
-                    scoreboard.r_is(RState::Busy, 2 * ticket.sequence() - 1);
-                    scoreboard.take();
+                    scoreboard.set_r_state(RState::Busy, 2 * ticket.sequence() - 1);
+                    scoreboard.count_taken();
                     assert!(scoreboard.begin(ticket));
-                    scoreboard.done(2 * ticket.sequence());
+                    scoreboard.count_done(2 * ticket.sequence());
                 }
             });
             loop {
                 let read = scoreboard.read();
                 assert!(read.done <= read.taken && read.taken <= read.handed, "{read:?}");
                 // Each takes a nanosecond, and R is busy in between as well.
-                assert!(read.answering >= Duration::from_nanos(read.done), "{read:?}");
+                assert!(read.busy_with_requests >= Duration::from_nanos(read.done), "{read:?}");
                 let most = Duration::from_nanos(2 * rounds);
-                assert!(read.busy <= most && read.answering <= most, "{read:?}");
+                assert!(read.busy <= most && read.busy_with_requests <= most, "{read:?}");
                 if read.done == rounds {
                     break;
                 }

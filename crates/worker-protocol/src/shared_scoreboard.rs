@@ -26,7 +26,7 @@ impl SharedScoreboard {
     pub fn create() -> io::Result<(SharedScoreboard, OwnedFd)> {
         let memory = shared_memory::sealed_memory(size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        scoreboard.sign();
+        scoreboard.write_signature();
         Ok((scoreboard, memory))
     }
 
@@ -39,7 +39,7 @@ impl SharedScoreboard {
         // Before it is mapped: memory that can be cut short would be a SIGBUS.
         shared_memory::check_sealed(memory.as_fd(), size_of::<Scoreboard>())?;
         let scoreboard = SharedScoreboard(shared_memory::map(memory.as_fd())?);
-        if !scoreboard.is_signed() {
+        if !scoreboard.has_valid_signature() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not of this version"));
         }
         Ok(scoreboard)

@@ -105,8 +105,8 @@ impl Dispatch {
             }
         }
         // Before: it may have been taken when this returns.
-        board.hand();
-        self.application.handle_event(event).inspect_err(|_| board.take_back())
+        board.count_handed();
+        self.application.handle_event(event).inspect_err(|_| board.uncount_handed())
     }
 
     /// The answer to a call, when it has come.
