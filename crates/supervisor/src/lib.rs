@@ -14,9 +14,11 @@ mod supervise;
 mod worker_id;
 
 pub use backend_registry::{Availability, Backend, BackendRegistry};
-pub use pool::{PoolLimits, SessionAffinity, pool, read_for_fuzzer, server_name, told_for_fuzzer};
 #[doc(hidden)]
-pub use pool::{ReadReply, read_reply_for_fuzzer};
+pub use pool::{ParsedResponse, parse_response_for_fuzzer};
+pub use pool::{
+    PoolLimits, SessionAffinity, pool, read_cookies_for_fuzzer, read_query_for_fuzzer, server_name,
+};
 pub use process::{Exit, memory_limit};
 pub use report::{ReadinessPolicy, SupervisorStatus};
 pub use supervise::{

@@ -56,7 +56,7 @@ impl Process {
             pid: self.pid,
             state: self.state,
             started: self.started,
-            requests: self.backend.answered(),
+            requests: self.backend.responses(),
             sessions: sessions as u64,
             in_flight: in_flight as u64,
             busy_ratio: self.busy_ratio,
@@ -69,7 +69,7 @@ impl Process {
     /// Returns the route of the request that its R is busy with.
     pub(crate) fn route(&self, seen: &RProcess) -> Option<String> {
         seen.busy()?;
-        self.backend.load.asked.begun(&self.backend.scoreboard).map(|(route, _)| route)
+        self.backend.load.routes.last_begun(&self.backend.scoreboard).map(|(route, _)| route)
     }
 }
 
@@ -150,9 +150,9 @@ pub(crate) const READY: &str = "ready";
 
 /// A [`Report`] that one thread writes and others read.
 #[derive(Debug, Default)]
-pub(crate) struct ReportCell(Mutex<Report>);
+pub(crate) struct SharedReport(Mutex<Report>);
 
-impl ReportCell {
+impl SharedReport {
     pub(crate) fn change(&self, change: impl FnOnce(&mut Report)) {
         change(&mut self.lock());
     }

@@ -7,5 +7,5 @@ mod metrics;
 mod source;
 mod table;
 
-pub(crate) use data::{LastExit, Lifecycle, Process, READY, Reload, ReportCell, SlotReport};
+pub(crate) use data::{LastExit, Lifecycle, Process, READY, Reload, SharedReport, SlotReport};
 pub use source::{ReadinessPolicy, SupervisorStatus};

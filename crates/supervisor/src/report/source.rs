@@ -49,29 +49,29 @@ impl SupervisorStatus {
 
 impl StatusSource for SupervisorStatus {
     fn json(&self) -> String {
-        json::of(&self.about, &self.registry.told.read(), &self.registry)
+        json::of(&self.about, &self.registry.report.read(), &self.registry)
     }
 
     fn text(&self) -> String {
-        table::of(&self.about, &self.registry.told.read(), &self.registry)
+        table::of(&self.about, &self.registry.report.read(), &self.registry)
     }
 
     fn metrics(&self) -> String {
-        metrics::of(&self.registry.told.read(), &self.registry)
+        metrics::of(&self.registry.report.read(), &self.registry)
     }
 
     fn not_live(&self) -> Option<&'static str> {
-        (self.registry.told.read().silence() >= HANG_TIMEOUT)
+        (self.registry.report.read().silence() >= HANG_TIMEOUT)
             .then_some("the supervisor does not turn")
     }
 
     fn not_ready(&self) -> Option<NotReady> {
         let readiness = *self.readiness.lock().unwrap_or_else(PoisonError::into_inner);
-        not_ready(&self.registry.told.read(), readiness)
+        not_ready(&self.registry.report.read(), readiness)
     }
 
     fn not_started(&self) -> Option<&'static str> {
-        (self.registry.told.read().course == Lifecycle::Starting)
+        (self.registry.report.read().course == Lifecycle::Starting)
             .then_some("no worker has been ready yet")
     }
 }
@@ -107,7 +107,7 @@ mod tests {
             (status.not_live().is_none(), status.not_started().is_none(), ready)
         };
         assert_eq!(probes(), (false, false, Some(503)));
-        let told = &status.registry.told;
+        let told = &status.registry.report;
         told.change(|report| report.turned = Some(Instant::now()));
         assert_eq!(probes(), (true, false, Some(503)));
         told.change(|report| report.course = Lifecycle::Serving);
