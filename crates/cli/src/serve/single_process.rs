@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn address_log_and_settings_are_handed_over() {
+    fn passes_address_log_and_settings_to_r() {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn how_tls_is_to_be_spoken_is_handed_over() {
+    fn passes_https_settings_to_r() {
         let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
         let [cert, key] =
             ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn options_about_workers_need_linux() {
+    fn options_for_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {
