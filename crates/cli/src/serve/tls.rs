@@ -314,8 +314,8 @@ mod tests {
     fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         let dir = format!("--acme-dir={}", folder.path().join("acme").display());
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
-        let client_ca = format!("--tls-client-ca={}", tests.join("ca.pem").display());
+        let client_ca =
+            format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
         // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
         let said = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat())) {

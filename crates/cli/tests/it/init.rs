@@ -1,10 +1,11 @@
 //! The program as the first process of a container: in a process namespace of its own, where that is allowed.
 
+use rookery_test_support::TEST_TIMEOUT;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::hand_over::Installed;
-use crate::support::{PATIENCE, Running, executable, folder};
+use crate::support::{Running, executable, folder};
 
 /// Puts a command into a namespace in which it is process 1; `None`, with the reason told, where that is not allowed.
 fn as_first(program: &std::path::Path) -> Option<Command> {
@@ -36,7 +37,7 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
 
 /// The process whose number is 1 in the namespace that `unshare` has made.
 fn first_of(unshare: u32) -> i32 {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
@@ -73,7 +74,7 @@ fn sockets_and_a_watchdog_of_the_first_process_are_the_servers() {
     let (notify, tcp) =
         (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    manager.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let port = tcp.local_addr().unwrap().port();
     crate::service::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
@@ -119,7 +120,7 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
         {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "{children}");
+        assert!(began.elapsed() < TEST_TIMEOUT, "{children}");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(app.path().join("end"), "").unwrap();

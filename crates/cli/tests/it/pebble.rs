@@ -1,10 +1,11 @@
 //! A site with a certificate from Pebble, as in a shell. tests/conformance/pebble.py builds Pebble and runs this, with its programs'
 //! folder in `PEBBLE`.
 
+use rookery_test_support::tls_file;
 use std::fs;
 use std::process::Command;
 
-use crate::authority::{Pebble, file, free_port};
+use crate::authority::{Pebble, free_port};
 use crate::support::{Running, ask, folder, rookery};
 
 fn curl(words: &[&str]) -> (String, bool) {
@@ -26,7 +27,7 @@ fn a_site_gets_its_certificate_and_keeps_it() {
     let mut pebble = Pebble::reserve();
     let (http, tls) = (free_port(), free_port());
     let directory = pebble.directory();
-    let ca = file("ca.pem").display().to_string();
+    let ca = tls_file("ca.pem").display().to_string();
     let options = [
         "--host=127.0.0.1",
         "--log=none",

@@ -1,13 +1,14 @@
 //! What a reload does with a `_server.yml` that has changed, with a shell script in R's place.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rookery_test_support::TEST_TIMEOUT;
+use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
 use crate::hand_over::Installed;
-use crate::support::{PATIENCE, Running, executable, folder};
+use crate::support::{Running, executable, folder};
 
 /// Replaces `R` by a script that notes its generation and what it was given, and goes on. What it
 /// would write on stderr is held back while no worker is ready.
@@ -21,7 +22,7 @@ fn telling(installed: &Installed) {
 
 /// Waits until a worker has noted `words`, and returns the line.
 fn await_note(app: &TempDir, words: &str) -> String {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let text = notes(app);
         if let Some(line) =
@@ -161,10 +162,9 @@ fn a_change_of_the_file_reloads_what_watches_files() {
 #[test]
 fn other_certificates_are_taken_at_a_reload_but_not_https_itself() {
     let installed = Installed::new();
-    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     let options = |name: &str| {
-        let tls = tls.display();
-        format!("  port: 0\n  tls: {{cert: {tls}/{name}.pem, key: {tls}/{name}.key}}\n")
+        let [cert, key] = ["pem", "key"].map(|kind| tls_file(&format!("{name}.{kind}")));
+        format!("  port: 0\n  tls: {{cert: {}, key: {}}}\n", cert.display(), key.display())
     };
     let app = app(&options("localhost"));
     let mut it = serve(&installed, &app, &[]);

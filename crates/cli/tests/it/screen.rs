@@ -1,5 +1,6 @@
 //! What a terminal shows: the start-up screen, `--open`, `rookery new` and `rookery --version --verbose`.
 
+use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -8,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::hand_over::Installed;
-use crate::support::{PATIENCE, Running, executable, folder, get, rookery};
+use crate::support::{Running, executable, folder, get, rookery};
 
 /// Returns what a site shows at its start, in an environment without variables about colour.
 fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
@@ -87,7 +88,7 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
     if cfg!(not(target_os = "macos")) {
         let mut it = start(&[("DISPLAY", ":0")]);
         let port = it.port();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !told.exists() {
             assert!(Instant::now() < until, "no browser is opened: {}", it.said);
             std::thread::sleep(Duration::from_millis(5));
@@ -189,7 +190,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     });
     let mut text = String::new();
     while !text.contains("Ctrl-C stops") {
-        match hears.recv_timeout(PATIENCE) {
+        match hears.recv_timeout(TEST_TIMEOUT) {
             Ok(line) => text.extend([&line, "\n"]),
             Err(_) => break,
         }

@@ -1,5 +1,6 @@
 //! The program under a service manager: what it is told, and sockets that it is handed.
 
+use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::hand_over::Installed;
-use crate::support::{PATIENCE, Running, executable, folder, get, rookery};
+use crate::support::{Running, executable, folder, get, rookery};
 
 /// What a service manager hears.
 struct Manager(UnixDatagram);
@@ -19,7 +20,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn at(path: &Path) -> Manager {
         let socket = UnixDatagram::bind(path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Manager(socket)
     }
 
@@ -78,7 +79,7 @@ fn with_own_pid(program: &Path) -> Command {
 
 fn ask_unix(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -240,7 +241,7 @@ fn a_log_is_opened_anew_when_it_was_given_another_name() {
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     let until = |what: &dyn Fn() -> bool| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !what() {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -320,7 +321,7 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         it.signal(second);
         assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.said);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
@@ -344,14 +345,14 @@ fn with_workers_a_log_is_opened_anew_as_well() {
     // What is refused before anybody is asked is logged as well.
     let ask = || {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(b"no request\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     };
     let until = |file: &Path| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while fs::read_to_string(file).unwrap_or_default().is_empty() {
             assert!(Instant::now() < until, "nothing in {}", file.display());
             ask();
@@ -465,7 +466,7 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     );
     // What nobody reads is not put by.
     let mut stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
         .write_all(
             b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",

@@ -1,5 +1,6 @@
 //! A folder with `index.html`, served by the program itself.
 
+use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::support::{PATIENCE, Running, ask, connect, folder, get, rookery};
+use crate::support::{Running, ask, connect, folder, get, rookery};
 
 fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
     // Nothing of R's, or of anybody else's, is found.
@@ -94,7 +95,7 @@ fn nobody_has_to_read_what_it_says() {
         shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
         let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop((it.stdout.take(), it.stderr.take()));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut stream = loop {
             match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
@@ -329,7 +330,7 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
     let few = kept(10);
     let before = resident(it.id());
     let crowd = kept(CROWD);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let each = resident(it.id()).saturating_sub(before) / CROWD;
         if each < MOST_EACH {

@@ -1,5 +1,6 @@
 //! The program in a process of its own, and a client of plain sockets.
 
+use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,9 +9,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-
-/// What a machine that is busy may take for anything.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program.
 pub(crate) fn rookery() -> Command {
@@ -44,7 +42,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let mut child = loop {
             match command.spawn() {
                 Ok(child) => break child,
@@ -84,7 +82,7 @@ impl Running {
                 events: libc::POLLIN,
                 revents: 0,
             };
-            let patience = i32::try_from(PATIENCE.as_millis()).expect("a minute");
+            let patience = i32::try_from(TEST_TIMEOUT.as_millis()).expect("a minute");
             // SAFETY: one descriptor, which is open.
             let ready = unsafe { libc::poll(&raw mut of, 1, patience) };
             assert!(ready != 0, "it does not say {words:?}, but:\n{}", self.said);
@@ -112,7 +110,7 @@ impl Running {
 
     /// How it ended, and what it has written on stdout.
     pub(crate) fn end(&mut self) -> (ExitStatus, String) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 break status;
@@ -165,7 +163,7 @@ pub(crate) fn get(port: u16, path: &str) -> String {
 
 pub(crate) fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time");
     stream
 }
 
