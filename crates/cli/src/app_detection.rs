@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kind_of_an_app_is_told_by_its_files() {
+    fn detects_the_kind_of_an_app_by_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let kind = |name: &str, text: &str| {
             let own = folder.path().join(name.replace('.', "-"));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_an_index_is_a_site_unless_something_in_it_is_for_r() {
+    fn a_folder_with_index_html_is_a_static_site_unless_it_has_r_files() {
         let index = ("index.html", "<p>");
         for (files, is_site) in [
             (&[index][..], true),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_for_r_in_its_folder() {
+    fn a_file_is_served_in_its_folder() {
         let folder = folder(&[("my app.R", "1")]);
         let found = Target::find(&folder.path().join("my app.R")).unwrap();
         assert!(!found.is_site && found.path.ends_with("my app.R"));
@@ -315,15 +315,15 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_does_not_exist_is_told_with_what_is_near() {
+    fn a_missing_path_is_reported_with_similar_names() {
         let folder = folder(&[("shiny-app", "")]);
-        let said = |name: &str| match Target::find(&folder.path().join(name)) {
+        let message = |name: &str| match Target::find(&folder.path().join(name)) {
             Err(Failure::Unavailable(text)) => text,
             other => panic!("{other:?}"),
         };
         let near = format!("Did you mean `{}`?", folder.path().join("shiny-app").display());
-        assert!(said("shinyapp").contains(&near), "{}", said("shinyapp"));
-        assert!(!said("something/else").contains("Did you mean"));
+        assert!(message("shinyapp").contains(&near), "{}", message("shinyapp"));
+        assert!(!message("something/else").contains("Did you mean"));
         let Err(Failure::Unavailable(relative)) = Target::find(Path::new("not-here-at-all")) else {
             panic!("it is not")
         };

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tilde_is_the_users_folder() {
+    fn replaces_a_tilde_by_the_home_folder() {
         let home = PathBuf::from(std::env::var_os("HOME").expect("HOME is set"));
         assert_eq!(expand_tilde(Path::new("~")), home);
         assert_eq!(expand_tilde(Path::new("~/a/b")), home.join("a/b"));
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_a_path_is_of_its_text() {
+    fn parent_folder_does_not_access_the_file_system() {
         for (path, folder) in
             [("a", "."), ("./a", "."), ("a/b", "a"), ("/a", "/"), ("/", "/"), ("a/b/", "a")]
         {

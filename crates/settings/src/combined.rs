@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_source_counts_and_the_last_value_of_one_source() {
+    fn uses_the_source_with_highest_precedence_and_its_last_value() {
         use Source::{Argument, CommandLine, Environment, File, Option, Platform};
         let order = [Platform, Option, File, Environment, Argument, CommandLine];
         let mut all = Vec::new();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_of_a_stronger_source_replace_all_of_https() {
+    fn certificates_of_a_source_with_precedence_replace_all_https_settings() {
         let settings = Settings::combine([
             given(Source::File, "tls_cert", "file.pem"),
             given(Source::File, "hsts", "300"),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_told_in_the_words_of_their_source() {
+    fn messages_about_conflicts_use_the_spelling_of_the_source() {
         use Source::{CommandLine, Environment, File};
         for (settings, message) in [
             (&[(CommandLine, "hsts", "300")][..], "`--hsts` needs `--tls-cert` or `--domain`."),
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_overrides_the_file_is_reported() {
+    fn reports_variables_that_override_the_file() {
         let differing = |text| {
             Settings::combine([
                 given(Source::Environment, "max_body_size", text),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn compression_is_read_from_its_short_form_and_from_fields() {
+    fn parses_compression_from_short_form_and_fields() {
         for (given, wanted) in [
             ("on", ["2", "512", "false"]),
             ("yes", ["2", "512", "false"]),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hsts_is_read_from_its_short_form_and_from_fields() {
+    fn parses_hsts_from_short_form_and_fields() {
         assert_eq!(text(hsts, "300").unwrap(), ["300", "false", "false"]);
         assert_eq!(text(hsts, "0").unwrap(), ["0", "false", "false"]);
         assert_eq!(text(hsts, "1h, subdomains").unwrap(), ["3600", "true", "false"]);

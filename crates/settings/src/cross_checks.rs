@@ -88,7 +88,7 @@ mod tests {
     use crate::kind::Raw;
     use crate::table;
 
-    fn told(given: &[(&str, &str)]) -> String {
+    fn conflict(given: &[(&str, &str)]) -> String {
         let given = given.iter().map(|(name, text)| {
             let setting = table::row(name);
             let raw = if setting.kind.is_list() && text.contains(' ') {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_across_settings_are_checked() {
+    fn checks_settings_against_each_other() {
         for (given, message) in [
             (
                 &[("tls_cert", "a b"), ("tls_key", "k")][..],
@@ -148,7 +148,7 @@ mod tests {
             ),
             (&[("share_replies", "10")], "fine"),
         ] {
-            assert_eq!(told(given), message, "{given:?}");
+            assert_eq!(conflict(given), message, "{given:?}");
         }
     }
 }

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_follow_other_settings() {
+    fn defaults_depend_on_other_settings() {
         let with_domain = settings(&[("domain", "a.org")]);
         assert_eq!(
             (with_domain.number("port"), with_domain.number("redirect_from")),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_read_by_their_rows() {
+    fn parses_variables_with_the_rows_of_the_table() {
         let (given, notes) = read_all(&[
             ("ROOKERY_MAX_BODY_SIZE", "1MB"),
             ("ROOKERY_PROXY_PROTOCOL", "TRUE"),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn former_variables_are_read_and_reported() {
+    fn former_variables_are_accepted_with_a_message() {
         let (given, notes) = read_all(&[("ROOKERY_BODY_BYTES", "1")]).unwrap();
         assert_eq!(given, ["max_body_size Number(1.0)"]);
         assert_eq!(
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_hosting_services_are_weaker_and_may_be_anything() {
+    fn variables_of_hosting_services_have_low_precedence_and_may_be_invalid() {
         let (given, notes) = read_all(&[("PORT", "5000"), ("WEB_CONCURRENCY", "many")]).unwrap();
         assert_eq!(given, ["port Number(5000.0)"]);
         assert!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_a_service_of_kubernetes_is_no_port() {
+    fn ignores_service_addresses_of_kubernetes() {
         let (given, notes) =
             read_all(&[("ROOKERY_PORT", "tcp://10.0.0.11:80"), ("PORT", "tcp://10.0.0.12:80")])
                 .unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_does_not_take_the_number_of_workers_for_a_setting() {
+    fn a_worker_ignores_the_variable_with_the_number_of_workers() {
         assert_eq!(read_all(&[("ROOKERY_WORKERS", "4")]).unwrap().0, ["workers Number(4.0)"]);
         assert!(
             read_all(&[("ROOKERY_WORKERS", "4"), ("ROOKERY_WORKER", "0")]).unwrap().0.is_empty()
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_of_address_https_and_workers_are_the_programs() {
+    fn lists_the_variables_that_only_the_program_reads() {
         let own: Vec<String> = program_variables().collect();
         for name in [
             "ROOKERY_PORT",

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn every_section_is_read() {
+    fn parses_every_section() {
         let found = given(
             "  port: 9000\n  trusted-proxies: [10.0.0.0/8, unix]\n  proxy_protocol: yes\n  log: \
              off\n  ws_compression:\n    level: 6\n  limits:\n    max_body_size: 10 MB\n    \
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_the_syntax_of_our_file_is_told_however_the_engine_is_written() {
+    fn reports_syntax_errors_for_each_spelling_of_the_engine() {
         let path = Path::new("/srv/_server.yml");
         for (text, is_told) in [
             ("engine: rookery\napp: [\n", true),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn former_keys_are_read_and_reported() {
+    fn former_keys_are_accepted_with_a_message() {
         let file =
             read_app("  kill_stuck: 5min\n  limits: {body-bytes: 1MB}\n  request_timeout: 5\n")
                 .unwrap();
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_line_column_and_a_hint() {
+    fn reports_mistakes_with_line_column_and_hint() {
         for (options, message) in [
             (
                 "  prot: 1\n",
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_quotes_of_the_file_is_escaped_and_cut() {
+    fn messages_escape_and_cut_text_of_the_file() {
         for (options, says) in [
             ("  \"a\\e[31m\\nb\": 1\n", "`a\\u{1b}[31m\\nb:` is not a setting"),
             ("  ws_compression: {\"a\\e\": 1}\n", "`a\\u{1b}:` is not a field"),
@@ -485,9 +485,9 @@ mod tests {
             ("  \"a\\e\": 1\n  \"a\\e\": 1\n", "`a\\u{1b}:` is given twice"),
             ("  a: !x%1B y\n", "the tag `!x\\u{1b}` is not supported"),
         ] {
-            let said = wrong(options);
-            assert!(said.contains(says), "{said}");
-            assert!(!said.contains(char::is_control), "{said:?}");
+            let message = wrong(options);
+            assert!(message.contains(says), "{message}");
+            assert!(!message.contains(char::is_control), "{message:?}");
         }
         let long = wrong(&format!("  {}: 1\n", "x".repeat(500)));
         assert!(long.contains(&format!("`{}...:`", "x".repeat(80))), "{long}");
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_utf16_is_refused_by_the_name_of_its_encoding() {
+    fn rejects_utf16_with_the_name_of_the_encoding() {
         let text = "engine: rookery\napp: a.R\n";
         let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
@@ -508,8 +508,11 @@ mod tests {
             little.clone(),
             big.clone(),
         ] {
-            let said = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
-            assert_eq!(said, "line 1, column 1: the file is encoded in UTF-16: save it in UTF-8.");
+            let message = read(&bytes, Path::new("_server.yml")).unwrap_err().to_string();
+            assert_eq!(
+                message,
+                "line 1, column 1: the file is encoded in UTF-16: save it in UTF-8."
+            );
         }
         let other: Vec<u8> =
             "engine: plumber2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -520,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_other_engines_are_left_alone() {
+    fn ignores_files_of_other_engines() {
         for text in [
             "engine: plumber2\nport: 1\n",
             "engine: Rookery\n",

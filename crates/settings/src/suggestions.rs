@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suggestion_is_shown_as_the_caller_writes_names() {
+    fn suggestions_use_the_spelling_of_the_caller() {
         let show = |name: &str| format!("`--{name}`");
         assert_eq!(did_you_mean("prot", ["port", "host"], show), " Did you mean `--port`?");
         assert_eq!(did_you_mean("zzzzzz", ["port"], show), "");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_have_their_forms() {
+    fn checks_the_forms_of_texts() {
         check(&HOST, &["127.0.0.1", "::", "localhost", "unix:/a b"], &["unix:", "a b", ""]);
         check(
             &ADMIN,

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read() {
+    fn parses_units() {
         for (text, kind, wanted) in [
             ("1000", Kind::Bytes, 1000.0),
             ("10MB", Kind::Bytes, 10e6),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn rejects_texts_that_are_not_numbers() {
         for text in [
             "", " ", "1e999", "1e19", "NaN", "nan", ".nan", "-1", "+1", "-0", "0x10", "010",
             "1_000", "1:30", "1,5", ".5", "1 2", "1e", "1EB", "MB", "1 s s", "\u{e9}1", "1\u{e9}",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_read_as_the_same_number() {
+    fn shown_numbers_parse_as_the_same_number() {
         for (amount, kind, shown) in [
             (1_048_576.0, Kind::Bytes, "1 MiB"),
             (98_304.0, Kind::Bytes, "96 KiB"),

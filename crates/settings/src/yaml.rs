@@ -168,10 +168,10 @@ impl<'input> Reader<'input> {
         match self.parser.next_event() {
             Some(Ok((event, span))) => Ok((event, Position::of(&span.start))),
             Some(Err(error)) => {
-                let said = error.info().trim_end_matches('.');
+                let message = error.info().trim_end_matches('.');
                 file_error(
                     Position::of(error.marker()),
-                    format!("this is not valid YAML: {}.", escaped(said)),
+                    format!("this is not valid YAML: {}.", escaped(message)),
                 )
             }
             None => Ok((Event::StreamEnd, Position::START)),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_position() {
+    fn reports_mistakes_with_their_position() {
         assert_eq!(
             content("a: 1\nb: 2\na: 3\n"),
             "line 3, column 1: `a:` is given twice, first in line 1."
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_is_bounded() {
+    fn limits_the_size_of_a_document() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..9 {
             let items = vec![format!("*a{}", level - 1); 10].join(", ");

@@ -120,7 +120,7 @@ fn read_by_r(documents: &[String]) -> Option<Vec<(String, String)>> {
 }
 
 #[test]
-fn scalars_are_read_as_by_the_yaml_package_of_r() {
+fn parses_scalars_like_the_yaml_package_of_r() {
     let documents: Vec<String> = SCALARS.iter().map(|scalar| format!("x: {scalar}\n")).collect();
     let Some(found) = read_by_r(&documents) else {
         eprintln!("skipped: R, or its package yaml, is not installed");

@@ -53,7 +53,7 @@ fn there_is_a_row_of_each_kind() {
 }
 
 #[test]
-fn of_each_pair_of_sources_the_stronger_one_counts() {
+fn uses_the_source_with_precedence_for_each_pair() {
     for (name, one, other) in ROWS {
         for (at, strong) in ORDER.into_iter().enumerate() {
             for weak in &ORDER[at + 1..] {
@@ -81,7 +81,7 @@ fn of_each_pair_of_sources_the_stronger_one_counts() {
 }
 
 #[test]
-fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
+fn variables_of_hosting_services_only_override_defaults() {
     let platform = |name: &str| match name {
         "PORT" => Some("5001".into()),
         "WEB_CONCURRENCY" => Some("5".into()),
@@ -102,7 +102,7 @@ fn the_variables_of_hosting_services_come_before_the_defaults_alone() {
 }
 
 #[test]
-fn what_is_read_from_a_file_and_the_environment_has_their_rank() {
+fn values_of_file_and_environment_have_their_precedence() {
     let text = b"engine: rookery\napp: a\noptions: {port: 1, limits: {max_body_size: 1}, \
           trusted_proxies: [unix]}\n";
     let file = server_yml::read(text, "_server.yml".as_ref()).unwrap().unwrap().given;

@@ -172,7 +172,7 @@ fn rejects_yaml_that_settings_do_not_need() {
     let documents = REJECTED_HERE.map(|(document, _)| document);
     compare(&documents, |document, _, own| {
         let (_, says) = REJECTED_HERE.iter().find(|(own, _)| *own == document).unwrap();
-        assert!(own.as_ref().is_err_and(|said| said.contains(says)), "{document}: {own:?}");
+        assert!(own.as_ref().is_err_and(|message| message.contains(says)), "{document}: {own:?}");
     });
 }
 

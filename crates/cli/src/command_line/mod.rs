@@ -230,12 +230,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn clap_finds_no_fault_with_it() {
+    fn the_command_definition_passes_claps_checks() {
         command().debug_assert();
     }
 
     #[test]
-    fn the_target_is_what_is_behind_the_command() {
+    fn the_target_follows_the_command() {
         let target = |words: &[&str]| match parse(words) {
             Ok(CommandLine::Serve(command)) => command.target,
             other => panic!("{other:?}"),
@@ -259,7 +259,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_told_what_is_wrong() {
+    fn error_messages_name_the_mistake_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let there = folder.path().to_str().unwrap();
         let is_no_command =
@@ -372,7 +372,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn completions_and_the_manual_page_know_the_options() {
+    fn completions_and_the_manual_page_list_the_options() {
         for shell in ["bash", "zsh", "fish"] {
             assert!(printed(&["completions", shell]).contains("tls-cert"), "{shell}");
         }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_by_their_rows() {
+    fn parses_options_with_the_rows_of_the_table() {
         let settings = settings(&[
             "--trusted-proxies",
             "::1, unix",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_given_with_commas_or_once_for_each() {
+    fn lists_are_separated_by_commas_or_repeated_options() {
         let domains =
             settings(&["serve", "a", "--domain", "a.org,b.org", "--domain=c.org"]).list("domain");
         assert_eq!(domains, ["a.org", "b.org", "c.org"]);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_counts_and_most_of_all_what_is_behind_the_command() {
+    fn the_last_option_wins_and_options_after_the_command_win() {
         assert_eq!(settings(&["--port=1", "serve", "a"]).number("port"), Some(1.0));
         assert_eq!(
             settings(&["--port=1", "serve", "a", "--port=2", "-p3"]).number("port"),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn former_options_are_read_and_reported() {
+    fn former_options_are_accepted_with_a_message() {
         for (words, name, value, note) in [
             (
                 &["serve", "a", "--no-log"][..],
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_takes_the_default_of_its_row() {
+    fn every_option_accepts_its_default() {
         for row in table::all().filter(|row| row.has_option()) {
             let rookery_settings::Default::Is(text) = row.default else { continue };
             let is_off = row.is_on_by_default();
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_told_with_their_option() {
+    fn messages_about_wrong_values_name_the_option() {
         for (words, says) in [
             (&["serve", "a", "--port="][..], "`--port` needs a value."),
             (&["serve", "a", "--log="], "`--log` needs a value."),

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_listed_with_where_it_comes_from() {
+    fn lists_every_setting_with_its_source() {
         let settings = Settings::combine([
             given(Source::CommandLine, "port", "9000", None),
             given(Source::File, "max_body_size", "10MB", Some("`/srv/_server.yml`, line 5")),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_a_url_is_not_shown() {
+    fn masks_passwords_in_urls() {
         let url = given(Source::File, "acme_directory", "https://me:secret@ca.test/dir", None);
         assert_eq!(value_text(&url), "https://(hidden)@ca.test/dir");
         let url = given(Source::File, "acme_directory", "https://ca.test/dir@1", None);

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_app_has_settings_that_name_their_schema_and_can_be_read() {
+    fn each_kind_of_app_has_a_valid_server_yml_with_a_schema() {
         let root = tempfile::tempdir().unwrap();
         for kind in Kind::ALL {
             let folder = root.path().join("a b").join(kind.name());
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten() {
+    fn no_file_is_overwritten() {
         let root = tempfile::tempdir().unwrap();
         let (empty, taken) = (root.path().join("empty"), root.path().join("taken"));
         fs::create_dir(&empty).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_control_characters_is_refused_and_shown_escaped() {
+    fn rejects_folder_names_with_control_characters() {
         let root = tempfile::tempdir().unwrap();
         for (name, shown) in
             [("a\nb", "a\\nb`."), ("a\x1b[31m", "a\\u{1b}[31m`."), ("a\u{9b}1m", "a\\u{9b}1m`.")]
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_command_can_be_pasted_into_a_shell() {
+    fn the_suggested_command_is_quoted_for_a_shell() {
         assert_eq!(shell_argument(Path::new("my app")), "'my app'");
         assert_eq!(shell_argument(Path::new("it's")), "'it'\\''s'");
         assert_eq!(shell_argument(Path::new("-x")), "./-x");

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_a_socket_and_an_app_are_told_apart() {
+    fn distinguishes_addresses_sockets_and_apps() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("admin");
         let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn the_target_may_have_any_name() {
+    fn parses_targets_with_unusual_names() {
         let of = |text: &'static str| target_of(text.as_bytes()).and_then(OsStr::to_str);
         assert_eq!(of("rookery\n/my app is at x is at http://a\n"), Some("/my app is at x"));
         assert_eq!((of("rookery"), of("a\nb\n"), of("")), (None, None, None));
     }
 
     #[test]
-    fn what_is_no_server_is_said() {
+    fn rejects_responses_that_are_not_from_a_rookery_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -267,9 +267,9 @@ mod tests {
                 }
                 stream.write_all(says.as_bytes()).unwrap();
             });
-            let said = get(&AdminAddress::Unix(path.clone()), "/status");
+            let result = get(&AdminAddress::Unix(path.clone()), "/status");
             answers.join().unwrap();
-            assert_eq!(said.as_ref().err().map(io::Error::kind), kind, "{says}: {said:?}");
+            assert_eq!(result.as_ref().err().map(io::Error::kind), kind, "{says}: {result:?}");
         }
     }
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_has_a_line_for_each_fact_and_nothing_of_the_environment() {
+    fn has_one_line_per_fact_and_no_environment_variables() {
         let text = String::from_utf8(describe()).unwrap();
         let names: Vec<&str> = text
             .lines()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_a_package_is_that_of_its_description() {
+    fn reads_the_package_version_from_its_description() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(package_version(folder.path()), "an unknown version");
         fs::write(folder.path().join("DESCRIPTION"), "Package: rookery\nVersion: 1.2.3\n").unwrap();

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_an_address() {
+    fn accepts_ip_addresses_and_localhost_as_host() {
         assert!(
             matches!(Address::parse("::", 0), Ok(Address::Tcp { socket, .. }) if socket.is_ipv6())
         );
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn unix_names_a_socket_in_a_folder_that_exists() {
+    fn a_unix_socket_needs_an_existing_folder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         assert_eq!(
@@ -304,31 +304,35 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_port_is_told_with_who_holds_it() {
+    fn a_busy_port_is_reported_with_its_owner() {
         let busy = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = busy.local_addr().unwrap().port();
-        let said = Address::parse("127.0.0.1", port).unwrap().check().unwrap().unwrap();
-        assert!(said.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")), "{said}");
-        assert!(said.contains(&format!("`--port {}`", port.wrapping_add(1))), "{said}");
+        let message = Address::parse("127.0.0.1", port).unwrap().check().unwrap().unwrap();
+        assert!(
+            message.starts_with(&format!("Port {port} of 127.0.0.1 is in use, by ")),
+            "{message}"
+        );
+        assert!(message.contains(&format!("`--port {}`", port.wrapping_add(1))), "{message}");
         if cfg!(target_os = "linux") {
-            assert!(said.contains(&format!("(process {}: ", std::process::id())), "{said}");
+            assert!(message.contains(&format!("(process {}: ", std::process::id())), "{message}");
         }
         drop(busy);
         assert_eq!(Address::parse("127.0.0.1", port).unwrap().check().unwrap(), None);
     }
 
     #[test]
-    fn an_address_of_no_interface_is_told_as_such() {
+    fn an_address_without_an_interface_is_reported() {
         // RFC 5737 reserves this address (TEST-NET-1) for documentation.
-        let said = text(Address::parse("192.0.2.1", 0).unwrap().check().unwrap_err());
+        let message = text(Address::parse("192.0.2.1", 0).unwrap().check().unwrap_err());
         assert!(
-            said.starts_with("Cannot listen on 192.0.2.1 port 0: ") && said.contains("No network"),
-            "{said}"
+            message.starts_with("Cannot listen on 192.0.2.1 port 0: ")
+                && message.contains("No network"),
+            "{message}"
         );
     }
 
     #[test]
-    fn the_path_of_a_socket_is_checked_without_binding_it() {
+    fn checks_a_socket_path_without_binding_it() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| Address::Unix(folder.path().join(name));
         std::fs::write(folder.path().join("file"), "").unwrap();
@@ -339,10 +343,10 @@ mod tests {
             ("no/s", "its folder does not exist"),
             (&"x".repeat(108), "path must be shorter than"),
         ] {
-            let said = text(at(name).check().unwrap_err());
+            let message = text(at(name).check().unwrap_err());
             assert!(
-                said.starts_with("Cannot listen on the socket `") && said.contains(says),
-                "{said}"
+                message.starts_with("Cannot listen on the socket `") && message.contains(says),
+                "{message}"
             );
         }
         assert_eq!(at("s").check().unwrap(), None);
@@ -357,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_shown_as_a_browser_takes_them() {
+    fn urls_can_be_opened_in_a_browser() {
         for (host, shown) in [
             ("127.0.0.1", "http://127.0.0.1:80"),
             ("0.0.0.0", "http://127.0.0.1:80"),

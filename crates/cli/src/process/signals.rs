@@ -291,14 +291,14 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_the_parent_passes_on_counts_once() {
+    fn a_signal_forwarded_by_the_parent_counts_once() {
         let mut stops = StopCounter { parent: Some(7), from_parent: 0, from_others: 0 };
         assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [1, 1]);
         assert_eq!([7, 1].map(|sender| stops.record(term(sender))), [2, 2]);
     }
 
     #[test]
-    fn what_a_terminal_sends_asks_for_no_worker() {
+    fn job_control_signals_of_a_terminal_do_not_scale_workers() {
         for number in [libc::SIGTTIN, libc::SIGTTOU] {
             for is_sent in [true, false] {
                 let signal = ReceivedSignal { number, is_sent, sender: 0, is_ignored: false };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_of_others_count_each_wherever_they_come_from() {
+    fn signals_from_other_processes_all_count() {
         for parent in [None, Some(7)] {
             let mut stops = StopCounter { parent, from_parent: 0, from_others: 0 };
             assert_eq!([1, 2, 0].map(|sender| stops.record(term(sender))), [1, 2, 3]);

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_the_log_goes_is_checked_before_serving() {
+    fn checks_the_log_file_before_serving() {
         let folder = tempfile::tempdir().unwrap();
         let settled = |path: PathBuf| {
             LogTarget::File(path).checked().map_err(|failure| format!("{failure:?}"))

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_an_app_are_told_from_what_it_writes() {
+    fn distinguishes_app_files_from_data() {
         for name in ["app.R", "a.qmd", "style.CSS", "_server.yml", ".Rprofile"] {
             assert!(is_app_file(name), "{name}");
         }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_found() {
+    fn finds_changed_and_deleted_files() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["app.R", "R/f.R", "renv/library/x.R", ".git/y.R", "data.csv"] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_too_many_is_looked_at_in_part() {
+    fn scans_at_most_the_maximum_number_of_files() {
         let folder = tempfile::tempdir().unwrap();
         for at in 0..MAX_FILES + 10 {
             fs::File::create(folder.path().join(format!("{at}.R"))).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_follow_one_another_are_one() {
+    fn reports_consecutive_changes_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("app.R");
         fs::write(&path, "1").unwrap();

@@ -87,6 +87,7 @@ fn settings_for_r(
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
+    use std::path::Path;
 
     use super::*;
     use crate::command_line::{self, CommandLine};
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn address_log_and_settings_are_handed_over() {
+    fn passes_address_log_and_settings_to_r() {
         let here = std::env::current_dir().unwrap().display().to_string();
         let text = lines_for_r(&["--port", "0", "--log", "access.log", "--admin", "unix:look"]);
         let wanted = format!(
@@ -140,9 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn how_tls_is_to_be_spoken_is_handed_over() {
-        let [cert, key] = ["localhost.pem", "localhost.key"]
-            .map(|name| rookery_test_support::tls_file(name).display().to_string());
+    fn passes_https_settings_to_r() {
+        let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
+        let [cert, key] =
+            ["pem", "key"].map(|kind| tls.join(format!("localhost.{kind}")).display().to_string());
         let files = ["--tls-cert", &cert, "--tls-key", &key, "--no-http2-websockets"];
         let text = lines_for_r(
             &[&files[..], &["--hsts=31536000,subdomains", "--redirect-from=8080"]].concat(),
@@ -151,7 +153,7 @@ mod tests {
                       tls:number:hsts.max_age=31536000\ntls:flag:hsts.include_subdomains=TRUE\n\
                       tls:flag:hsts.preload=FALSE\ntls:number:redirect_from=8080\n";
         assert!(text.contains(wanted), "{text}");
-        let ca = rookery_test_support::tls_file("ca.pem").display().to_string();
+        let ca = tls.join("ca.pem").display().to_string();
         let acme = [
             "--domain=b.example.org",
             "--agree-tos",
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn options_about_workers_need_linux() {
+    fn options_for_workers_need_linux() {
         let target = Target { path: "/app".into(), folder: "/app".into(), is_site: false };
         let address = Address::parse("127.0.0.1", 0).unwrap();
         for args in [&["--workers", "2"][..], &["--drain", "5s"]] {

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_says_what_is_wrong_with_workers() {
+    fn the_status_line_reports_failing_workers() {
         let line = |ready, failures, workers| {
             status_line("Serving on /s".to_owned(), WorkerCounts { ready, failures }, workers)
         };

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_and_what_browsers_are_told_are_understood() {
+    fn converts_settings_of_certificates_and_hsts() {
         let pairs = |requested: &TlsSettings| -> Vec<(Pem, Pem)> {
             requested
                 .pairs
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_understood() {
+    fn converts_acme_settings() {
         let requested =
             |words: &[&str]| acme_settings(&settings(&[&["--domain=b.org"], words].concat()).0);
         let plain = requested(&[]);
@@ -311,19 +311,20 @@ mod tests {
     }
 
     #[test]
-    fn what_an_authority_is_asked_for_is_checked_before_it_is_asked() {
+    fn checks_acme_settings_before_sending_requests() {
         let folder = tempfile::tempdir().unwrap();
         let dir = format!("--acme-dir={}", folder.path().join("acme").display());
         let client_ca =
             format!("--tls-client-ca={}", rookery_test_support::tls_file("ca.pem").display());
         // Without this option the redirect port would be 80.
         let defaults = ["--domain=app.example.org", "--redirect-from=none", &dir];
-        let said = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat())) {
+        let message_for = |words: &[&str]| match check(&settings(&[&defaults[..], words].concat()))
+        {
             Ok(()) => "fine".to_owned(),
-            Err(Failure::CommandLine(said) | Failure::Unavailable(said)) => said,
+            Err(Failure::CommandLine(message) | Failure::Unavailable(message)) => message,
             Err(other) => panic!("{other:?}"),
         };
-        assert_eq!(said(&["--agree-tos"]), "fine");
+        assert_eq!(message_for(&["--agree-tos"]), "fine");
         for (words, says) in [
             (
                 &[][..],
@@ -353,18 +354,19 @@ mod tests {
                 "`--domain`: the authority has no client certificate, so a redirect port is needed",
             ),
         ] {
-            let said = said(words);
-            assert!(said.starts_with(says), "{said}");
+            let message = message_for(words);
+            assert!(message.starts_with(says), "{message}");
         }
     }
 
     #[test]
-    fn a_certificate_that_is_not_there_is_said_at_once() {
-        let Err(Failure::Unavailable(said)) = check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
+    fn a_missing_certificate_is_reported_at_once() {
+        let Err(Failure::Unavailable(message)) =
+            check(&settings(&["--tls-cert=/nowhere/cert.pem"]))
         else {
             panic!("there is none")
         };
-        assert!(said.contains("there is no file /nowhere/cert.pem"), "{said}");
+        assert!(message.contains("there is no file /nowhere/cert.pem"), "{message}");
         check(&settings(&["--tls=dev"])).unwrap();
         check(&settings(&[])).unwrap();
     }

@@ -28,7 +28,7 @@ mod tests {
     use crate::failure::message_of;
 
     #[test]
-    fn a_socket_is_where_the_command_was_given() {
+    fn parses_addresses_and_makes_socket_paths_absolute() {
         assert_eq!(parse("[::1]:9100").unwrap(), AdminAddress::Tcp("[::1]:9100".parse().unwrap()));
         assert_eq!(parse("unix:/run/r/admin").unwrap(), AdminAddress::Unix("/run/r/admin".into()));
         assert!(matches!(parse("unix:a").unwrap(), AdminAddress::Unix(path) if path.is_absolute()));

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_table_are_those_of_the_server() {
+    fn the_table_has_the_same_limits_as_the_server() {
         let limits: Vec<&Setting> =
             table::all().filter(|row| row.section == Section::Limits).collect();
         assert_eq!(limits.len(), NamedLimit::all().len());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_reach_the_server() {
+    fn passes_limits_to_the_server() {
         let config = settings(&[
             (Source::CommandLine, "max_body_size", "2"),
             (Source::File, "max_queued_requests", "3"),

@@ -110,7 +110,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn workers_are_told_what_their_websockets_are() {
+    fn passes_websocket_settings_to_workers() {
         let settings = settings(&[
             (Source::CommandLine, "ws_max_message_size", "1MB"),
             (Source::CommandLine, "max_body_size", "2MB"),
@@ -119,9 +119,9 @@ mod tests {
             (Source::CommandLine, "ws_origins", "same"),
             (Source::CommandLine, "trusted_proxies", "unix"),
         ]);
-        let told = lines_of(|lines| settings.pass_to_worker(lines));
+        let lines = lines_of(|lines| settings.pass_to_worker(lines));
         assert_eq!(
-            told,
+            lines,
             [
                 "cli:number:ws_max_message_size=1000000",
                 "cli:text:ws_origins=same",
@@ -137,7 +137,7 @@ mod tests {
     /// process uses as well applies at a reload only if the worker accepts connections.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_reload_applies_what_workers_are_given() {
+    fn settings_that_workers_get_apply_at_a_reload() {
         use rookery_settings::Applies;
         let of_both = [
             "spool_dir",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_r_are_handed_over_with_their_source() {
+    fn passes_settings_to_r_with_their_source() {
         let settings = settings(&[
             (Source::CommandLine, "trusted_proxies", "10.0.0.0/8,unix"),
             (Source::Environment, "error_detail", "full"),
@@ -164,9 +164,9 @@ mod tests {
             (Source::CommandLine, "spool_dir", "/tmp"),
             (Source::CommandLine, "port", "1"),
         ]);
-        let told = lines_of(|lines| settings.pass_to_r(lines));
+        let lines = lines_of(|lines| settings.pass_to_r(lines));
         assert_eq!(
-            told,
+            lines,
             [
                 "cli:text:trusted_proxies=10.0.0.0/8",
                 "cli:text:trusted_proxies=unix",

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_options_of_r_are_told_apart() {
+    fn distinguishes_arguments_and_options_of_r() {
         assert_eq!(
             read("drain=5\noption:error_detail=full\nwarmup=/a\nwarmup=/b\nlog=a%25%0Ab\n")
                 .unwrap(),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_r_still_has_are_accepted() {
+    fn accepts_former_names_of_r() {
         assert_eq!(
             read("kill_stuck=5\nbody_bytes=1\nrequest_timeout=2").unwrap(),
             [
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_argument_is_told() {
+    fn rejects_wrong_arguments() {
         assert_eq!(read("nonsense=1").unwrap_err(), "`nonsense` is not a setting.");
         assert_eq!(
             read("port=http").unwrap_err(),

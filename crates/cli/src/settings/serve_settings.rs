@@ -108,7 +108,7 @@ mod tests {
     use crate::command_line::tests::{assert_usage_error, served};
 
     #[test]
-    fn the_address_and_the_log_are_what_was_asked_for() {
+    fn converts_address_and_log() {
         let asked =
             served(&["serve", "app/", "--port", "9000", "--host=0.0.0.0", "--log-format", "json"]);
         assert_eq!((asked.host.as_str(), asked.port), ("0.0.0.0", 9000));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_served_where_everybody_looks() {
+    fn a_server_with_a_domain_uses_the_default_ports() {
         let asked = |words: &[&str]| {
             let it = served(&[&["serve", "a", "--domain", "b.org"], words].concat());
             (it.host, it.port, it.settings.redirect_from())
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_need_or_exclude_others_are_told_so() {
+    fn reports_conflicts_between_options() {
         for (words, says) in [
             (
                 &["serve", "a", "--tls", "dev", "--tls-cert", "b"][..],

@@ -176,8 +176,8 @@ fn small(all: &Settings, name: &str) -> u32 {
 /// the CPU affinity of the process allow.
 fn processors() -> u32 {
     const MOST: u32 = 1000;
-    let told = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
-    match told {
+    let count = std::env::var("WEB_CONCURRENCY").ok().and_then(|text| text.parse().ok());
+    match count {
         Some(count @ 1..=MOST) => count,
         _ => std::thread::available_parallelism()
             .map_or(1, |count| count.get().min(MOST as usize) as u32),
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_workers_are_understood() {
+    fn converts_settings_of_workers() {
         let workers = of(&[
             "--workers=2",
             "--max-requests=1000",

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_browser_is_opened_where_the_user_sees_it() {
+    fn opens_a_browser_only_where_the_user_sees_it() {
         let reason = |names: &[&str]| reason_not_to_open(|name| names.contains(&name));
         for names in [&["DISPLAY"][..], &["WAYLAND_DISPLAY"], &["SSH_TTY", "DISPLAY"], &["BROWSER"]]
         {

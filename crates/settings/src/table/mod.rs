@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn help_fits_and_every_row_has_a_paragraph() {
+    fn help_is_short_and_every_row_has_a_paragraph() {
         for row in all() {
             assert!((10..=70).contains(&row.help.chars().count()), "{}: {}", row.name, row.help);
             assert!(!row.help.ends_with('.') || row.help.ends_with("..."), "{}", row.name);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_answered_with_what_may_be_meant() {
+    fn hints_for_unknown_keys_name_the_section_or_a_similar_key() {
         for (section, key, hint) in [
             (Section::Options, "prot", " Did you mean `port:`?"),
             (Section::Options, "max_body_size", " It belongs under `limits:`."),

@@ -28,7 +28,7 @@ fn silent() -> (TcpListener, Vec<TcpStream>) {
 
 /// Fails if addresses are tried one after the other, each until the system gives up.
 #[test]
-fn a_host_that_is_silent_at_one_address_is_reached_at_another() {
+fn a_host_with_one_silent_address_is_reached_at_another() {
     let (silent, _waiting) = silent();
     let port = silent.local_addr().unwrap().port();
     let Ok(listener) = TcpListener::bind((Ipv6Addr::LOCALHOST, port)) else {

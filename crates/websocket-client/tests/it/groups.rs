@@ -21,7 +21,7 @@ fn next(clients: &mut Clients, group: u32) -> Event {
 }
 
 #[test]
-fn events_are_taken_and_wake_ups_told_by_group() {
+fn events_and_wake_ups_are_separated_by_group() {
     let woken = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&woken);
     let mut clients = Clients::new(Box::new(move |group| told.lock().unwrap().push(group)));

@@ -15,7 +15,7 @@ use crate::messages::echo;
 use crate::support::{Bench, Peer, SHORT, client_frame, drain, frame};
 
 #[test]
-fn a_message_has_a_size() {
+fn the_size_of_a_message_is_limited() {
     let peer = Peer::upgraded(|mut socket| {
         socket.write_all(&frame(OpCode::Binary, &[1; 1000])).unwrap();
         socket.write_all(&frame(OpCode::Binary, &[2; 1001])).unwrap();
@@ -31,7 +31,7 @@ fn a_message_has_a_size() {
 }
 
 #[test]
-fn one_that_inflates_has_the_same() {
+fn the_size_of_an_inflated_message_is_limited() {
     let (_server, _listener, url) = echo();
     let mut bench = Bench::new();
     let settings = Settings { max_message_size: 10_000, compresses: true, ..Settings::default() };
@@ -43,7 +43,7 @@ fn one_that_inflates_has_the_same() {
 }
 
 #[test]
-fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
+fn the_send_queue_is_limited_but_accepts_one_message_of_any_size() {
     let peer = Peer::upgraded(|mut socket| {
         std::thread::sleep(SHORT);
         let mut messages = 0;
@@ -72,7 +72,7 @@ fn what_waits_to_be_sent_has_a_bound_and_one_message_is_always_taken() {
 }
 
 #[test]
-fn what_the_application_does_not_take_is_not_read() {
+fn reading_stops_while_the_application_takes_nothing() {
     // More than the system's buffers and the read-ahead.
     const MESSAGES: usize = 1000;
     const SIZE: usize = 64 << 10;
@@ -111,7 +111,7 @@ fn what_the_application_does_not_take_is_not_read() {
 }
 
 #[test]
-fn a_process_has_so_many_clients() {
+fn the_number_of_clients_is_limited() {
     // Raises the limit of descriptors, so that all clients can be opened.
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit to write to, and then to read.

@@ -43,7 +43,7 @@ fn failed(url: &str, roots: &Roots) -> String {
 }
 
 #[test]
-fn wss_with_an_own_authority() {
+fn wss_works_with_a_private_authority() {
     let (_server, _listener, port) = secure_echo("localhost");
     let text = std::fs::read_to_string(tls_file("ca.pem")).unwrap();
     for roots in [roots("ca.pem"), Roots::Custom(text)] {
@@ -75,7 +75,7 @@ fn the_error_for_an_untrusted_authority_names_a_remedy() {
 }
 
 #[test]
-fn a_certificate_is_for_a_name() {
+fn a_certificate_for_another_name_is_rejected() {
     let (_server, _listener, port) = secure_echo("other");
     let message = failed(&format!("wss://localhost:{port}/"), &roots("ca.pem"));
     assert!(
@@ -85,7 +85,7 @@ fn a_certificate_is_for_a_name() {
 }
 
 #[test]
-fn one_that_has_expired_is_refused() {
+fn an_expired_certificate_is_rejected() {
     // The project's own server does not start with such a certificate.
     let peer = Peer::new(|socket: TcpStream| {
         let certificate = CertificateDer::from_pem_file(tls_file("expired.pem")).unwrap();
@@ -122,7 +122,7 @@ fn the_error_for_a_server_without_tls_suggests_ws() {
 }
 
 #[test]
-fn one_that_never_shakes_hands_is_given_up() {
+fn a_tls_handshake_without_response_times_out() {
     let peer = Peer::new(|mut socket: TcpStream| drain(&mut socket));
     let url = peer.url().replace("ws://127.0.0.1", "wss://localhost");
     let mut bench = Bench::new();
@@ -133,7 +133,7 @@ fn one_that_never_shakes_hands_is_given_up() {
 }
 
 #[test]
-fn roots_that_are_none_are_an_error_at_once() {
+fn invalid_roots_are_an_error_at_once() {
     let mut clients = Clients::new(Box::new(|_| ()));
     let mut open = |roots: Roots| {
         let address = rookery_websocket_client::Address::parse("wss://localhost:1/").unwrap();

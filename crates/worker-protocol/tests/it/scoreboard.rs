@@ -18,7 +18,7 @@ const SIZE: u64 = size_of::<Scoreboard>() as u64;
 const KILLS: u32 = 25;
 
 #[test]
-fn after_a_kill_what_r_has_begun_is_known() {
+fn after_a_kill_the_begun_requests_are_known() {
     let mut begun_but_undone = 0;
     for kill in 0..KILLS {
         let mut worker = start("scoreboard::handles_requests", "");
@@ -87,7 +87,7 @@ impl LockFd for io::Stdout {
 }
 
 #[test]
-fn a_hostile_worker_cannot_take_the_memory_away_nor_write_what_is_not_understood() {
+fn a_hostile_worker_can_neither_truncate_the_memory_nor_write_unhandled_values() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let memory = File::from(memory);
     for len in [0, SIZE - 1, SIZE + 1] {
@@ -144,7 +144,7 @@ fn memory(size: u64, begin: &[u8], seals: libc::c_int) -> OwnedFd {
 }
 
 #[test]
-fn a_worker_takes_no_other_memory() {
+fn a_worker_rejects_other_memory() {
     let all = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     let (scoreboard, real) = SharedScoreboard::create().unwrap();
     let mut sign = [0; 16];
@@ -172,7 +172,7 @@ fn a_worker_takes_no_other_memory() {
 
 /// Both mappings are the same memory.
 #[test]
-fn what_one_writes_the_other_reads() {
+fn both_mappings_share_the_memory() {
     let (scoreboard, memory) = SharedScoreboard::create().unwrap();
     let theirs = SharedScoreboard::attach(&memory).unwrap();
     let ticket = Ticket::new(9, 4).unwrap();

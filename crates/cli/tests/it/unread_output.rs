@@ -1,8 +1,6 @@
-//! Standard streams that nobody reads: whoever is behind them may have stopped, as a log shipper
-//! that hangs or a terminal after Ctrl-S, and the server goes on and ends all the same.
+//! Tests of standard streams that are not read, for example because a log shipper hangs or a
+//! terminal is stopped by Ctrl-S. The server must keep serving, and stop on request.
 
-use rookery_test_support::TEST_TIMEOUT;
-use rookery_test_support::wait_until;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -11,28 +9,37 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::hand_over::Installed;
-use crate::support::{executable, folder, get, rookery};
+use crate::r_processes::Installed;
+use crate::support::{TIMEOUT, executable, folder, get, rookery};
 
-/// Makes a pipe that is full: what reads it, and an end to write to.
+/// Makes a full pipe. Returns its reader and its writer.
 fn full_pipe() -> (fs::File, OwnedFd) {
     let mut ends = [-1; 2];
-    // SAFETY: room for two descriptors.
+    // SAFETY: `ends` has space for two descriptors.
     assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
-    // SAFETY: just made, and owned by nobody else.
+    // SAFETY: the descriptors were just created, and no other code owns them.
     let (reader, writer) =
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let mut writer = fs::File::from(writer);
     let set = |flags: libc::c_int| {
-        // SAFETY: flags of a descriptor that is open.
+        // SAFETY: the call only sets flags of an open descriptor.
         assert_eq!(unsafe { libc::fcntl(ends[1], libc::F_SETFL, flags) }, 0);
     };
     set(libc::O_NONBLOCK);
     while writer.write(&[b'x'; 4096]).is_ok() {}
-    // Less than a page may be left, and no byte is to be.
+    // Writes single bytes, because the last page may have some space left.
     while writer.write(b"x").is_ok() {}
     set(0);
     (fs::File::from(reader), writer.into())
+}
+
+/// Waits until `is_so` returns true.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let until = Instant::now() + TIMEOUT;
+    while !is_so() {
+        assert!(Instant::now() < until, "it never was so: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// A process that is killed when a test fails.
@@ -40,13 +47,13 @@ struct Running(Child);
 
 impl Running {
     fn signal(&self, number: i32) {
-        // SAFETY: a child that has not been waited for: the id is its.
+        // SAFETY: the child has not been waited for, so the process id is its own.
         assert_eq!(unsafe { libc::kill(i32::try_from(self.0.id()).expect("an id"), number) }, 0);
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + TEST_TIMEOUT;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.0.try_wait().expect("our child") {
                 return status;
@@ -65,14 +72,14 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_site_whose_output_nobody_reads_answers_and_ends() {
+fn a_static_site_works_while_its_output_is_unread() {
     let site = folder(&[("index.html", "hello")]);
     let port = free_port();
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut command = rookery();
     command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
     let mut it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-    wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     for _ in 0..100 {
         assert!(get(port, "/").ends_with("hello"));
     }
@@ -80,7 +87,7 @@ fn a_site_whose_output_nobody_reads_answers_and_ends() {
     assert_eq!(it.end().code(), Some(0));
 }
 
-/// Returns how long the fastest of three ends of a server takes.
+/// Returns the shortest time in which one of three servers stops.
 fn fastest_end(start: impl Fn() -> Running) -> Duration {
     let end = || {
         let mut it = start();
@@ -93,7 +100,7 @@ fn fastest_end(start: impl Fn() -> Running) -> Duration {
 }
 
 #[test]
-fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
+fn the_exit_waits_once_for_all_unread_outputs() {
     let app = folder(&[("site/index.html", "hello"), ("app.R", "1")]);
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n");
@@ -105,11 +112,11 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
             .current_dir(app.path());
         let command = installed.on_path(&mut command).env("LOUD_DIR", started.path());
         let it = Running(command.stdout(out).stderr(err).spawn().expect("it starts"));
-        wait_until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        until("it listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         if what == "site" {
             get(port, "/");
         } else {
-            wait_until("the worker runs", || those_done(started.path()).len() == 1);
+            until("the worker runs", || those_done(started.path()).len() == 1);
         }
         it
     };
@@ -119,22 +126,22 @@ fn the_end_waits_once_for_all_outputs_that_nobody_reads() {
         let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
         let copy = |end: &OwnedFd| end.try_clone().expect("a copy").into();
         let unread = fastest_end(|| start(what, copy(&out), copy(&err)));
-        // One second, and less than the two that two waits would take.
+        // The exit waits for one second in total, and not once for each output.
         assert!(unread < read + Duration::from_millis(1700), "{what}: {unread:?}, else {read:?}");
     }
 }
 
-/// A program in R's place that writes more than pipes hold, and then that it has.
+/// A program in place of R that writes more than pipes hold, and then a file.
 const LOUD: &str = "#!/bin/bash\nfor i in {1..900}; do printf '%01000d\\n' $i; printf \
                     '%01000d\\n' $i >&2; done\ntouch \"$LOUD_DIR/$$\"\nexec sleep 1000\n";
 
-/// The workers that have written all that they had to.
+/// Returns the workers that have written all their output.
 fn those_done(folder: &Path) -> Vec<i32> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Starts two loud workers, whose supervisor has these streams.
+/// Starts two workers with much output. Their supervisor has these streams.
 fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: OwnedFd) -> Running {
     executable(&installed.r(), LOUD);
     let mut command = Command::new(installed.program());
@@ -144,51 +151,51 @@ fn loud(installed: &Installed, [done, app]: [&Path; 2], out: OwnedFd, err: Owned
 }
 
 #[test]
-fn workers_are_read_restarted_and_ended_while_nobody_reads_their_supervisor() {
+fn workers_are_supervised_while_the_output_is_unread() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    until("both have written all", || those_done(done.path()).len() == 2);
     for pid in those_done(done.path()) {
-        // SAFETY: a process that the supervisor has not waited for, since it lives.
+        // SAFETY: the supervisor is alive and has not waited for the process.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     }
-    wait_until("others have taken their places", || those_done(done.path()).len() == 4);
+    until("others have taken their places", || those_done(done.path()).len() == 4);
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
 }
 
 #[test]
-fn a_second_signal_ends_a_supervisor_that_nobody_reads() {
+fn a_second_signal_stops_a_supervisor_with_unread_output() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (_unread_too, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    until("both have written all", || those_done(done.path()).len() == 2);
     it.signal(libc::SIGTERM);
     it.signal(libc::SIGINT);
     it.end();
 }
 
 #[test]
-fn lines_that_nobody_has_read_are_counted_where_somebody_reads_again() {
+fn lost_lines_are_counted() {
     let installed = Installed::new();
     let (done, app) = (folder(&[]), folder(&[("app.R", "1")]));
     let ((_unread, out), (mut late, err)) = (full_pipe(), full_pipe());
     let mut it = loud(&installed, [done.path(), app.path()], out, err);
-    wait_until("both have written all", || those_done(done.path()).len() == 2);
+    until("both have written all", || those_done(done.path()).len() == 2);
     let reading = std::thread::spawn(move || {
-        let mut said = Vec::new();
-        late.read_to_end(&mut said).expect("it is read to its end");
-        String::from_utf8_lossy(&said).into_owned()
+        let mut printed = Vec::new();
+        late.read_to_end(&mut printed).expect("it is read to its end");
+        String::from_utf8_lossy(&printed).into_owned()
     });
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().code(), Some(0));
-    let said = reading.join().expect("it is read");
+    let printed = reading.join().expect("it is read");
     assert!(
-        said.contains("rookery: ") && said.contains(" lines were lost: "),
+        printed.contains("rookery: ") && printed.contains(" lines were lost: "),
         "{} bytes",
-        said.len()
+        printed.len()
     );
 }

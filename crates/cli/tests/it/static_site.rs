@@ -1,6 +1,5 @@
-//! A folder with `index.html`, served by the program itself.
+//! Tests of static sites, which the program serves without R.
 
-use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -9,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::authority::free_port;
-use crate::support::{Running, ask, connect, folder, get, rookery};
+use crate::support::{Running, TIMEOUT, ask, connect, folder, get, rookery};
 
 fn serve(folder: &tempfile::TempDir, options: &[&str]) -> Running {
-    // Nothing of R's, or of anybody else's, is found.
+    // PATH contains neither R nor any other program.
     Running::start(rookery().arg("serve").arg(folder.path()).args(options).env("PATH", "/nowhere"))
 }
 
@@ -23,9 +22,9 @@ fn files_are_served_and_logged_until_sigterm() {
     let mut it = serve(&folder, &["--port", "0", "--log-format", "json"]);
     let port = it.port();
     assert!(
-        it.said.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))),
+        it.stderr.starts_with(&format!("rookery {}: site in ", env!("CARGO_PKG_VERSION"))),
         "{}",
-        it.said
+        it.stderr
     );
     let home = get(port, "/");
     assert!(home.starts_with("HTTP/1.1 200 ") && home.ends_with("<p>home"), "{home}");
@@ -34,7 +33,7 @@ fn files_are_served_and_logged_until_sigterm() {
     assert!(get(port, "/a/style.css").ends_with("b{}"));
     assert!(get(port, "/none").starts_with("HTTP/1.1 404 "));
     assert!(get(port, "/../Cargo.toml").starts_with("HTTP/1.1 400 "));
-    // There is no application that could take these.
+    // A static site has no application that could handle these requests.
     let handshake = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, close\r\nUpgrade: \
                      websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: \
                      dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
@@ -45,13 +44,13 @@ fn files_are_served_and_logged_until_sigterm() {
     );
     it.signal(libc::SIGTERM);
     let (status, out) = it.end();
-    assert_eq!(status.code(), Some(0), "{}", it.said);
+    assert_eq!(status.code(), Some(0), "{}", it.stderr);
     assert_eq!(out.lines().count(), 7, "{out}");
     assert!(out.contains("\"path\":\"/a/style.css\",\"query\":\"\",\"status\":200,"), "{out}");
 }
 
 #[test]
-fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
+fn finishes_responses_after_a_signal_and_stops_at_a_second_one() {
     let folder = folder(&[("index.html", "")]);
     let large = vec![b'x'; 64 << 20];
     fs::write(folder.path().join("large.bin"), &large).unwrap();
@@ -79,15 +78,15 @@ fn what_is_being_sent_is_finished_and_a_second_signal_ends_at_once() {
                 "{}",
                 rest.len()
             );
-            assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+            assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
         }
     }
 }
 
 #[test]
-fn nobody_has_to_read_what_it_says() {
+fn serves_without_a_reader_of_its_output() {
     let folder = folder(&[("index.html", "home")]);
-    // What it writes to has no reader any more; or is closed.
+    // Standard output and standard error have no reader, or are closed.
     for redirections in ["", ">&- 2>&-"] {
         let socket = folder.path().join("site.sock");
         let mut shell = Command::new("/bin/sh");
@@ -95,7 +94,7 @@ fn nobody_has_to_read_what_it_says() {
         shell.arg(env!("CARGO_BIN_EXE_rookery")).arg(folder.path()).arg(&socket);
         let mut it = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop((it.stdout.take(), it.stderr.take()));
-        let until = Instant::now() + TEST_TIMEOUT;
+        let until = Instant::now() + TIMEOUT;
         let mut stream = loop {
             match UnixStream::connect(&socket) {
                 Ok(stream) => break stream,
@@ -108,7 +107,7 @@ fn nobody_has_to_read_what_it_says() {
         let mut answer = [0; 512];
         let read = stream.read(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 "), "{redirections}: {read} bytes");
-        // SAFETY: a child that has not been waited for: the id is its.
+        // SAFETY: the child has not been waited for, so the process id is its own.
         assert_eq!(unsafe { libc::kill(i32::try_from(it.id()).unwrap(), libc::SIGTERM) }, 0);
         drop(stream);
         assert_eq!(it.wait().unwrap().code(), Some(0), "{redirections}");
@@ -116,9 +115,9 @@ fn nobody_has_to_read_what_it_says() {
 }
 
 #[test]
-fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
+fn uses_limits_and_proxies_from_options_and_environment() {
     let folder = folder(&[("index.html", "home")]);
-    let asked = |options: &[&str], variables: &[(&str, &str)], request: &str| {
+    let request_with = |options: &[&str], variables: &[(&str, &str)], request: &str| {
         let mut command = rookery();
         command
             .arg("serve")
@@ -140,7 +139,7 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
         (&["--proxy-protocol"], &[], ""),
         (&[], &[("ROOKERY_PROXY_PROTOCOL", "true")], ""),
     ] {
-        let (answer, _) = asked(options, variables, three);
+        let (answer, _) = request_with(options, variables, three);
         let is_right = if status.is_empty() {
             !answer.contains(" 200 ")
         } else {
@@ -148,14 +147,14 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
         };
         assert!(is_right, "{options:?} {variables:?}: {answer:?}");
     }
-    // Whose id is believed is in the log.
+    // The log shows the request id only of a trusted proxy.
     for (options, variables, is_believed) in [
         (&[][..], &[][..], false),
         (&["--trusted-proxies", "127.0.0.1"], &[], true),
         (&[], &[("ROOKERY_TRUSTED_PROXIES", "10.0.0.0/8, 127.0.0.1")], true),
         (&["--trusted-proxies", "192.0.2.1"], &[("ROOKERY_TRUSTED_PROXIES", "127.0.0.1")], false),
     ] {
-        let (_, log) = asked(options, variables, three);
+        let (_, log) = request_with(options, variables, three);
         assert_eq!(log.contains("\"mine\""), is_believed, "{options:?} {variables:?}: {log}");
     }
     let mut it = Running::start(
@@ -167,16 +166,16 @@ fn limits_and_proxies_are_those_that_were_given_or_of_the_environment() {
     );
     assert_eq!(it.end().0.code(), Some(1));
     assert!(
-        it.said.starts_with(
+        it.stderr.starts_with(
             "rookery: The environment variable ROOKERY_BODY_BYTES must be a size such as"
         ),
         "{}",
-        it.said
+        it.stderr
     );
 }
 
 #[test]
-fn a_sighup_ends_it_unless_it_is_ignored() {
+fn sighup_stops_a_static_site_unless_ignored() {
     let folder = folder(&[("index.html", "home")]);
     let mut it = serve(&folder, &["--port", "0", "--log=none"]);
     it.port();
@@ -197,7 +196,7 @@ fn a_sighup_ends_it_unless_it_is_ignored() {
 }
 
 #[test]
-fn a_sighup_has_certificates_read_anew() {
+fn sighup_reads_certificates_again() {
     let folder = folder(&[("index.html", "home")]);
     let data = tempfile::tempdir().unwrap();
     let mut it = Running::start(
@@ -208,10 +207,10 @@ fn a_sighup_has_certificates_read_anew() {
             .env("R_USER_DATA_DIR", data.path()),
     );
     let port = it.port();
-    assert!(it.said.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.said);
+    assert!(it.stderr.contains(&format!("Serving on https://127.0.0.1:{port} ")), "{}", it.stderr);
     it.await_line("Made a certificate for localhost: ");
     let certificate = data.path().join("R/rookery/tls/localhost.pem");
-    // In the clear it is told what was meant, so TLS is spoken.
+    // The response to plaintext HTTP shows that the port uses TLS.
     assert!(get(port, "/").starts_with("HTTP/1.1 400 "));
     it.signal(libc::SIGHUP);
     it.await_line("TLS: the certificates have been read again");
@@ -223,7 +222,7 @@ fn a_sighup_has_certificates_read_anew() {
 }
 
 #[test]
-fn requests_in_the_clear_are_sent_on() {
+fn redirects_plaintext_http() {
     let folder = folder(&[("index.html", "home")]);
     let data = tempfile::tempdir().unwrap();
     let mut made = Running::start(
@@ -252,24 +251,24 @@ fn requests_in_the_clear_are_sent_on() {
     let location = format!("location: https://localhost:{port}/a?b\r\n");
     assert!(answer.to_lowercase().contains(&location), "{answer}");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 
-    // A port that is taken, and a socket, which has none.
+    // A port in use, and a Unix socket, which has no port to redirect from.
     let mut taken =
         serve(&folder, &[&words[..], &["--redirect-from", &other.to_string()]].concat());
     assert_eq!(taken.end().0.code(), Some(4));
-    assert!(taken.said.contains(" of 127.0.0.1 is in use, by "), "{}", taken.said);
+    assert!(taken.stderr.contains(" of 127.0.0.1 is in use, by "), "{}", taken.stderr);
     let mut socket = serve(&folder, &[&words[..], &["--host", "unix:/tmp/none.sock"]].concat());
     assert_eq!(socket.end().0.code(), Some(2));
     assert!(
-        socket.said.contains("`--redirect-from` cannot be used with a Unix socket"),
+        socket.stderr.contains("`--redirect-from` cannot be used with a Unix socket"),
         "{}",
-        socket.said
+        socket.stderr
     );
 }
 
 #[test]
-fn a_unix_socket_is_served_and_gone_afterwards() {
+fn serves_on_a_unix_socket_and_removes_it() {
     let folder = folder(&[("index.html", "home")]);
     let path = folder.path().join("site.sock");
     let mut it = serve(&folder, &["--log=none", "--host", &format!("unix:{}", path.display())]);
@@ -285,29 +284,29 @@ fn a_unix_socket_is_served_and_gone_afterwards() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_with_who_has_it() {
+fn reports_a_busy_port_with_its_owner() {
     let folder = folder(&[("index.html", "")]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let mut it = serve(&folder, &["--port", &port.to_string()]);
     assert_eq!(it.end().0.code(), Some(4));
     assert!(
-        it.said.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")),
+        it.stderr.starts_with(&format!("rookery: Port {port} of 127.0.0.1 is in use, by ")),
         "{}",
-        it.said
+        it.stderr
     );
 }
 
-/// Pages of its memory that are in the machine's, in bytes.
+/// Returns the resident memory of a process in bytes.
 fn resident(process: u32) -> usize {
     let text = fs::read_to_string(format!("/proc/{process}/statm")).unwrap();
     text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 #[test]
-fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
+fn idle_connections_return_their_memory() {
     const CROWD: usize = 800;
-    // What ten connections cost is what a server allocates once.
+    // The first ten connections allocate memory that is needed only once.
     const MOST_EACH: usize = 6 << 10;
     let folder = folder(&[("index.html", "<p>home")]);
     let mut it = serve(&folder, &["--port", "0", "--log=none"]);
@@ -330,7 +329,7 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
     let few = kept(10);
     let before = resident(it.id());
     let crowd = kept(CROWD);
-    let until = Instant::now() + TEST_TIMEOUT;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let each = resident(it.id()).saturating_sub(before) / CROWD;
         if each < MOST_EACH {
@@ -343,7 +342,7 @@ fn a_crowd_that_has_gone_quiet_gives_its_memory_back() {
 }
 
 #[test]
-fn there_is_no_r_that_an_admin_listener_could_tell_of() {
+fn rejects_an_admin_listener_for_a_static_site() {
     let folder = folder(&[("index.html", "")]);
     let output = rookery()
         .arg("serve")
@@ -352,9 +351,10 @@ fn there_is_no_r_that_an_admin_listener_could_tell_of() {
         .output()
         .expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("`--admin` reports on the R processes of an app, and a static site has none"),
-        "{said}"
+        printed
+            .contains("`--admin` reports on the R processes of an app, and a static site has none"),
+        "{printed}"
     );
 }

@@ -1,15 +1,16 @@
-//! The program as the first process of a container: in a process namespace of its own, where that is allowed.
+//! Tests of the program as PID 1 of a process namespace, where such namespaces are allowed.
 
-use rookery_test_support::TEST_TIMEOUT;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::hand_over::Installed;
-use crate::support::{Running, executable, folder};
+use crate::r_processes::Installed;
+use crate::support::{Running, TIMEOUT, executable, folder};
 
-/// Puts a command into a namespace in which it is process 1; `None`, with the reason told, where that is not allowed.
+/// Wraps a command so that it runs as PID 1 of a new namespace. Returns `None`, and prints the
+/// reason, where that is not allowed.
 fn as_first(program: &std::path::Path) -> Option<Command> {
-    // The host's files, with a /proc of its own; what ends `unshare` ends it.
+    // The namespace has the host's files and a /proc of its own. Killing `unshare` kills the
+    // command.
     let wrapped = |command: &mut Command| {
         command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
     };
@@ -35,9 +36,9 @@ fn as_first(program: &std::path::Path) -> Option<Command> {
     Some(command)
 }
 
-/// The process whose number is 1 in the namespace that `unshare` has made.
+/// Returns the process that is PID 1 in the namespace of `unshare`.
 fn first_of(unshare: u32) -> i32 {
-    let until = Instant::now() + TEST_TIMEOUT;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children")).unwrap();
@@ -50,12 +51,12 @@ fn first_of(unshare: u32) -> i32 {
 }
 
 fn signal(pid: i32, number: i32) {
-    // SAFETY: passes no memory; a process of this test's.
+    // SAFETY: the call takes no pointers, and the process belongs to this test.
     assert_eq!(unsafe { libc::kill(pid, number) }, 0);
 }
 
 #[test]
-fn a_site_ends_in_order_when_the_container_is_stopped() {
+fn a_static_site_shuts_down_gracefully_as_pid_1() {
     let site = folder(&[("index.html", "home")]);
     let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
     let mut it =
@@ -64,19 +65,19 @@ fn a_site_ends_in_order_when_the_container_is_stopped() {
     assert!(crate::support::get(port, "/").ends_with("home"));
     signal(first_of(it.id()), libc::SIGTERM);
     let (status, _) = it.end();
-    assert_eq!(status.code(), Some(0), "{}", it.said);
+    assert_eq!(status.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn sockets_and_a_watchdog_of_the_first_process_are_the_servers() {
+fn sockets_and_watchdog_of_pid_1_reach_the_server() {
     let site = folder(&[("index.html", "home")]);
     let Some(mut command) = as_first(env!("CARGO_BIN_EXE_rookery").as_ref()) else { return };
     let (notify, tcp) =
         (site.path().join("notify"), std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let manager = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
-    manager.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     let port = tcp.local_addr().unwrap().port();
-    crate::service::hand_over(&mut command, vec![tcp.into()]);
+    crate::service_manager::hand_over(&mut command, vec![tcp.into()]);
     command.envs([("LISTEN_PID", "1"), ("WATCHDOG_PID", "1"), ("WATCHDOG_USEC", "200000")]);
     command
         .env("NOTIFY_SOCKET", &notify)
@@ -84,22 +85,22 @@ fn sockets_and_a_watchdog_of_the_first_process_are_the_servers() {
         .arg(site.path())
         .args(["--port", "0", "--no-log"]);
     let mut it = Running::start(&mut command);
-    let said = it.await_line("Serving on ");
-    assert!(said.contains(&format!("http://127.0.0.1:{port} ")), "{said}");
+    let printed = it.await_line("Serving on ");
+    assert!(printed.contains(&format!("http://127.0.0.1:{port} ")), "{printed}");
     assert!(crate::support::get(port, "/").ends_with("home"));
     let mut bytes = [0; 4096];
     while manager.recv(&mut bytes).is_ok_and(|read| &bytes[..read] != b"WATCHDOG=1") {}
     assert!(bytes.starts_with(b"WATCHDOG=1"));
     signal(first_of(it.id()), libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
+fn pid_1_reaps_orphans_and_exits_with_the_status_of_r() {
     let installed = Installed::new();
     executable(
         &installed.r(),
-        // What it leaves behind ends later, and its parent has gone by then.
+        // The background processes outlive their parent.
         "#!/bin/bash\n(sleep 0.2 & sleep 0.3 &)\necho started as $$ >&2\nwhile [ ! -e end ]; do \
          sleep 0.05; done\nexit 9\n",
     );
@@ -107,34 +108,34 @@ fn orphans_are_buried_and_the_exit_status_is_that_of_r() {
     let Some(mut command) = as_first(&installed.program()) else { return };
     command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
-    let said = it.await_line("started as ");
-    assert!(!said.contains("started as 1\n"), "R is not the first process: {said}");
+    let printed = it.await_line("started as ");
+    assert!(!printed.contains("started as 1\n"), "R is not the first process: {printed}");
     let first = first_of(it.id());
     let began = Instant::now();
     loop {
         let children =
             std::fs::read_to_string(format!("/proc/{first}/task/{first}/children")).unwrap();
-        // Only the supervisor is left, and no orphan that sleeps or is dead.
+        // Only the supervisor is left, and neither a running nor a dead orphan.
         if children.split_ascii_whitespace().count() == 1
             && began.elapsed() > Duration::from_secs(1)
         {
             break;
         }
-        assert!(began.elapsed() < TEST_TIMEOUT, "{children}");
+        assert!(began.elapsed() < TIMEOUT, "{children}");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(app.path().join("end"), "").unwrap();
     let (status, _) = it.end();
-    assert_eq!(status.code(), Some(9), "{}", it.said);
+    assert_eq!(status.code(), Some(9), "{}", it.stderr);
 }
 
 #[test]
-fn a_death_by_a_signal_is_told_as_shells_do() {
+fn pid_1_reports_termination_by_a_signal_like_a_shell() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\nkill -KILL $$\n");
     let app = folder(&[("app.R", "1")]);
     let Some(mut command) = as_first(&installed.program()) else { return };
     command.arg("serve").arg(app.path()).args(["--port", "0", "--no-log", "--restart", "never"]);
     let mut it = Running::start(installed.on_path(&mut command));
-    assert_eq!(it.end().0.code(), Some(137), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(137), "{}", it.stderr);
 }

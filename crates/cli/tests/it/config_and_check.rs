@@ -1,10 +1,10 @@
-//! `rookery config` and `rookery check`, with a shell script in R's place.
+//! Tests of `rookery config` and `rookery check`, with a shell script in place of R.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use crate::hand_over::Installed;
+use crate::r_processes::Installed;
 use crate::support::{executable, folder};
 
 /// Runs a command, and asserts that it starts no R process.
@@ -16,20 +16,20 @@ fn run(
     executable(&installed.r(), "#!/bin/bash\necho STARTED >&2\nexit 7\n");
     let mut command = Command::new(installed.program());
     command.args(words).current_dir(app);
-    let (status, out, said) = installed.run(command.env("ROOKERY_ERROR_DETAIL", "full"));
-    assert!(!said.contains("STARTED"), "{said}");
-    (status, out, said)
+    let (status, out, printed) = installed.run(command.env("ROOKERY_ERROR_DETAIL", "full"));
+    assert!(!printed.contains("STARTED"), "{printed}");
+    (status, out, printed)
 }
 
 #[test]
-fn config_tells_each_value_and_where_it_comes_from_without_starting_r() {
+fn config_lists_values_and_sources_without_starting_r() {
     let installed = Installed::new();
     let text =
         "engine: rookery\napp: app.R\noptions:\n  port: 9000\n  limits: {max_body_size: 10MB}\n";
     let app = folder(&[("_server.yml", text), ("app.R", "1")]);
-    let (status, out, said) =
+    let (status, out, printed) =
         run(&installed, &["config", ".", "--log-format", "json", "-p", "1"], app.path());
-    assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
+    assert_eq!((status, printed.as_str()), (Some(0), ""), "{out}");
     let line = |name: &str| {
         out.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap_or_default()
     };
@@ -46,7 +46,7 @@ fn config_tells_each_value_and_where_it_comes_from_without_starting_r() {
 }
 
 #[test]
-fn check_finds_what_would_keep_a_server_from_starting() {
+fn check_reports_what_would_keep_the_server_from_starting() {
     let installed = Installed::new();
     let apps = folder(&[
         ("fine/app.R", "1"),
@@ -56,8 +56,8 @@ fn check_finds_what_would_keep_a_server_from_starting() {
         ("site/index.html", "home"),
     ]);
     let check = |words: &[&str]| run(&installed, &[&["check"], words].concat(), apps.path());
-    let (status, out, said) = check(&["fine", "--port=0"]);
-    assert_eq!((status, said.as_str()), (Some(0), ""));
+    let (status, out, printed) = check(&["fine", "--port=0"]);
+    assert_eq!((status, printed.as_str()), (Some(0), ""));
     assert!(out.ends_with("/fine can be served: an R app.\n"), "{out}");
     assert!(check(&["site", "--port=0"]).1.contains("a site"));
     for (words, status, says) in [
@@ -82,9 +82,9 @@ fn check_finds_what_would_keep_a_server_from_starting() {
         (&["fine", "--drain=soon"], 2, "`--drain` must be a time"),
         (&["missing"], 1, "does not exist"),
     ] {
-        let (found, _, said) = check(words);
-        assert_eq!(found, Some(status), "{words:?}: {said}");
-        assert!(said.contains(says), "{words:?}: {said}");
+        let (found, _, printed) = check(words);
+        assert_eq!(found, Some(status), "{words:?}: {printed}");
+        assert!(printed.contains(says), "{words:?}: {printed}");
     }
 }
 

@@ -1,18 +1,17 @@
-//! What a reload does with a `_server.yml` that has changed, with a shell script in R's place.
+//! Tests of reloads with a changed `_server.yml`, with a shell script in place of R.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use rookery_test_support::TEST_TIMEOUT;
-use rookery_test_support::tls_file;
 use tempfile::TempDir;
 
-use crate::hand_over::Installed;
-use crate::support::{Running, executable, folder};
+use crate::r_processes::Installed;
+use crate::support::{Running, TIMEOUT, executable, folder};
 
-/// Replaces `R` by a script that notes its generation and what it was given, and goes on. What it
-/// would write on stderr is held back while no worker is ready.
-fn telling(installed: &Installed) {
+/// Replaces `R` by a script that writes its generation and its settings to a file and keeps
+/// running. A file is used because output on stderr is held back while no worker is ready.
+fn print_settings(installed: &Installed) {
     executable(
         &installed.r(),
         "#!/bin/bash\necho \"generation $ROOKERY_GENERATION of $ROOKERY_WORKER_COUNT:\" \
@@ -20,9 +19,9 @@ fn telling(installed: &Installed) {
     );
 }
 
-/// Waits until a worker has noted `words`, and returns the line.
+/// Waits until a worker has written `words`, and returns the line.
 fn await_note(app: &TempDir, words: &str) -> String {
-    let until = Instant::now() + TEST_TIMEOUT;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let text = notes(app);
         if let Some(line) =
@@ -52,7 +51,7 @@ fn write(app: &TempDir, options: &str) {
 }
 
 fn serve(installed: &Installed, app: &TempDir, words: &[&str]) -> Running {
-    telling(installed);
+    print_settings(installed);
     let mut command = Command::new(installed.program());
     command.args(["serve", ".", "--log", "none"]).args(words).current_dir(app.path());
     command.env("ROOKERY_ERROR_DETAIL", "message");
@@ -61,11 +60,11 @@ fn serve(installed: &Installed, app: &TempDir, words: &[&str]) -> Running {
 
 fn end(mut it: Running) {
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
+fn sighup_reads_the_file_again_and_names_settings_that_need_a_restart() {
     let installed = Installed::new();
     let app =
         app("  port: 0\n  reconnect: always\n  limits: {max_body_size: 1MB, idle_timeout: 9}\n");
@@ -78,7 +77,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
     ] {
         assert!(line.contains(given), "{given}: {line}");
     }
-    // The environment and the command line count as before.
+    // The environment and the command line have not changed.
     write(
         &app,
         "  port: 64999\n  reconnect: never\n  error_detail: full\n  admin: 127.0.0.1:0\n  sticky: \
@@ -100,7 +99,7 @@ fn a_hangup_reads_the_file_again_and_names_what_needs_a_restart() {
 }
 
 #[test]
-fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
+fn a_mistake_in_the_file_cancels_the_reload() {
     let installed = Installed::new();
     let app = app("  port: 0\n  reconnect: always\n");
     let mut it = serve(&installed, &app, &[]);
@@ -113,7 +112,7 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
         ),
         ("  port: 0\n  tls: {cert: /nowhere/cert.pem}\n", "there is no file /nowhere/cert.pem"),
         ("  port: 0\n  host: app.test\n", "must be `localhost` or an IP address of this machine"),
-        // TEST-NET-1 of RFC 5737: nobody's.
+        // RFC 5737 reserves this address (TEST-NET-1) for documentation.
         ("  port: 0\n  host: 192.0.2.1\n", "Cannot listen on 192.0.2.1 port 0"),
         ("  host: unix:app.R\n", "a file that is not a socket has this path"),
         ("  port: 0\n  admin: 192.0.2.1:9100\n", "Cannot listen for `--admin` on 192.0.2.1:9100"),
@@ -123,7 +122,7 @@ fn a_mistake_in_the_file_refuses_the_reload_with_its_position() {
         let line = it.await_line("the reload is refused, and what runs stays as it is:");
         assert!(line.contains(says), "{line}");
     }
-    assert!(!notes(&app).contains("generation 1"), "{}", it.said);
+    assert!(!notes(&app).contains("generation 1"), "{}", it.stderr);
     write(&app, "  port: 0\n  reconnect: never\n");
     it.signal(libc::SIGHUP);
     let line = await_note(&app, "generation 1");
@@ -145,7 +144,7 @@ fn a_reload_changes_the_number_of_workers_but_not_the_limits_of_a_front_end() {
 }
 
 #[test]
-fn a_change_of_the_file_reloads_what_watches_files() {
+fn a_changed_file_triggers_a_reload_with_watching() {
     let installed = Installed::new();
     let app = app("  port: 0\n  reload: on\n");
     let mut it = serve(&installed, &app, &[]);
@@ -160,11 +159,12 @@ fn a_change_of_the_file_reloads_what_watches_files() {
 }
 
 #[test]
-fn other_certificates_are_taken_at_a_reload_but_not_https_itself() {
+fn a_reload_applies_new_certificates_but_does_not_turn_https_on() {
     let installed = Installed::new();
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/tls");
     let options = |name: &str| {
-        let [cert, key] = ["pem", "key"].map(|kind| tls_file(&format!("{name}.{kind}")));
-        format!("  port: 0\n  tls: {{cert: {}, key: {}}}\n", cert.display(), key.display())
+        let tls = tls.display();
+        format!("  port: 0\n  tls: {{cert: {tls}/{name}.pem, key: {tls}/{name}.key}}\n")
     };
     let app = app(&options("localhost"));
     let mut it = serve(&installed, &app, &[]);

@@ -1,6 +1,6 @@
-//! What a terminal shows: the start-up screen, `--open`, `rookery new` and `rookery --version --verbose`.
+//! Tests of terminal output: the start-up screen, `--open`, `rookery new` and `rookery --version
+//! --verbose`.
 
-use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::{FromRawFd as _, OwnedFd};
@@ -8,10 +8,10 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::hand_over::Installed;
-use crate::support::{Running, executable, folder, get, rookery};
+use crate::r_processes::Installed;
+use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
 
-/// Returns what a site shows at its start, in an environment without variables about colour.
+/// Returns the start-up screen of a static site, without environment variables about colour.
 fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
     let site = folder(&[("index.html", "home")]);
     let mut command = rookery();
@@ -20,18 +20,18 @@ fn shown(words: &[&str], variables: &[(&str, &str)]) -> (String, u16) {
     }
     command.arg("serve").arg(site.path()).args(["-p", "0", "--log", "none"]).args(words);
     let mut it = Running::start(command.envs(variables.iter().copied()));
-    // The second line, in which colour stands around the address.
+    // On the second line, colour codes surround the address.
     let line = it.await_line("Serving on ");
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let port = line.split("//").nth(1).and_then(|rest| rest.rsplit(':').next()).map(digits);
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
     let root = fs::canonicalize(site.path()).unwrap().display().to_string();
-    (it.said.replace(&root, "ROOT"), port.unwrap().parse().unwrap())
+    (it.stderr.replace(&root, "ROOT"), port.unwrap().parse().unwrap())
 }
 
 #[test]
-fn the_screen_is_plain_in_a_log_and_coloured_where_that_is_forced() {
+fn the_screen_has_colour_in_a_log_only_if_forced() {
     let version = env!("CARGO_PKG_VERSION");
     let (text, port) = shown(&[], &[]);
     assert_eq!(
@@ -50,7 +50,7 @@ fn the_screen_is_plain_in_a_log_and_coloured_where_that_is_forced() {
 }
 
 #[test]
-fn on_all_interfaces_the_address_for_other_machines_is_shown_if_there_is_one() {
+fn shows_the_network_address_on_all_interfaces() {
     let (text, port) = shown(&["--host", "0.0.0.0"], &[]);
     assert!(
         text.contains(&format!("Serving on http://127.0.0.1:{port} (Ctrl-C stops)\n")),
@@ -63,9 +63,9 @@ fn on_all_interfaces_the_address_for_other_machines_is_shown_if_there_is_one() {
 }
 
 #[test]
-fn open_has_the_browser_show_the_address_once_it_is_served() {
+fn opens_the_browser_once_the_server_is_ready() {
     let root = folder(&[("site/index.html", "home"), ("bin/none", "")]);
-    let told = root.path().join("told");
+    let url_file = root.path().join("told");
     executable(
         &root.path().join("bin/xdg-open"),
         "#!/bin/sh\necho \"$# $1 [$ROOKERY_PORT$NOTIFY_SOCKET]\" > \"$TOLD.new\"\nmv \
@@ -79,7 +79,7 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
         let path = format!("{}:/usr/bin:/bin", root.path().join("bin").display());
         command
             .env("PATH", path)
-            .env("TOLD", &told)
+            .env("TOLD", &url_file)
             .env("ROOKERY_PORT", "0")
             .envs(variables.iter().copied());
         command.arg("serve").arg(root.path().join("site")).args(["--log", "none", "--open"]);
@@ -88,16 +88,16 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
     if cfg!(not(target_os = "macos")) {
         let mut it = start(&[("DISPLAY", ":0")]);
         let port = it.port();
-        let until = Instant::now() + TEST_TIMEOUT;
-        while !told.exists() {
-            assert!(Instant::now() < until, "no browser is opened: {}", it.said);
+        let until = Instant::now() + TIMEOUT;
+        while !url_file.exists() {
+            assert!(Instant::now() < until, "no browser is opened: {}", it.stderr);
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The browser has none of the program's own variables.
-        let text = fs::read_to_string(&told).unwrap();
+        // The browser does not inherit the variables of the program.
+        let text = fs::read_to_string(&url_file).unwrap();
         assert_eq!(text, format!("1 http://127.0.0.1:{port} []\n"));
         assert!(get(port, "/").ends_with("home"));
-        fs::remove_file(&told).unwrap();
+        fs::remove_file(&url_file).unwrap();
     }
     let mut it = start(&[("SSH_CONNECTION", "192.0.2.1 1 192.0.2.2 22")]);
     let line = it.await_line("over SSH");
@@ -108,8 +108,8 @@ fn open_has_the_browser_show_the_address_once_it_is_served() {
         "{line}"
     );
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
-    assert!(!told.exists());
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+    assert!(!url_file.exists());
 }
 
 #[test]
@@ -122,29 +122,29 @@ fn a_new_app_passes_the_check_and_is_not_overwritten() {
             command.args(["new", kind, kind]).current_dir(root.path());
             installed.run(&mut command)
         };
-        let (status, out, said) = new();
-        assert_eq!((status, said.as_str()), (Some(0), ""));
+        let (status, out, printed) = new();
+        assert_eq!((status, printed.as_str()), (Some(0), ""));
         assert!(out.starts_with(&format!("Wrote {made} to {kind}:\n  _server.yml\n")), "{out}");
         assert!(out.ends_with(&format!("\nNext: rookery dev {kind}\n")), "{out}");
-        let (status, _, said) = new();
+        let (status, _, printed) = new();
         assert_eq!(status, Some(1));
-        assert!(said.contains("no file is overwritten"), "{said}");
+        assert!(printed.contains("no file is overwritten"), "{printed}");
         let mut check = Command::new(installed.program());
         check.args(["check", kind, "--port", "0"]).current_dir(root.path());
-        let (status, out, said) = installed.run(&mut check);
-        assert_eq!((status, said.as_str()), (Some(0), ""), "{out}");
+        let (status, out, printed) = installed.run(&mut check);
+        assert_eq!((status, printed.as_str()), (Some(0), ""), "{out}");
         assert!(out.contains("can be served: "), "{out}");
     }
 }
 
 #[test]
-fn the_verbose_version_names_the_r_and_the_package_and_no_variable_of_the_environment() {
+fn the_verbose_version_names_r_and_the_package_but_no_environment() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/sh\necho 'R version 9.8.7 (a test)'\necho more\n");
     let mut command = Command::new(installed.program());
     command.args(["--version", "--verbose"]).env("ROOKERY_TOKEN", "hush-hush");
-    let (status, out, said) = installed.run(&mut command);
-    assert_eq!((status, said.as_str()), (Some(0), ""));
+    let (status, out, printed) = installed.run(&mut command);
+    assert_eq!((status, printed.as_str()), (Some(0), ""));
     assert!(out.starts_with(&format!("rookery {}\n", env!("CARGO_PKG_VERSION"))), "{out}");
     assert!(
         out.contains("\nR:        R version 9.8.7 (a test), ") && out.contains("/bin/R\n"),
@@ -154,10 +154,11 @@ fn the_verbose_version_names_the_r_and_the_package_and_no_variable_of_the_enviro
     assert!(!out.contains("hush-hush") && !out.contains("more"), "{out}");
 }
 
-/// Returns what a site shows on a terminal, up to the end of the line with the address.
+/// Returns the start-up screen of a static site on a terminal, up to the line with the address.
 fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     let (mut master, mut slave) = (-1, -1);
-    // SAFETY: room for two descriptors; neither a name nor settings of the terminal are asked for.
+    // SAFETY: both descriptors have space, and neither a name nor settings of the terminal are
+    // requested.
     let opened = unsafe {
         libc::openpty(
             &raw mut master,
@@ -168,7 +169,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
         )
     };
     assert_eq!(opened, 0);
-    // SAFETY: just opened, and owned by nobody else.
+    // SAFETY: the descriptors were just opened, and no other code owns them.
     let (master, slave) = unsafe { (fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
     let site = folder(&[("index.html", "home")]);
     let mut command = rookery();
@@ -177,20 +178,20 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
     }
     command.arg("serve").arg(site.path()).args(["-p", "0", "--log", "none"]).env("TERM", "xterm");
     let mut it = command.envs(variables.iter().copied()).stderr(slave).spawn().unwrap();
-    // The command has a copy of the terminal, which would keep it from ending.
+    // The command has a copy of the terminal, which would otherwise stay open.
     drop(command);
-    let (told, hears) = mpsc::channel();
+    let (lines, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(master).lines() {
             let Ok(line) = line else { return };
-            if told.send(line).is_err() {
+            if lines.send(line).is_err() {
                 return;
             }
         }
     });
     let mut text = String::new();
     while !text.contains("Ctrl-C stops") {
-        match hears.recv_timeout(TEST_TIMEOUT) {
+        match receiver.recv_timeout(TIMEOUT) {
             Ok(line) => text.extend([&line, "\n"]),
             Err(_) => break,
         }
@@ -202,7 +203,7 @@ fn shown_on_terminal(variables: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_terminal_has_colours_unless_variables_say_otherwise() {
+fn uses_colour_on_a_terminal_unless_variables_say_otherwise() {
     let text = shown_on_terminal(&[]);
     assert!(
         text.contains("\x1b[1mrookery\x1b[0m ") && text.contains("Serving on \x1b[1;36mhttp"),

@@ -1,5 +1,5 @@
-//! The address of a server whose supervisor was killed, which its last worker still has. A process that
-//! sleeps stands for that worker; the whole is in r/tests/testthat/test-workers-direct.R.
+//! Tests of the address of a server whose supervisor was killed. A sleeping process stands in for
+//! the worker that still has the address. r/tests/testthat/test-workers-direct.R tests this with R.
 
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 
 use crate::support::{Running, folder, get, rookery};
 
-/// A process that has a listener and accepts nothing.
+/// A process that has a listener and accepts no connections.
 struct Holder(Child);
 
 impl Holder {
@@ -22,11 +22,11 @@ impl Holder {
             command.env("ROOKERY_INTERNAL_CONTROL_FD", "9");
         }
         let keep = move || {
-            // SAFETY: async-signal-safe, of a descriptor that is open.
+            // SAFETY: the call is async-signal-safe, and the descriptor is open.
             unsafe { libc::fcntl(number, libc::F_SETFD, 0) };
             Ok(())
         };
-        // SAFETY: it allocates nothing and takes no lock.
+        // SAFETY: the closure allocates nothing and takes no lock.
         unsafe { command.pre_exec(keep) };
         Holder(command.spawn().unwrap())
     }
@@ -43,7 +43,7 @@ const WAITS: &str =
     "until a worker whose supervisor was killed has finished its requests: sleep (process ";
 
 #[test]
-fn a_successor_waits_for_the_worker_of_a_supervisor_that_was_killed() {
+fn waits_for_the_worker_of_a_killed_supervisor() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let holder = Holder::start(listener, true);
@@ -52,17 +52,17 @@ fn a_successor_waits_for_the_worker_of_a_supervisor_that_was_killed() {
     command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
     let mut it = Running::start(&mut command);
     it.await_line(WAITS);
-    assert!(!it.said.contains("Serving on"), "{}", it.said);
+    assert!(!it.stderr.contains("Serving on"), "{}", it.stderr);
     drop(holder);
     assert_eq!(it.port(), port);
     assert!(get(port, "/").ends_with("the successor"));
-    assert_eq!(it.said.matches(WAITS).count(), 1, "{}", it.said);
+    assert_eq!(it.stderr.matches(WAITS).count(), 1, "{}", it.stderr);
     it.signal(libc::SIGTERM);
     assert_eq!(it.end().0.code(), Some(0));
 }
 
 #[test]
-fn a_successor_waits_for_a_unix_socket_as_well_and_may_be_ended_meanwhile() {
+fn waits_for_a_worker_on_a_unix_socket_and_can_be_stopped() {
     use std::os::unix::process::ExitStatusExt as _;
     let site = folder(&[("index.html", "home")]);
     let path = site.path().join("s o c k e t");
@@ -76,14 +76,14 @@ fn a_successor_waits_for_a_unix_socket_as_well_and_may_be_ended_meanwhile() {
     let (mut ended, mut serves) = (start(), start());
     ended.await_line(WAITS);
     ended.signal(libc::SIGTERM);
-    assert_eq!(ended.end().0.signal(), Some(libc::SIGTERM), "{}", ended.said);
+    assert_eq!(ended.end().0.signal(), Some(libc::SIGTERM), "{}", ended.stderr);
     serves.await_line(WAITS);
     drop(holder);
     serves.await_line("Serving on ");
 }
 
 #[test]
-fn the_address_of_any_other_process_is_not_waited_for() {
+fn does_not_wait_for_other_processes() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let _holder = Holder::start(listener, false);
@@ -92,5 +92,5 @@ fn the_address_of_any_other_process_is_not_waited_for() {
     command.args(["serve", ".", "--port", &port.to_string()]).current_dir(site.path());
     let mut it = Running::start(&mut command);
     assert_eq!(it.end().0.code(), Some(4));
-    assert!(it.said.contains("is in use") && !it.said.contains("was killed"), "{}", it.said);
+    assert!(it.stderr.contains("is in use") && !it.stderr.contains("was killed"), "{}", it.stderr);
 }

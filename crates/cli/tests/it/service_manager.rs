@@ -1,6 +1,5 @@
-//! The program under a service manager: what it is told, and sockets that it is handed.
+//! Tests with a service manager: notifications, socket activation, logs and `rookery status`.
 
-use rookery_test_support::TEST_TIMEOUT;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -11,32 +10,32 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::hand_over::Installed;
-use crate::support::{Running, executable, folder, get, rookery};
+use crate::r_processes::Installed;
+use crate::support::{Running, TIMEOUT, executable, folder, get, rookery};
 
-/// What a service manager hears.
+/// The socket of a service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
     fn at(path: &Path) -> Manager {
         let socket = UnixDatagram::bind(path).unwrap();
-        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Manager(socket)
     }
 
-    /// The next that is no sign of life.
+    /// Returns the next notification that is not a watchdog ping.
     fn next(&self) -> String {
         loop {
             let mut bytes = [0; 4096];
             let read = self.0.recv(&mut bytes).expect("it says something");
-            let said = String::from_utf8_lossy(&bytes[..read]).into_owned();
-            if said != "WATCHDOG=1" {
-                return said;
+            let printed = String::from_utf8_lossy(&bytes[..read]).into_owned();
+            if printed != "WATCHDOG=1" {
+                return printed;
             }
         }
     }
 
-    /// Waits for a sign of life.
+    /// Waits for a watchdog ping.
     fn hears_a_sign(&self) {
         let mut bytes = [0; 4096];
         loop {
@@ -48,29 +47,29 @@ impl Manager {
     }
 }
 
-/// Has a command be handed these sockets, as a service manager does.
+/// Makes a command inherit these sockets, as a service manager does.
 pub(crate) fn hand_over(command: &mut Command, sockets: Vec<OwnedFd>) {
     command.env("LISTEN_FDS", sockets.len().to_string());
     let hand_over = move || {
-        // Above all that lie where they are to be.
+        // Copied first to numbers above those that the sockets will have.
         let mut above = Vec::new();
         for socket in &sockets {
-            // SAFETY: plain calls.
+            // SAFETY: the calls take no pointers.
             above.push(unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, 100) });
         }
         for (to, from) in (3..).zip(above) {
-            // SAFETY: as above; the copy is not closed in what the process becomes.
+            // SAFETY: as above. The copy stays open after `exec`.
             unsafe { libc::dup2(from, to) };
             // SAFETY: as above.
             unsafe { libc::close(from) };
         }
         Ok(())
     };
-    // SAFETY: there is one more thread at most, which takes no lock that allocating needs.
+    // SAFETY: at most one more thread exists, and it takes no lock that allocating needs.
     unsafe { command.pre_exec(hand_over) };
 }
 
-/// A command in whose environment its own process id is that of `LISTEN_PID`, which nobody knows before.
+/// Returns a command that sets `LISTEN_PID` to its own process id, which is not known in advance.
 fn with_own_pid(program: &Path) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "LISTEN_PID=$$ exec \"$0\" \"$@\""]).arg(program);
@@ -79,7 +78,7 @@ fn with_own_pid(program: &Path) -> Command {
 
 fn ask_unix(path: &Path) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -87,7 +86,7 @@ fn ask_unix(path: &Path) -> String {
 }
 
 #[test]
-fn a_site_tells_where_it_is_and_that_it_lives() {
+fn a_static_site_notifies_its_state_and_pings_the_watchdog() {
     let site = folder(&[("index.html", "home")]);
     let manager = Manager::at(&site.path().join("notify"));
     let mut command = rookery();
@@ -95,24 +94,24 @@ fn a_site_tells_where_it_is_and_that_it_lives() {
     command.env("NOTIFY_SOCKET", site.path().join("notify")).env("WATCHDOG_USEC", "400000");
     let mut it = Running::start(&mut command);
     let port = it.port();
-    let said = manager.next();
+    let printed = manager.next();
     assert!(
-        said.starts_with(&format!(
+        printed.starts_with(&format!(
             "READY=1\nSTATUS=Serving on http://127.0.0.1:{port}\nMAINPID={}",
             it.id()
         )),
-        "{said}"
+        "{printed}"
     );
     for _ in 0..3 {
         manager.hears_a_sign();
     }
     it.signal(libc::SIGQUIT);
     assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the responses in progress");
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn a_failure_is_told_with_its_status() {
+fn a_failure_is_reported_with_its_exit_status() {
     let site = folder(&[("index.html", "home")]);
     let manager = Manager::at(&site.path().join("notify"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -120,24 +119,24 @@ fn a_failure_is_told_with_its_status() {
     let mut command = rookery();
     command.arg("serve").arg(site.path()).args(["--port", &port, "--no-log"]);
     let mut it = Running::start(command.env("NOTIFY_SOCKET", site.path().join("notify")));
-    assert_eq!(it.end().0.code(), Some(4), "{}", it.said);
-    let said = manager.next();
+    assert_eq!(it.end().0.code(), Some(4), "{}", it.stderr);
+    let printed = manager.next();
     assert!(
-        said.starts_with(&format!("STATUS=Port {port} of 127.0.0.1 is in use"))
-            && said.ends_with("\nEXIT_STATUS=4"),
-        "{said}"
+        printed.starts_with(&format!("STATUS=Port {port} of 127.0.0.1 is in use"))
+            && printed.ends_with("\nEXIT_STATUS=4"),
+        "{printed}"
     );
 }
 
 #[test]
-fn sockets_that_are_handed_over_are_served_and_left_open() {
+fn inherited_sockets_are_served_and_not_removed() {
     let site = folder(&[("index.html", "home")]);
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let path = site.path().join("web.sock");
     let unix = UnixListener::bind(&path).unwrap();
     let port = tcp.local_addr().unwrap().port();
     for round in 0..2 {
-        // Asked before anybody serves: it waits.
+        // A client that connects before the server runs has to wait.
         let waits = std::thread::spawn(move || get(port, "/"));
         let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
         command.arg("serve").arg(site.path()).args(["--no-log", "--port", "1"]);
@@ -146,22 +145,22 @@ fn sockets_that_are_handed_over_are_served_and_left_open() {
             vec![tcp.try_clone().unwrap().into(), unix.try_clone().unwrap().into()],
         );
         let mut it = Running::start(&mut command);
-        let said = it.await_line("Serving on ");
+        let printed = it.await_line("Serving on ");
         assert!(
-            said.contains(&format!("http://127.0.0.1:{port} and {}", path.display())),
-            "{said}"
+            printed.contains(&format!("http://127.0.0.1:{port} and {}", path.display())),
+            "{printed}"
         );
         assert!(waits.join().unwrap().ends_with("home"), "{round}");
         assert!(ask_unix(&path).ends_with("home"));
         it.signal(libc::SIGTERM);
-        assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
-        // The file is the manager's.
+        assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
+        // The socket file belongs to the service manager.
         assert!(path.exists());
     }
 }
 
 #[test]
-fn what_is_no_socket_is_said() {
+fn an_inherited_descriptor_that_is_no_socket_is_reported() {
     let site = folder(&[("index.html", "home")]);
     let mut command = with_own_pid(env!("CARGO_BIN_EXE_rookery").as_ref());
     command.arg("serve").arg(site.path()).args(["--no-log", "--port", "0"]);
@@ -169,16 +168,16 @@ fn what_is_no_socket_is_said() {
     let mut it = Running::start(&mut command);
     assert_eq!(it.end().0.code(), Some(4));
     assert!(
-        it.said.contains(
+        it.stderr.contains(
             "descriptor 3, inherited from the service manager, is not a listening stream socket"
         ),
         "{}",
-        it.said
+        it.stderr
     );
 }
 
 #[test]
-fn systemds_own_program_hands_them_over() {
+fn works_with_systemd_socket_activate() {
     let has_it = Command::new("systemd-socket-activate").arg("--version").output();
     if !has_it.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: no systemd-socket-activate");
@@ -192,11 +191,11 @@ fn systemds_own_program_hands_them_over() {
     it.await_line("Listening on ");
     assert!(ask_unix(&path).ends_with("home"));
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn workers_are_told_nothing_of_the_manager() {
+fn workers_do_not_inherit_the_service_managers_variables() {
     let installed = Installed::new();
     executable(
         &installed.r(),
@@ -208,29 +207,30 @@ fn workers_are_told_nothing_of_the_manager() {
         let manager = Manager::at(&app.path().join("notify"));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut command = with_own_pid(&installed.program());
-        // The port is not tried: the manager has it.
+        // The program does not bind the port, which the service manager has.
         let port = tcp.local_addr().unwrap().port().to_string();
         command.args(["serve", ".", "--workers", workers, "--no-log", "--port", &port]);
         command.env("NOTIFY_SOCKET", app.path().join("notify")).env("WATCHDOG_USEC", "60000000");
         hand_over(command.current_dir(app.path()), vec![tcp.into()]);
         let mut it = Running::start(installed.on_path(&mut command));
-        let said = it.await_line("heard: ");
-        assert!(said.trim_end().ends_with("heard:"), "{said}");
-        // Its own listener and its control channel, and the manager's socket if it may accept connections itself.
+        let printed = it.await_line("heard: ");
+        assert!(printed.trim_end().ends_with("heard:"), "{printed}");
+        // A worker inherits its own listener, its control channel and, if it may accept
+        // connections, the service manager's socket.
         let count = if workers == "1" { 3 } else { 2 };
         assert!(
             it.await_line("sockets: ").ends_with(&format!("sockets: {count}\n")),
             "{}",
-            it.said
+            it.stderr
         );
         it.signal(libc::SIGTERM);
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
-        assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+        assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
     }
 }
 
 #[test]
-fn a_log_is_opened_anew_when_it_was_given_another_name() {
+fn sigusr1_reopens_a_renamed_log() {
     let site = folder(&[("index.html", "home")]);
     let (log, old) = (site.path().join("access.log"), site.path().join("access.log.1"));
     let mut it = Running::start(
@@ -241,7 +241,7 @@ fn a_log_is_opened_anew_when_it_was_given_another_name() {
     let has =
         |path: &Path, word: &str| fs::read_to_string(path).is_ok_and(|text| text.contains(word));
     let until = |what: &dyn Fn() -> bool| {
-        let until = Instant::now() + TEST_TIMEOUT;
+        let until = Instant::now() + TIMEOUT;
         while !what() {
             assert!(Instant::now() < until);
             std::thread::sleep(Duration::from_millis(5));
@@ -250,18 +250,18 @@ fn a_log_is_opened_anew_when_it_was_given_another_name() {
     until(&|| has(&log, "/first"));
     fs::rename(&log, &old).unwrap();
     it.signal(libc::SIGUSR1);
-    // A signal takes a moment; until then lines go where they went.
+    // The signal is handled with a delay; until then lines go to the renamed file.
     until(&|| {
         get(port, "/second");
         has(&log, "/second")
     });
     assert!(has(&old, "/first") && !has(&log, "/first"));
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn a_place_of_admin_that_is_taken_is_said_with_what_helps() {
+fn reports_a_busy_admin_address_with_a_remedy() {
     let installed = Installed::new();
     let app = folder(&[("app.R", "1"), ("file", "mine")]);
     let _server = UnixListener::bind(app.path().join("socket")).unwrap();
@@ -277,15 +277,18 @@ fn a_place_of_admin_that_is_taken_is_said_with_what_helps() {
     ] {
         let mut command = Command::new(installed.program());
         command.args(["serve", ".", "--workers", "2", "--port", "0", "--no-log", "--admin", at]);
-        let (status, _, said) = installed.run(command.current_dir(app.path()));
-        assert_eq!(status, Some(4), "{said}");
-        assert!(said.contains("Cannot listen for `--admin` on ") && said.contains(says), "{said}");
+        let (status, _, printed) = installed.run(command.current_dir(app.path()));
+        assert_eq!(status, Some(4), "{printed}");
+        assert!(
+            printed.contains("Cannot listen for `--admin` on ") && printed.contains(says),
+            "{printed}"
+        );
     }
     assert_eq!(fs::read_to_string(app.path().join("file")).unwrap(), "mine");
 }
 
 #[test]
-fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended() {
+fn a_second_signal_kills_workers_and_terminates_the_server() {
     let installed = Installed::new();
     executable(
         &installed.r(),
@@ -303,25 +306,25 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
         command
             .args(["serve", ".", "--workers", "2", "--port", "0", "--no-log"])
             .current_dir(app.path());
-        // A core that SIGQUIT writes is nobody's.
-        // SAFETY: a system call alone, with a limit that lies here.
+        // Prevents SIGQUIT from writing a core file. SAFETY: the closure makes only a system call,
+        // with a limit that is on the stack.
         let no_core = || match unsafe {
             libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 })
         } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         };
-        // SAFETY: see above; it allocates nothing.
+        // SAFETY: see above; the closure allocates nothing.
         unsafe { command.pre_exec(no_core) };
         command.env("NOTIFY_SOCKET", app.path().join("notify"));
         let mut it = Running::start(installed.on_path(&mut command));
-        let said = it.await_line("process ");
-        let pid = said.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap().to_owned();
+        let printed = it.await_line("process ");
+        let pid = printed.trim_end().trim_end_matches('.').rsplit(' ').next().unwrap().to_owned();
         it.signal(first);
         assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
         it.signal(second);
-        assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.said);
-        let until = Instant::now() + TEST_TIMEOUT;
+        assert_eq!(it.end().0.signal(), Some(second), "{first}: {}", it.stderr);
+        let until = Instant::now() + TIMEOUT;
         while fs::read_to_string(format!("/proc/{pid}/stat"))
             .is_ok_and(|stat| !stat.contains(") Z "))
         {
@@ -332,7 +335,7 @@ fn the_second_signal_ends_workers_that_do_not_heed_the_first_and_is_how_it_ended
 }
 
 #[test]
-fn with_workers_a_log_is_opened_anew_as_well() {
+fn sigusr1_reopens_the_log_with_several_workers() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
     let app = folder(&[("app.R", "1")]);
@@ -342,17 +345,17 @@ fn with_workers_a_log_is_opened_anew_as_well() {
     command.args(["serve", ".", "--workers", "2", "--host", "unix:s", "--log", "access.log"]);
     let mut it = Running::start(installed.on_path(command.current_dir(app.path())));
     it.await_line("started");
-    // What is refused before anybody is asked is logged as well.
+    // A request that the front end refuses is logged as well.
     let ask = || {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(b"no request\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     };
     let until = |file: &Path| {
-        let until = Instant::now() + TEST_TIMEOUT;
+        let until = Instant::now() + TIMEOUT;
         while fs::read_to_string(file).unwrap_or_default().is_empty() {
             assert!(Instant::now() < until, "nothing in {}", file.display());
             ask();
@@ -360,7 +363,8 @@ fn with_workers_a_log_is_opened_anew_as_well() {
         }
     };
     until(&log);
-    // With what several workers' lines have behind it: here nobody was asked.
+    // The line has the fields of several workers, which are empty because no worker got the
+    // request.
     let text = fs::read_to_string(&log).unwrap();
     let line = text.lines().next().unwrap();
     assert!(
@@ -373,22 +377,22 @@ fn with_workers_a_log_is_opened_anew_as_well() {
     it.signal(libc::SIGUSR1);
     until(&log);
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn without_a_server_status_says_so() {
+fn status_reports_that_there_is_no_server() {
     let empty = folder(&[]);
     let run = |words: &[&str]| {
         let output =
             rookery().arg("status").args(words).env("TMPDIR", empty.path()).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (status, said) = run(&["999999999"]);
+    let (status, printed) = run(&["999999999"]);
     assert_eq!(status, Some(1));
     assert!(
-        said.starts_with("rookery: Process 999999999 is not an app server of this user."),
-        "{said}"
+        printed.starts_with("rookery: Process 999999999 is not an app server of this user."),
+        "{printed}"
     );
     assert!(
         run(&["unix:/none/there"])
@@ -400,16 +404,16 @@ fn without_a_server_status_says_so() {
             .1
             .contains("some/app. A server with another TMPDIR is found by its `--admin` address")
     );
-    let (status, said) = run(&["a", "b"]);
+    let (status, printed) = run(&["a", "b"]);
     assert_eq!(status, Some(2));
     assert!(
-        said.starts_with("rookery: `rookery status` accepts one app, process id or address."),
-        "{said}"
+        printed.starts_with("rookery: `rookery status` accepts one app, process id or address."),
+        "{printed}"
     );
 }
 
 #[test]
-fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_address() {
+fn status_finds_servers_by_process_app_and_address() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho started >&2\nexec sleep 1000\n");
     let app = folder(&[("my app/app.R", "1"), ("tmp/none", "")]);
@@ -434,7 +438,7 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
             .current_dir(app.path())
             .env("TMPDIR", app.path().join("tmp"));
         let output = status.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let printed = String::from_utf8_lossy(&output.stdout);
         assert_eq!(
             output.status.code(),
             Some(0),
@@ -446,27 +450,27 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
         } else {
             format!(", process {pid}, up ")
         };
-        assert!(said.contains(&names) && said.contains("/my app"), "{words:?}: {said}");
-        assert!(said.contains("starting"), "{said}");
+        assert!(printed.contains(&names) && printed.contains("/my app"), "{words:?}: {printed}");
+        assert!(printed.contains("starting"), "{printed}");
     }
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
-    // One that hangs is not taken for none.
+    // A server that does not respond is not reported as missing.
     it.signal(libc::SIGSTOP);
     let mut status = rookery();
     status.args(["status", "my app"]).current_dir(app.path()).env("TMPDIR", app.path().join("tmp"));
     let output = status.output().unwrap();
     it.signal(libc::SIGCONT);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(
-        said.contains(&format!(
+        printed.contains(&format!(
             "Process {pid} does not report what it serves: it did not respond in time"
         )),
-        "{said}"
+        "{printed}"
     );
-    // What nobody reads is not put by.
+    // A response that the client does not read is not kept.
     let mut stream = UnixStream::connect(&socket).unwrap();
-    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
         .write_all(
             b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
@@ -476,14 +480,14 @@ fn a_server_that_starts_is_found_by_its_process_and_its_app_and_answers_at_its_a
     stream.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 413");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
     assert!(!socket.exists());
 }
 
 #[test]
-fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast() {
+fn reports_crash_loops_and_exits_with_fail_fast() {
     let installed = Installed::new();
-    // An app that starts, serves nothing and ends.
+    // An app that starts and exits without serving.
     executable(&installed.r(), "#!/bin/bash\nexit 9\n");
     let app = folder(&[("app.R", "1")]);
     let start = |words: &[&str]| {
@@ -495,24 +499,25 @@ fn a_storm_of_restarts_is_told_to_the_manager_and_ends_a_server_that_fails_fast(
         (Running::start(installed.on_path(&mut command)), manager)
     };
     let (mut it, manager) = start(&[]);
-    let said = manager.next();
+    let printed = manager.next();
     let storm = "STATUS=Starting, 0 of 1 workers ready, workers have failed ";
-    assert!(said.starts_with(storm) && said.ends_with(" times within a minute"), "{said}");
+    assert!(printed.starts_with(storm) && printed.ends_with(" times within a minute"), "{printed}");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
     let (mut it, manager) = start(&["--fail-fast"]);
-    assert_eq!(it.end().0.code(), Some(5), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(5), "{}", it.stderr);
     let until_end =
-        std::iter::repeat_with(|| manager.next()).find(|said| said.contains("EXIT_STATUS"));
-    let said = until_end.unwrap();
+        std::iter::repeat_with(|| manager.next()).find(|printed| printed.contains("EXIT_STATUS"));
+    let printed = until_end.unwrap();
     assert!(
-        said.starts_with("STATUS=All workers keep crashing") && said.ends_with("EXIT_STATUS=5"),
-        "{said}"
+        printed.starts_with("STATUS=All workers keep crashing")
+            && printed.ends_with("EXIT_STATUS=5"),
+        "{printed}"
     );
 }
 
 #[test]
-fn a_reload_that_is_refused_before_a_worker_is_ready_tells_the_manager_of_no_readiness() {
+fn a_cancelled_reload_does_not_report_readiness() {
     let installed = Installed::new();
     executable(&installed.r(), "#!/bin/bash\necho \"it starts\" >&2\nexec sleep 1000\n");
     let text = "engine: rookery\napp: app.R\noptions:\n  port: 0\n";
@@ -528,5 +533,5 @@ fn a_reload_that_is_refused_before_a_worker_is_ready_tells_the_manager_of_no_rea
     assert!(line.contains("`app:` names"), "{line}");
     it.signal(libc::SIGTERM);
     assert_eq!(manager.next(), "STOPPING=1\nSTATUS=Finishing the requests in progress");
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }

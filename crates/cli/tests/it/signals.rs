@@ -1,23 +1,23 @@
-//! What signals ask for, with a shell script in R's place.
+//! Tests of signals, with a shell script in place of R.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use crate::hand_over::Installed;
+use crate::r_processes::Installed;
 use crate::support::{Running, executable, folder, get, rookery};
 
-/// Has a command ignore a signal, as `nohup` does.
+/// Makes a command start with an ignored signal, as `nohup` does.
 fn ignores(command: &mut Command, number: libc::c_int) {
     let ignore = move || {
-        // SAFETY: async-signal-safe, and the number is that of a signal.
+        // SAFETY: the call is async-signal-safe, and the number is that of a signal.
         unsafe { libc::signal(number, libc::SIG_IGN) };
         Ok(())
     };
-    // SAFETY: it allocates nothing and takes no lock.
+    // SAFETY: the closure allocates nothing and takes no lock.
     unsafe { command.pre_exec(ignore) };
 }
 
-/// A program in R's place that says that it has started, and no more.
+/// Replaces R by a program that only prints that it has started.
 fn quiet(installed: &Installed) {
     executable(
         &installed.r(),
@@ -27,7 +27,7 @@ fn quiet(installed: &Installed) {
 }
 
 #[test]
-fn a_hangup_that_is_sent_reloads_workers_also_where_nohup_ignores_it() {
+fn sighup_reloads_workers_even_under_nohup() {
     let installed = Installed::new();
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
@@ -41,11 +41,11 @@ fn a_hangup_that_is_sent_reloads_workers_also_where_nohup_ignores_it() {
     it.signal(libc::SIGHUP);
     it.await_line("reloading: 2 workers are replaced one after the other");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn the_second_user_signal_replaces_workers_as_a_hangup_does() {
+fn sigusr2_replaces_workers_like_sighup() {
     let installed = Installed::new();
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
@@ -58,11 +58,11 @@ fn the_second_user_signal_replaces_workers_as_a_hangup_does() {
     it.signal(libc::SIGUSR2);
     it.await_line("reloading: 2 workers are replaced one after the other");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn a_site_goes_on_after_signals_that_ask_for_nothing_it_has() {
+fn a_static_site_ignores_signals_for_workers() {
     let site = folder(&[("index.html", "hello")]);
     let mut command = rookery();
     command.args(["serve", ".", "--port", "0", "--no-log"]).current_dir(site.path());
@@ -74,16 +74,16 @@ fn a_site_goes_on_after_signals_that_ask_for_nothing_it_has() {
         assert!(get(port, "/").ends_with("hello"));
     }
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn automatic_workers_have_a_supervisor_on_one_processor() {
+fn automatic_workers_work_on_one_processor() {
     let installed = Installed::new();
     quiet(&installed);
     let app = folder(&[("app.R", "1")]);
     let mut command = Command::new(installed.program());
-    // As deploy/systemd/rookery.service has it.
+    // The options of deploy/systemd/rookery.service.
     command.args(["serve", ".", "--workers", "auto", "--drain", "60s", "--port", "0"]);
     command.args(["--admin", "unix:admin", "--log", "access.log"]).current_dir(app.path());
     command.env("WEB_CONCURRENCY", "1");
@@ -94,11 +94,11 @@ fn automatic_workers_have_a_supervisor_on_one_processor() {
     it.signal(libc::SIGHUP);
     it.await_line("reloading: the worker is replaced");
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
 
 #[test]
-fn localhost_is_this_machine() {
+fn localhost_listens_on_the_loopback_address() {
     let site = folder(&[("index.html", "hello")]);
     let mut command = rookery();
     command
@@ -108,5 +108,5 @@ fn localhost_is_this_machine() {
     let port = it.port();
     assert!(get(port, "/").ends_with("hello"));
     it.signal(libc::SIGTERM);
-    assert_eq!(it.end().0.code(), Some(0), "{}", it.said);
+    assert_eq!(it.end().0.code(), Some(0), "{}", it.stderr);
 }
